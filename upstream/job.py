@@ -46,6 +46,16 @@ def text_of(key: OrderKey | None) -> str | None:
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
 
 
+class Made(Protocol):
+    """A body that actions made.
+
+    Attributes:
+        data: Its bytes.
+    """
+
+    data: bytes
+
+
 class Holder(Protocol):
     """A connection, as the buffer sees it.
 
@@ -129,6 +139,10 @@ class Generation(Protocol):
         """Put RUNNING jobs into the pull buffer."""
         ...
 
+    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
+        """Have clients given this body of a job that is about to be offered."""
+        ...
+
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
         """Carry out the answer for a job that an action kept; whether this call decided it."""
         ...
@@ -202,6 +216,7 @@ class JobFields:
         deliveries: How often this process handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
         record: What the source keeps with it while an action has the job: the whole record, a view into the log.
+        made: The body that its actions made, where the group's clients get that (`upstream.delivery.made_bodies`).
     """
 
     __slots__ = (
@@ -213,6 +228,7 @@ class JobFields:
         "group_queue",
         "history",
         "key",
+        "made",
         "offset",
         "physical",
         "record",
@@ -246,6 +262,7 @@ class JobFields:
         self.successor: UpstreamJob | None = None
         self.history: History | None = None
         self.record: memoryview | None = None
+        self.made: Made | None = None
         self._message: Message | None = None
         self._outgoing: Outgoing | None = None
         self._data: Any = None
