@@ -39,6 +39,11 @@ class PullServerAction(Action):
         return self.options.body == "transformed"
 
     @property
+    def keeps_bodies(self) -> bool:
+        """Whether its jobs hold bodies while they are in the buffer and out."""
+        return self.options.body == "transformed"
+
+    @property
     def writes_numbers(self) -> bool:
         """Whether it writes parsed bodies."""
         return self.options.body == "transformed"

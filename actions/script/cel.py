@@ -89,15 +89,15 @@ class Expression(NamedTuple):
         if self.weight_max is not None:
             self._check_cost(handed)
         try:
-            answer = self.evaluate(data=handed).value()
+            result = self.evaluate(data=handed)
+            answer = result.value()
         except Exception as error:
             raise CelError(_short(str(error))) from error
         if answer is True or answer is False:
             return answer
-        # A failure comes as a text, and so does an expression of no declared type whose value is one.
-        raise CelError(
-            _short(answer if isinstance(answer, str) else f"it gives {answer!r}, which is not true or false")
-        )
+        if result.type().name() == "ERROR":
+            raise CelError(_short(str(answer)))
+        raise CelError(_short(f"it gives {answer!r}, which is not true or false"))
 
     def _check_cost(self, handed: Mapping[str, Any]) -> None:
         assert self.weight_max is not None

@@ -16,6 +16,7 @@ goes backwards this way: no pull, so no ack, so no permit, so no admission, so n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,8 @@ READ_AHEAD_JOBS = 256
 """Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
 WAITING_EASED = 10_000
 """Jobs that may wait behind their keys while nothing is read ahead: what one silent key must not hold up (D15)."""
+BODIES_AT_ONCE = 16
+"""Jobs that are run at once where their bodies are kept: by so many the share of memory may be passed."""
 BODIES_LOOK_SECONDS = 0.1
 """How often it is looked whether bodies have gone, while those that are kept leave no room for more."""
 READS_PER_PUMP = 8
@@ -140,6 +143,7 @@ class Subscription:
         self._fetches = self._source.bodies_come_later
         # In the place of those in the log, where the last action keeps some (`keep_body`).
         self.made_bodies: MadeBodies | None = None
+        self._admitted_max = BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize
         self._adopting = False
         self._pumping = False
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
@@ -371,7 +375,7 @@ class Subscription:
         """Run ready jobs as far as permits and rate tokens go, which are taken together (W42); whether any could go."""
         ready = self._ready
         permits, bucket = self.permits, self._bucket
-        room = min(len(ready), permits.free)
+        room = min(len(ready), permits.free, self._admitted_max)
         if bucket.rate is not None:
             tokens = bucket.available()
             if tokens is not None and tokens < room:
