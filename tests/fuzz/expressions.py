@@ -19,6 +19,27 @@ from conf.models import SubscriptionConfig
 from conf.places import TextError
 from pyddmq.actions import Action, Job, Outgoing, Unprocessable
 
+SEEDS = {
+    "expression": {
+        "fields": b"json.a == 1 && json['o'].p == null || key == 'k'",
+        "loops": b"json.l.exists(i, i.p > json.a) && json.l.all(a, json.l.all(b, a == b))",
+        "texts": b"json.s.contains(json.a) || json.s.matches('^(a|b)*$') || json.s.lowerAscii() == 'x'",
+        "times": b"age < duration('5m') && now > timestamp('2024-01-01T00:00:00Z') && born.getHours('UTC') < 9",
+        "missing": b"has(json.q) ? json.q : json.?o.p.orValue(false)",
+        "grows": b"[json.s].map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a)[0].size() > 1",
+        "deep": b"((((((((((((((((((((((((((((((((((((((true))))))))))))))))))))))))))))))))))))))",
+        "wrong": "json.a == 'é' &&\n  oops".encode(),
+    },
+    "transform": {
+        "numbers": b'{"a":9223372036854775808,"b":1e400,"c":0.10,"d":-0.0,"n":null}',
+        "names": b'{"a":1,"b":2,"a":{"p":[1,{"p":2}]},"l":[{"a":1},2]}',
+        "escapes": b'{"\\u0041":"\\u00e9\\n\\/","x y":"\\ud83d\\ude00"}',
+        "binary": b"\xff\x00\xfe",
+        "list": b"[1,2,3]",
+        "deep": b'{"a":' * 60 + b"1" + b"}" * 60,
+    },
+}
+
 _TEXT = """
 json json.a json.l json.s json.o.p key properties offset age now 1 2.5 'x' "é" true null [1,2] {'a':1}
 == != < && || ! + - * / % in ? : ( ) . , [ ]
