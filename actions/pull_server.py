@@ -32,6 +32,7 @@ class PullServerAction(Action):
     may_be_last = True
     options_model = PullServerOptions
     options: PullServerOptions
+    is_timed = False
 
     @property
     def needs_data(self) -> bool:  # type: ignore[override]

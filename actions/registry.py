@@ -1,4 +1,8 @@
-"""Finds actions by name: built-in, by entry point (group `pyddmq.actions`), or by `package.module:Class`."""
+"""Finds actions by name: built-in, by entry point (group `pyddmq.actions`), or by `package.module:Class`.
+
+What is found may be a class or a plain function (`actions.functions`). A module is imported when a configuration names
+an action of it, so that a node has in memory what its pipelines need and no more (D38).
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,31 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 
-from actions.async_action import AsyncAction
-from actions.json_action import JsonAction
-from actions.low_level import LowLevelAction
+from actions.common_options import call_options_of, split_options
+from actions.functions import as_action
 from actions.outside import Outside, OutsideAction
-from actions.pull_server import PullServerAction
-from actions.script.filter_action import FilterAction
-from actions.script.python_action import PythonAction
-from actions.transform.form_params import FormParams2Action, FormParamsAction
-from actions.transform.query_params import QueryParamsAction
-from actions.transform.transit import TransitAction
 from conf.actions import ActionError, ActionSpec
 from conf.models import LOW_LEVEL, SubscriptionConfig
 from pyddmq.actions import Action
 from pyddmq.rooms import ROOMS
+from upstream.calls.modes import Mode, mode_of
 
 ENTRY_POINT_GROUP = "pyddmq.actions"
 
-BUILT_IN: Mapping[str, type[Action]] = {
-    "Json": JsonAction,
-    "Async": AsyncAction,
-    "NonBlockAsync": AsyncAction,
-    "Transit": TransitAction,
-    "QueryParams": QueryParamsAction,
-    "FormParams": FormParamsAction,
-    "FormParams2": FormParams2Action,
-    "Filter": FilterAction,
-    "Python": PythonAction,
-    "PullServer": PullServerAction,
-    LOW_LEVEL: LowLevelAction,
+BUILT_IN: Mapping[str, str | type[Action]] = {
+    "Json": "actions.json_action:JsonAction",
+    "Async": "actions.async_action:AsyncAction",
+    "NonBlockAsync": "actions.async_action:AsyncAction",
+    "Transit": "actions.transform.transit:TransitAction",
+    "QueryParams": "actions.transform.query_params:QueryParamsAction",
+    "FormParams": "actions.transform.form_params:FormParamsAction",
+    "FormParams2": "actions.transform.form_params:FormParams2Action",
+    "Filter": "actions.script.filter_action:FilterAction",
+    "Python": "actions.script.python_action:PythonAction",
+    "PullServer": "actions.pull_server:PullServerAction",
+    LOW_LEVEL: "actions.low_level:LowLevelAction",
 }
+"""By name: where the class is, as `module:Class`; imported with the first configuration that names it."""
 
 
 __all__ = ["BUILT_IN", "ENTRY_POINT_GROUP", "ActionError", "Registry"]
@@ -50,19 +49,25 @@ class Registry(Mapping[str, ActionSpec]):
     lists the names known without importing anything; dotted paths can be looked up but are not listed.
     """
 
-    def __init__(self, built_in: Mapping[str, type[Action]] = BUILT_IN, *, outside: Outside | None = None) -> None:
+    def __init__(
+        self, built_in: Mapping[str, str | type[Action]] = BUILT_IN, *, outside: Outside | None = None
+    ) -> None:
         self._outside = outside or Outside()
-        self._classes: dict[str, type[Action]] = dict(built_in)
+        self._places = {name: place for name, place in built_in.items() if isinstance(place, str)}
+        self._classes = {name: action for name, action in built_in.items() if not isinstance(action, str)}
         self._points = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._classes, *self._points}))
+        return iter(sorted(self._names()))
 
     def __len__(self) -> int:
-        return len({*self._classes, *self._points})
+        return len(self._names())
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self._classes or name in self._points or ":" in name)
+        return isinstance(name, str) and (":" in name or name in self._names())
+
+    def _names(self) -> set[str]:
+        return {*self._places, *self._points, *(name for name in self._classes if ":" not in name)}
 
     def __getitem__(self, name: str) -> ActionSpec:
         """Spec of an action.
@@ -80,7 +85,9 @@ class Registry(Mapping[str, ActionSpec]):
             provides_json=action.provides_json,
             may_be_last=action.may_be_last,
             is_gate=action.is_gate,
-            stands_alone=issubclass(action, LowLevelAction),
+            stands_alone=name == LOW_LEVEL,
+            answers_at_once=mode_of(action) is Mode.PLAIN,
+            call_options=call_options_of(action),
             options_model=action.options_model,
         )
 
@@ -93,12 +100,13 @@ class Registry(Mapping[str, ActionSpec]):
         known = self._classes.get(name)
         if known is not None:
             return known
+        place = self._places.get(name, name)
         found: object
         try:
             if name in self._points:
                 found = self._points[name].load()
-            elif ":" in name:
-                module, _, attribute = name.partition(":")
+            elif ":" in place:
+                module, _, attribute = place.partition(":")
                 found = functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
             else:
                 raise ActionError(f"no action is called {name!r}{_nearest(name, self)}; known: {', '.join(self)}")
@@ -107,15 +115,20 @@ class Registry(Mapping[str, ActionSpec]):
         except Exception as error:
             module = name.partition(":")[0].partition(".")[0]
             advice = "install its package in this environment or put its folder on PYTHONPATH"
-            if module in ROOMS:
+            if name in self._places:
+                advice = "this installation of pyddmq is broken, or lacks what the action needs"
+            elif module in ROOMS:
                 advice = f"{module} is a module of pyddmq itself: give yours another name"
             raise ActionError(
                 f"action {name!r} cannot be imported ({type(error).__name__}: {error}); {advice}"
             ) from error
-        if not (isinstance(found, type) and issubclass(found, Action)):
-            raise ActionError(f"action {name!r} is {found!r}; name a class derived from pyddmq.actions.Action")
-        self._classes[name] = found
-        return found
+        try:
+            action = as_action(found)
+            mode_of(action)
+        except TypeError as error:
+            raise ActionError(f"action {name!r}: {error}") from error
+        self._classes[name] = action
+        return action
 
     def make(self, config: SubscriptionConfig) -> list[Action]:
         """Make the actions of one subscription, in order, each with its checked options.
@@ -131,10 +144,11 @@ class Registry(Mapping[str, ActionSpec]):
                 action.name = name
                 if isinstance(action, OutsideAction):
                     action.outside = self._outside
-                given = config.options.get(name)
+                common, own = split_options(cls, config.options.get(name) or {})
+                action.time_limit_ms = common.time_limit or action.time_limit_ms
                 if cls.options_model is not None:
-                    action.options = cls.options_model.model_validate(given or {})
-                elif given:
+                    action.options = cls.options_model.model_validate(own)
+                elif own:
                     raise ActionError(f"action {name!r} takes no options")
             except ActionError:
                 raise
@@ -144,8 +158,8 @@ class Registry(Mapping[str, ActionSpec]):
         # Numbers keep their text where somebody writes them again (W21); elsewhere it would cost for nothing.
         if any(getattr(action, "writes_numbers", False) for action in actions):
             for action in actions:
-                if isinstance(action, JsonAction):
-                    action.exact = True
+                if hasattr(action, "exact"):
+                    setattr(action, "exact", True)  # noqa: B010 - Json's, which is not imported here
         return actions
 
 

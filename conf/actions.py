@@ -6,9 +6,41 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from conf.base import Model, Reload, setting
+from conf.models import DAY_MS
+
 
 class ActionError(Exception):
     """An action cannot be found or made; the text says what to do. Raised by the mapping that the loader is handed."""
+
+
+class CallOptions(Model):
+    """What every async or blocking action takes among its options, beside its own."""
+
+    time_limit: int | None = setting(
+        None,
+        "Longest time of one call in ms; then it is cancelled and counts as an error, or, where it blocks, is shown as "
+        "stuck until it returns (D45).",
+        reload=Reload.GENERATION,
+        absent="the action's own limit, or the subscription's timeout",
+        ge=1,
+        le=DAY_MS,
+    )
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """Keys in YAML."""
+        return frozenset(field.alias or name for name, field in cls.model_fields.items())
+
+
+class BlockingOptions(CallOptions):
+    """Likewise of every blocking one."""
+
+    process: bool = setting(
+        False,
+        "Whether its calls run in processes of their own, which are killed at the time limit.",
+        reload=Reload.GENERATION,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +54,8 @@ class ActionSpec:
         may_be_last: It can end a pipeline: it hands the message out or finishes it itself.
         is_gate: Order per key is kept from here on (`Async`); at most one in a pipeline.
         stands_alone: It is the whole pipeline, or no part of one (`LowLevel`).
+        answers_at_once: It neither awaits nor blocks.
+        call_options: Options that it has by the way it is called; None where it answers at once.
         options_model: Checks `options: {<name>: {...}}`; None for an action without options.
     """
 
@@ -31,4 +65,6 @@ class ActionSpec:
     may_be_last: bool = False
     is_gate: bool = False
     stands_alone: bool = False
+    answers_at_once: bool = True
+    call_options: type[CallOptions] | None = None
     options_model: type[BaseModel] | None = None

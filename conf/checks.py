@@ -203,6 +203,13 @@ def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) 
     if not is_json_path(subscription.order_key):
         return
     gate = next((index for index, spec in enumerate(specs) if spec.is_gate), len(specs) - 1)
+    for index, spec in enumerate(specs[:gate]):
+        if not spec.answers_at_once:
+            yield (
+                ("actions", index),
+                f"{spec.name} is async or blocking and stands before the order gate, where the key "
+                f"{subscription.order_key} is still to be found and actions must answer at once; put Async before it",
+            )
     if any(spec.provides_json for spec in specs[:gate]):
         return
     # W56: DDMQ takes this and silently delivers unordered.
@@ -227,12 +234,20 @@ def _check_options(
         return  # Said where the pipeline names it.
     if spec is None:
         return
-    if spec.options_model is None:
-        if options:
-            yield ("options", name), f"{name} takes no options; take them out"
-        return
+    common = frozenset() if spec.call_options is None else spec.call_options.names()
+    own = {key: value for key, value in options.items() if key not in common}
+    if spec.call_options is not None:
+        yield from _invalid(name, spec.call_options, {key: options[key] for key in options.keys() & common})
+    if spec.options_model is not None:
+        yield from _invalid(name, spec.options_model, own)
+    elif own:
+        hint = f"no options but {' and '.join(sorted(common))}" if common else "no options"
+        yield ("options", name), f"{name} takes {hint}; take out {', '.join(own)}"
+
+
+def _invalid(name: str, model: type[BaseModel], options: Mapping[str, object]) -> Iterator[Finding]:
     try:
-        spec.options_model.model_validate(options)
+        model.model_validate(options)
     except ValidationError as error:
         for each in error.errors():
             # A mark of pydantic's for "the key itself" is no step of the file.
@@ -241,7 +256,7 @@ def _check_options(
             reason = each.get("ctx", {}).get("error")
             if isinstance(reason, TextError):
                 path = (*path, Within(reason.line, reason.column))
-            yield path, _said(each, spec.options_model)
+            yield path, _said(each, model)
 
 
 def _said(error: ErrorDetails, model: type[BaseModel]) -> str:

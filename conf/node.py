@@ -291,6 +291,14 @@ class NodeConfig(Model):
         reload=_LIVE,
         ge=1,
     )
+    action_threads: int = setting(
+        64,
+        "Threads in which blocking actions run, made as they are needed. One half is shared out over the subscriptions "
+        "that have such actions, at least one thread for each; the other goes to whoever needs it (docs/actions.md).",
+        reload=_LIVE,
+        ge=1,
+        le=10_000,
+    )
     commit_interval_ms: int = setting(
         5_000, "How often consumerOffset.json is written, in ms.", reload=_LIVE, ge=10, le=3_600_000
     )

@@ -8,13 +8,14 @@ of it in an installed package.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 __all__ = [
+    "TRAITS",
     "Action",
     "BodyUnprocessable",
     "Context",
@@ -28,6 +29,7 @@ __all__ = [
     "Status",
     "TimedOut",
     "Unprocessable",
+    "action",
 ]
 
 
@@ -255,7 +257,9 @@ class Action:
     """Checks the action's `options` in the configuration; None: it takes none."""
     blocking: ClassVar[bool] = False
     """It waits for something (a database, a file): it is run in a thread; the library sees to how many there are."""
-    time_limit_ms: ClassVar[int | None] = None
+    is_timed: ClassVar[bool] = True
+    """Its time is in `pyddmq_action_seconds`."""
+    time_limit_ms: int | None = None
     """Longest time of one call of an action that awaits or blocks; None: the subscription's `timeout`. The option
     `timeLimit`, which all such actions take, changes it."""
     changes_body: ClassVar[bool] = False
@@ -268,14 +272,22 @@ class Action:
     context: Context
     """Its surroundings; set before `open`."""
 
-    def open(self) -> None:
-        """Acquire resources; called once before the first job."""
+    def open(self) -> Awaitable[None] | None:
+        """Acquire resources; called once before the first job. May be `async def`; of a blocking action: in a thread.
+
+        What it raises keeps the subscription from starting, is shown, and is tried again every 5 s.
+        """
+        return None
 
     def drain(self) -> None:
-        """Finish soon what is kept; called once when the generation ends, up to `drainSeconds` before `close`."""
+        """Finish soon what is kept; called once when the generation ends, up to `drainSeconds` before `close`.
 
-    def close(self) -> None:
-        """Release resources; called once after the last job of this generation."""
+        In the loop's thread, whatever the action is: it must not block.
+        """
+
+    def close(self) -> Awaitable[None] | None:
+        """Release resources; called once after the last job of this generation, and its last call. As `open`."""
+        return None
 
     def act(self, job: Job) -> Status | Awaitable[Status]:
         """Handle one job.
@@ -304,3 +316,40 @@ class Action:
             except Exception as error:
                 answers.append(error)
         return answers
+
+
+TRAITS = "__pyddmq_action__"
+"""Attribute of a function that `action` decorates: class attributes of the `Action` that it becomes."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def action(
+    *,
+    may_be_last: bool = False,
+    needs_json: bool = False,
+    provides_json: bool = False,
+    needs_data: bool = True,
+    changes_body: bool = False,
+    blocking: bool = False,
+    time_limit_ms: int | None = None,
+) -> Callable[[Function], Function]:
+    """Say of a function what an `Action` says by its class attributes, which have the same names.
+
+    A function is an action without it, too: one that works on whatever `job.data` is, and not the last one.
+    """
+
+    def decorate(function: Function) -> Function:
+        traits = {
+            "may_be_last": may_be_last,
+            "needs_json": needs_json,
+            "provides_json": provides_json,
+            "needs_data": needs_data,
+            "changes_body": changes_body,
+            "blocking": blocking,
+            "time_limit_ms": time_limit_ms,
+        }
+        setattr(function, TRAITS, traits)
+        return function
+
+    return decorate

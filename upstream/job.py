@@ -147,6 +147,10 @@ class Generation(Protocol):
         """Carry out the answer for a job that an action kept; whether this call decided it."""
         ...
 
+    def earlier_call_ended(self, job: UpstreamJob) -> None:
+        """Go on with a job that an action of an earlier generation had until now."""
+        ...
+
     def complete_undecided(self, job: UpstreamJob) -> None:
         """End an UNDECIDED job whose offset is finished by now."""
         ...
@@ -162,6 +166,16 @@ class Generation(Protocol):
     def pump(self) -> None:
         """Go on, as far as permits, rate and caps allow."""
         ...
+
+
+class CallOut(Protocol):
+    """A call of an action that is out.
+
+    Attributes:
+        successors: Jobs of a later generation that took the places of its jobs, by what they wait for: its end.
+    """
+
+    successors: list[UpstreamJob]
 
 
 class Delivery:
@@ -335,6 +349,10 @@ class UpstreamJob(_Fields):
             self._outgoing = Outgoing()
         return self._outgoing
 
+    @outgoing.setter
+    def outgoing(self, value: Outgoing) -> None:
+        self._outgoing = value
+
     @property
     def attempts(self) -> int:
         """Failed attempts so far, of all kinds and over restarts."""
@@ -392,8 +410,11 @@ class GroupQueue:
         check_until: Offsets below may be finished already although they are not read yet.
         adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12). Of a
             finished message its key waits for their answer or timeout.
-        apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, and
-            those whose retry or dead letter is not known to be durable. Each keeps its key.
+        calls: Calls of actions that are out, by offset: `upstream.calls` puts them here, also those that an earlier
+            generation left behind.
+        apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, those
+            in a call of an earlier generation, and those whose retry or dead letter is not known to be durable. Each
+            keeps its key.
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
         pending: What the source looked up and did not give out yet.
@@ -407,6 +428,7 @@ class GroupQueue:
         "adopted",
         "answered_at",
         "apart",
+        "calls",
         "check_until",
         "delivered_until",
         "front",
@@ -442,6 +464,7 @@ class GroupQueue:
         self.check_until = tracker.high
         self.adopted: dict[int, Delivery] = {}
         self.apart: set[int] = set()
+        self.calls: dict[int, CallOut] = {}
         self.unanswered: dict[int, list[Delivery]] = {}
         self.next = tracker.watermark
         self.pending: list[Unit] = []
@@ -501,6 +524,7 @@ class GroupQueue:
             del self.adopted[offset]
         self.apart = {offset for offset in self.adopted if self.tracker.is_finished(offset)}
         self.apart.update(offset for offset in self.tracker.undecided if not self.tracker.is_finished(offset))
+        self.apart.update(self.calls)
         self.apart = {offset for offset in self.apart if offset >= self.queue.min_offset}
         self.next = min(self.tracker.watermark, *self.apart) if self.apart else self.tracker.watermark
         for offset in [each for each in self.unanswered if self.is_over(each)]:

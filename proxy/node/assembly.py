@@ -51,6 +51,7 @@ from proxy.services.publishing import Publishing
 from proxy.services.starting_service import StartingService
 from proxy.services.transaction_service import TransactionService
 from upstream.budget import Budget
+from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.buffer import BufferLimits
 from upstream.delivery.group import ConsumerGroup, MakeActions
 from upstream.delivery.group_parts import GroupLimits, NodeSeams
@@ -328,6 +329,7 @@ def consumer_group(
     settings: NodeConfig,
     make_actions: MakeActions,
     qid_prefix: str,
+    calls: NodeCalls,
 ) -> ConsumerGroup:
     """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
     return ConsumerGroup(
@@ -336,6 +338,7 @@ def consumer_group(
             broker=EmbeddedBroker(opened.store, runtime),
             progress=opened.progress,
             runtime=runtime,
+            calls=calls,
         ),
         make_actions=make_actions,
         qid_prefix=qid_prefix,

@@ -190,13 +190,16 @@ class Node(Parts, CommitDriver):
             for connection in list(server.connections):
                 connection.eof_received()
         self._take_turn(wait=True)
-        await asyncio.sleep(0)
+        for group in self.all_groups():
+            group.stop()
+        await self.calls.settle(lambda: hurry is not None and hurry.is_set())
         self.end_recording()
         self._close_all(orderly=True)
 
     def kill(self) -> None:
         """Drop everything as a killed process would: no flush, no commit, no farewell. For simulations."""
         self._state = "stopped"
+        self.calls.closed = True
         self._stop_working()
         self.periodic.stop()
         for server in self.servers:
@@ -407,6 +410,7 @@ class Node(Parts, CommitDriver):
             settings=settings,
             make_actions=self.registry.make,
             qid_prefix=self.qid_prefix,
+            calls=self.calls,
         )
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
@@ -418,6 +422,7 @@ class Node(Parts, CommitDriver):
         """Bring the node's live settings into force after a reload."""
         node = self.config.node
         self.consumer_service.linger_ms_max = node.max_linger_time
+        self.calls.pool.calls_max = node.action_threads
         self.store.retention.limits = retention_limits(node)
         self.transactions.settings = check_settings(node)
         for server in self.servers:

@@ -30,6 +30,9 @@ from proxy.recording.recorder import Recorder
 from proxy.recording.visible_end import ShownEnd
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.topic_ports import TopicPorts
+from upstream.calls.node_calls import NodeCalls
+from upstream.calls.seams import Threads
+from upstream.calls.threads import LoopThreads
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.progress.progress import Progress
@@ -44,6 +47,7 @@ class Seams:
         step_pause_seconds: Time left to others between two steps of a recovery; 0 is one turn of the loop.
         alarms: Makes the calls whose lateness counts; the loop, when absent.
         syncs: Makes syncs in the background; without it they are made at once.
+        threads: Runs blocking actions; threads beside the loop, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -55,6 +59,7 @@ class Seams:
     step_pause_seconds: float = 0.0
     alarms: Scheduler | None = None
     syncs: Syncs | None = None
+    threads: Threads | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,7 @@ class Parts:
     Attributes:
         config: The configuration in force; a reload puts another one there.
         runtime: What its parts share.
+        calls: Makes the calls of actions that await or block.
         leaving: Groups that a reload took out and that still drain.
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
@@ -121,6 +127,13 @@ class Parts:
             scheduler=seams.loop,
             alarms=seams.alarms or seams.loop,
             syncs=seams.syncs,
+        )
+        self.calls = NodeCalls(
+            clock=seams.clock,
+            scheduler=seams.loop,
+            tasks=seams.loop,
+            threads=seams.threads or LoopThreads(seams.loop),
+            calls_max=config.node.action_threads,
         )
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []

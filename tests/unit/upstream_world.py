@@ -20,6 +20,7 @@ from broker.runtime.seams import Disk
 from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
+from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.buffer import Batch, BufferLimits
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.group_parts import GroupLimits, NodeSeams
@@ -53,6 +54,7 @@ class World:
 
     segment_bytes = 1 << 22
     message_bytes_max = 4 << 20
+    calls: NodeCalls | None = None
 
     def __init__(
         self,
@@ -134,6 +136,7 @@ class World:
                     scheduler=self.scheduler,
                     limited_log=self.limited_log,
                 ),
+                calls=self.calls,
             ),
             make_actions=self.registry.make,
             qid_prefix=QID,

@@ -2,9 +2,9 @@
 
 - UNDECIDED: the disk failed while a message's retry or dead letter was written. Nobody can tell whether it is there;
   the log says it after a restart (D27).
-- What an earlier generation left open (`GroupQueue.apart`): such a message, and a finished one that a client still
-  has. The new generation reads it like any other, so that it stands in the chain of its key, and leaves it alone in
-  its turn.
+- What an earlier generation left open (`GroupQueue.apart`): such a message, a finished one that a client still has, and
+  one that is in a call of an action. The new generation reads it like any other, so that it stands in the chain of its
+  key, and leaves it alone in its turn.
 """
 
 from __future__ import annotations
@@ -56,18 +56,25 @@ class Apart:
     def take(self, job: UpstreamJob) -> bool:
         """Whether a READY job is one that an earlier generation left open; then it takes that one's place.
 
-        Its key waits on: for the answer of who holds a finished message, or for a restart to tell whether its retry or
-        dead letter is there.
+        Its key waits on: for the answer of who holds a finished message, for the end of the call that it is in, or for
+        a restart to tell whether its retry or dead letter is there.
         """
         group_queue, offset = job.group_queue, job.offset
         if offset not in group_queue.apart:
             return False
         group_queue.apart.discard(offset)
-        if not group_queue.tracker.is_finished(offset):
-            if offset not in group_queue.tracker.undecided:
-                return False
+        finished = group_queue.tracker.is_finished(offset)
+        if not finished and offset in group_queue.tracker.undecided:
             move(job, Event.LEAVE)
             return True
+        call = group_queue.calls.get(offset)
+        if call is not None:
+            move(job, Event.HOLD if finished else Event.ADMIT)
+            self._permits.used += 1
+            call.successors.append(job)
+            return True
+        if not finished:
+            return False
         delivery = group_queue.adopted.pop(offset, None)
         if delivery is not None and delivery.deadline > self._clock.monotonic():
             move(job, Event.HOLD)

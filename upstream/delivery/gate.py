@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
+from upstream.calls.answers import ActionMisbehaved, no_answer
+from upstream.delivery.calling import Calling
 from upstream.delivery.order import compile_path
-from upstream.delivery.pipeline import ActionMisbehaved, Pipeline, run_action
+from upstream.delivery.pipeline import Pipeline
 from upstream.job import UpstreamJob
 from upstream.state import State
 
@@ -24,9 +26,9 @@ class Gate:
         backlog: That job and those read with it, in order, while the gate is closed.
     """
 
-    def __init__(self, outcomes: Outcomes, pipeline: Pipeline, path: str) -> None:
+    def __init__(self, outcomes: Outcomes, pipeline: Pipeline, calling: Calling, path: str) -> None:
         self._outcomes = outcomes
-        self._actions = pipeline.before
+        self._steps = calling.before
         self._keeps_data = pipeline.rebuilds
         self._get = compile_path(path)
         self.closed = False
@@ -35,9 +37,9 @@ class Gate:
     def pass_on(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
         """Run the actions and set the keys; returns the jobs that passed, in order."""
         passing = list(jobs)
-        for action in self._actions:
+        for each in self._steps:
             if passing:
-                passing = self._answered(passing, run_action(action, passing))
+                passing = self._answered(passing, each.run(passing))
         get, keeps = self._get, self._keeps_data
         for job in passing:
             job.key = get(job.data)
@@ -51,7 +53,7 @@ class Gate:
         jobs, self.backlog = self.backlog, []
         return [job for job in jobs if job.state is State.READ]
 
-    def _answered(self, jobs: list[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
+    def _answered(self, jobs: list[UpstreamJob], answers: Sequence[object]) -> list[UpstreamJob]:
         onward = []
         for place, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
             if answer is Status.CONTINUE:
@@ -62,8 +64,10 @@ class Gate:
                 self._outcomes.fail(job, "an action answered FAIL")
             elif isinstance(answer, Exception):
                 self._outcomes.error(job, answer)
-            else:
+            elif answer is Status.ASYNCHRONIZED:
                 self._outcomes.error(job, ActionMisbehaved("an action before the order gate answered ASYNCHRONIZED"))
+            else:
+                self._outcomes.error(job, no_answer(answer))
             if job.state is State.READ and answer is not Status.CONTINUE:
                 # It will be tried again. Nothing that was read after it may pass it, for its key is not known; jobs
                 # held by an earlier pass of this batch come after these.

@@ -142,7 +142,9 @@ class Generations:
             if slot.owner is not None and slot.config is not None:
                 return "waiting"
             return "starting" if slot.config is not None and self._started else "stopped"
-        return "draining" if slot.subscription.draining else "running"
+        if slot.subscription.draining:
+            return "draining"
+        return "starting" if slot.subscription.opening else "running"
 
     def reconfigure(
         self, wanted: Mapping[str, SubscriptionConfig], made: Mapping[str, Sequence[Action]], *, waiting_max: int
@@ -196,19 +198,27 @@ class Generations:
             slot.again = self._scheduler.call_later(_OWNED_LOOK_SECONDS, self.start_slot, slot)
             return
         except Exception as error:
-            slot.subscription = None
-            slot.problem = f"{type(error).__name__}: {error}"
-            self._limited_log.note(
-                "subscription_start_failed",
-                self._group,
-                topic=config.topic,
-                error=repr(error),
-                again_seconds=_START_AGAIN_SECONDS,
-            )
-            slot.again = self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)
+            self.start_failed(slot, error)
             return
         slot.owner = None
-        slot.problem = ""
+        if not slot.subscription.opening:
+            slot.problem = ""
+
+    def start_failed(self, slot: TopicPlace, error: Exception) -> None:
+        """Note why a slot's generation did not start, and try again later."""
+        slot.subscription = slot.replace_at = None
+        slot.problem = f"{type(error).__name__}: {error}"
+        if self._draining or slot.config is None:
+            self.start_slot(slot)
+            return
+        self._limited_log.note(
+            "subscription_start_failed",
+            self._group,
+            topic=slot.config.topic,
+            error=repr(error),
+            again_seconds=_START_AGAIN_SECONDS,
+        )
+        slot.again = self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)
 
     def _end(self, slot: TopicPlace) -> None:
         """Forget a topic, and give up its queues: it was taken out, and nothing of it runs."""

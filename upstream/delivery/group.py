@@ -459,6 +459,7 @@ class ConsumerGroup:
             group_queues=group_queues,
             more_group_queues=lambda: self._more_group_queues(topic, slot.config),
             revoked=lambda gone: self._revoked(topic.name, gone),
+            start_failed=lambda error: self._generations.start_failed(slot, error),
             actions=slot.actions,
             waiting_max=self._waiting_max,
         )

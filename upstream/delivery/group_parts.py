@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from broker.runtime.bundle import Runtime
+from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.buffer import BufferLimits, PullBuffer
 from upstream.delivery.figures.endings import EndingHook
 from upstream.progress.progress import Progress
@@ -27,12 +28,14 @@ class NodeSeams:
         progress: Trackers and ack journal.
         runtime: Time, loop, counts and log lines.
         endings: Where this group tells what becomes of single messages.
+        calls: Makes the calls of async and blocking actions; None where there is no event loop.
     """
 
     broker: Broker
     progress: Progress
     runtime: Runtime
     endings: EndingHook = field(default_factory=EndingHook)
+    calls: NodeCalls | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,7 +194,7 @@ class Outcomes:
 
     def fail(self, job: UpstreamJob, reason: str) -> None:
         """Note a business failure: next entry of retryIntervals, or the dead letters when none is left (R45, D17)."""
-        if self._was_finished(job):
+        if self.was_finished(job):
             return
         history = noted(job, reason, self._clock.monotonic())
         wait_ms = next_interval_ms(self.config.retry_intervals, history.fails)
@@ -213,7 +213,7 @@ class Outcomes:
         if isinstance(error, Failed):
             self.fail(job, str(error))
             return
-        if self._was_finished(job):
+        if self.was_finished(job):
             return
         if isinstance(error, RetryLater):
             self._retry_later(job, error)
@@ -237,7 +237,7 @@ class Outcomes:
         else:
             self.dead_letter(job, "errors", reason)
 
-    def _was_finished(self, job: UpstreamJob) -> bool:
+    def was_finished(self, job: UpstreamJob) -> bool:
         """Whether a late success finished the offset while an action had the job; then the job is over."""
         if not job.group_queue.tracker.is_finished(job.offset):
             return False

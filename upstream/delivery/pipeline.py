@@ -9,14 +9,8 @@ once: a job that fails there with attempts left stops the reading until it has p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from pyddmq.actions import Action, Status
-from upstream.job import UpstreamJob
-
-
-class ActionMisbehaved(Exception):
-    """An action broke its protocol; counts as an error of the jobs concerned."""
+from pyddmq.actions import Action
 
 
 class Pipeline:
@@ -24,6 +18,7 @@ class Pipeline:
 
     Attributes:
         before: Run before the order key is known; empty unless the key is a JSON path.
+        actions: Both, in order.
         after: Run when the job's turn has come and it holds a permit.
         rebuilds: Whether a job that waited has to run `before` again, because a later action looks at the data.
         reads_data: Whether any action looks at the data, so that jobs may hold some.
@@ -34,14 +29,15 @@ class Pipeline:
         gate = (gates[0] if gates else len(actions) - 1) if json_path else 0
         self.before = [action for action in actions[:gate] if not action.is_gate]
         self.after = [action for action in actions[gate:] if not action.is_gate]
+        self.actions = [*self.before, *self.after]
         self.rebuilds = bool(self.before) and any(action.needs_data for action in self.after)
-        self.reads_data = any(action.needs_data for action in (*self.before, *self.after))
+        self.reads_data = any(action.needs_data for action in self.actions)
 
     def open(self) -> None:
         """Open all actions; when one raises, those opened before it are closed again."""
         opened: list[Action] = []
         try:
-            for action in (*self.before, *self.after):
+            for action in self.actions:
                 action.open()
                 opened.append(action)
         except BaseException:
@@ -51,7 +47,7 @@ class Pipeline:
 
     def drain(self) -> None:
         """Have all actions finish soon what they keep; what one raises ends nothing."""
-        for action in (*self.before, *self.after):
+        for action in self.actions:
             try:
                 action.drain()
             except Exception as error:
@@ -60,22 +56,10 @@ class Pipeline:
     def close(self) -> None:
         """Close all actions, the last one first; the first exception is raised after the others are closed too."""
         failure: Exception | None = None
-        for action in reversed((*self.before, *self.after)):
+        for action in reversed(self.actions):
             try:
                 action.close()
             except Exception as error:
                 failure = failure or error
         if failure is not None:
             raise failure
-
-
-def run_action(action: Action, jobs: Sequence[UpstreamJob]) -> Sequence[Status | Exception]:
-    """Run one action over a batch; the answer has one entry per job whatever the action does."""
-    try:
-        answers = cast("Sequence[Status | Exception]", action.act_many(jobs))
-        if len(answers) == len(jobs):
-            return answers
-        wrong = f"{type(action).__name__} answered {len(answers)} statuses for {len(jobs)} jobs"
-    except Exception as error:
-        return [error] * len(jobs)
-    return [ActionMisbehaved(wrong)] * len(jobs)

@@ -208,7 +208,7 @@ def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) 
     else:
         # READ, WAITING or READY: delivered before a restart or reload, and not yet its turn again.
         _note_answer(group_queue, job.offset, result)
-        if job.offset not in group_queue.adopted:
+        if job.offset not in group_queue.adopted and job.offset not in group_queue.calls:
             outcomes.succeed_unstarted(job)
             return
         # Somebody else has it: when its turn comes, its key waits for that one.
@@ -262,7 +262,7 @@ def _succeed_unread(subscription: Subscription, group_queue: GroupQueue, offset:
         subscription.counters.stale("sent_back").add()
         return "ignored"
     _note_answer(group_queue, offset, result)
-    if offset in group_queue.adopted:
+    if offset in group_queue.adopted or offset in group_queue.calls:
         # Somebody else has it: its key waits for that one.
         group_queue.apart.add(offset)
     else:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
-from upstream.delivery.pipeline import Pipeline, run_action
+from upstream.calls.answers import no_answer
+from upstream.delivery.calling import Calling
+from upstream.delivery.pipeline import Pipeline
 from upstream.job import UpstreamJob
 from upstream.state import Event, State, next_state
 
@@ -22,27 +24,31 @@ _ASYNCHRONIZED = Status.ASYNCHRONIZED
 class Running:
     """Runs the jobs of one subscription."""
 
-    def __init__(self, pipeline: Pipeline, outcomes: Outcomes) -> None:
+    def __init__(self, pipeline: Pipeline, calling: Calling, outcomes: Outcomes) -> None:
         self._pipeline = pipeline
+        self._before, self._after = calling.before, calling.after
         self._outcomes = outcomes
 
     def run(self, jobs: list[UpstreamJob]) -> None:
         """Run RUNNING jobs through the actions behind the gate, rebuilding their data where it was dropped (D15)."""
         if self._pipeline.rebuilds:
             bare = [job for job in jobs if job.step < 0]
-            for action in self._pipeline.before if bare else ():
-                bare = self._answered(bare, run_action(action, bare))
+            for each in self._before if bare else ():
+                bare = self._answered(bare, each.run(bare))
             jobs = [job for job in jobs if job.state is _RUNNING]
         self.run_from(0, jobs)
 
     def run_from(self, step: int, jobs: list[UpstreamJob]) -> None:
         """Run them through the actions from one behind the gate on; those that pass the last have succeeded."""
-        actions = self._pipeline.after
-        many = len(actions) > 1
-        while jobs and step < len(actions):
+        steps = self._after
+        many = len(steps) > 1
+        while jobs and step < len(steps):
             for job in jobs if many else ():
                 job.step = step
-            answers = run_action(actions[step], jobs)
+            if (caller := steps[step].caller) is not None:
+                caller.call(jobs)
+                return
+            answers = steps[step].run(jobs)
             if answers.count(_ASYNCHRONIZED) == len(jobs):
                 return
             jobs = self._answered(jobs, answers)
@@ -50,6 +56,14 @@ class Running:
         for job in jobs:
             # R15: past the last action a job has succeeded.
             self._outcomes.succeed(job)
+
+    def ended(self, step: int, jobs: list[UpstreamJob], answers: list[Status | Exception]) -> None:
+        """Carry out what calls of one action decided."""
+        self.run_from(step + 1, self._answered(jobs, answers))
+
+    def is_last(self, step: int) -> bool:
+        """Whether nothing comes behind an action."""
+        return step == len(self._after) - 1
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> None:
         """Carry out what an action decided of a job that it kept (`is_in_action`), by an answer but ASYNCHRONIZED."""
@@ -76,6 +90,8 @@ class Running:
                 self._outcomes.fail(job, "an action answered FAIL")
             elif isinstance(answer, Exception):
                 self._outcomes.error(job, answer)
+            elif answer is not _ASYNCHRONIZED:
+                self._outcomes.error(job, no_answer(answer))
         return onward
 
 

@@ -26,6 +26,7 @@ from conf.order_key import is_json_path
 from pyddmq.actions import Action, Message, Status
 from upstream.delivery import job_loops
 from upstream.delivery.action_context import SubscriptionContext
+from upstream.delivery.calling import Calling, CallOfAction
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
@@ -84,6 +85,7 @@ class Subscription:
         group_queues: Sequence[GroupQueue],
         more_group_queues: Callable[[], Sequence[GroupQueue]],
         revoked: Callable[[Sequence[GroupQueue]], None],
+        start_failed: Callable[[Exception], None],
         actions: Sequence[Action],
         waiting_max: int,
     ) -> None:
@@ -97,6 +99,7 @@ class Subscription:
             group_queues: The topic's queues as the group sees them, and the retry topic's.
             more_group_queues: Makes the group queues of queues that were added since; called when the topic grew.
             revoked: Called with group queues whose queues were taken away; it ends this generation.
+            start_failed: Told what an action's `open` raised after `start` has returned; it ends this generation.
             actions: The pipeline, first action first; each instance belongs to this subscription.
             waiting_max: Jobs that may wait behind their keys; then reading stops (D15).
         """
@@ -121,6 +124,8 @@ class Subscription:
         self._ready = self.outcomes.ready
         self._more_group_queues = more_group_queues
         self._revoked = revoked
+        self._start_failed = start_failed
+        self.opening = True
         self._line = buffer.line(config.topic)
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
@@ -131,8 +136,16 @@ class Subscription:
             action.context = SubscriptionContext(runtime, parts.group, config.topic, action.name, self._timeout_ms)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
-        self._running = Running(self._pipeline, self.outcomes)
-        self._gate = None if path is None else Gate(self.outcomes, self._pipeline, path)
+        self._calling = Calling(
+            self._pipeline,
+            runtime,
+            parts.node.calls,
+            group=parts.group,
+            topic=config.topic,
+            ended=self._calls_ended,
+        )
+        self._running = Running(self._pipeline, self._calling, self.outcomes)
+        self._gate = None if path is None else Gate(self.outcomes, self._pipeline, self._calling, path)
         if config.is_low_level:
             self._source: Source = FetchedSource(parts.fetch_hooks)
         else:
@@ -154,12 +167,21 @@ class Subscription:
     # Life
 
     def start(self) -> None:
-        """Open the actions, listen to the topic and begin to read.
+        """Open the actions, listen to the topic and begin to read: at once where all actions are plain.
 
         Raises:
             Exception: What an action's `open` raised; nothing is started then.
         """
-        self._pipeline.open()
+        self._calling.open(self._opened)
+
+    def _opened(self, error: Exception | None) -> None:
+        """The actions are open, or one of them cannot be."""
+        self.opening = False
+        if error is not None:
+            self._start_failed(error)
+            return
+        if self.draining:
+            return
         for group_queue in self.group_queues:
             group_queue.rewind()
             group_queue.subscription = self
@@ -216,9 +238,10 @@ class Subscription:
             return
         self.hands_out = False
         for topic in self._topics:
-            topic.listeners.remove(self._arrived)
+            if self._arrived in topic.listeners:
+                topic.listeners.remove(self._arrived)
         self.buffer.drop(self.group_queues)
-        self._pipeline.drain()
+        self._calling.drain()
         self.outcomes.begin_drain()
         self._again.cancel()
         for group_queue in self.group_queues:
@@ -256,7 +279,7 @@ class Subscription:
             group_queue.live.clear()
             group_queue.subscription = None
         try:
-            self._pipeline.close()
+            self._calling.end()
         except Exception as error:
             self._limited_log.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
         if self.made_bodies is not None:
@@ -280,7 +303,7 @@ class Subscription:
 
     def pump(self) -> None:
         """Admit and read as far as permits, rate, caps and lag allow. Harmless to call at any time."""
-        if self._pumping or self.outcomes.draining or self.outcomes.paused:
+        if self._pumping or self.outcomes.draining or self.outcomes.paused or self.opening:
             return
         self._pumping = True
         try:
@@ -453,6 +476,45 @@ class Subscription:
         self._running.answered(job, answer)
         self.pump()
         return True
+
+    def _calls_ended(
+        self, step: int, jobs: list[UpstreamJob], answers: list[Status | Exception], successors: list[UpstreamJob]
+    ) -> None:
+        """Carry out the answers of calls of one action, and let those go on that waited for these calls."""
+        if self.outcomes.stopped:
+            # The next generation may have the message again; its consumption counts all the same.
+            last = self._running.is_last(step)
+            for job, answer in zip(jobs, answers, strict=True):
+                if answer is Status.FINISH or (last and answer is Status.CONTINUE):
+                    job.group_queue.tracker.finish(job.offset)
+        else:
+            now = self._clock.monotonic()
+            for job in jobs:
+                job.group_queue.answered_at = now
+            self._running.ended(step, jobs, answers)
+            self.pump()
+        for job in successors:
+            job.subscription.earlier_call_ended(job)
+
+    def earlier_call_ended(self, job: UpstreamJob) -> None:
+        """Go on with a job that an action of an earlier generation had until now."""
+        if self.outcomes.stopped or not is_in_action(job):
+            return
+        if job.state is State.HELD:
+            self.outcomes.let_go(job)
+        elif not self.outcomes.was_finished(job):
+            if self.draining:
+                del job.group_queue.live[job.offset]
+                move(job, Event.ABANDON)
+            elif not self.outcomes.postponed(job):
+                move(job, Event.RETRY)
+                self.outcomes.retry_now(job)
+        self.pump()
+
+    @property
+    def calls_out(self) -> list[CallOfAction]:
+        """Calls of actions that are out."""
+        return self._calling.out()
 
     # For jobs, source and gate
 

@@ -36,6 +36,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("progress", "queues"),
         ("job",),
         ("source",),
+        ("calls",),
         ("retry",),
         ("delivery",),
         ("fetch",),

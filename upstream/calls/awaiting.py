@@ -1,0 +1,107 @@
+"""Calls of `async def` actions: a task each, cancelled and awaited at its time limit (D45)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from pyddmq.actions import Status, TimedOut
+from upstream.calls.answers import Answer, checked_many
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
+from upstream.calls.modes import answers_many
+from upstream.calls.node_calls import NodeCalls
+from upstream.job import UpstreamJob
+from upstream.state import State
+
+_RUNNING = State.RUNNING
+
+
+class AwaitingCaller(Caller):
+    """Makes the calls of one async action."""
+
+    def __init__(self, action: Any, calls: NodeCalls, figures: Figures, *, limit_ms: Callable[[], int]) -> None:
+        super().__init__(action, calls, figures, limit_ms=limit_ms)
+        self._many = answers_many(type(action))
+        self._gathered: deque[UpstreamJob] = deque()
+        self._tasks: dict[Call, asyncio.Task[Any]] = {}
+
+    def call(self, jobs: list[UpstreamJob]) -> None:
+        """Begin a call for each, or for all together as far as the action takes batches."""
+        if self._many:
+            self._gathered.extend(jobs)
+            self._call_many()
+            return
+        now = self._clock.monotonic()
+        create_task, tasks = self._calls.tasks.create_task, self._tasks
+        for job in jobs:
+            call = self._begin((job,), now)
+            tasks[call] = create_task(self._run(call, job))
+
+    def abandon(self) -> None:
+        """Cancel what is out."""
+        self._gathered.clear()
+        super().abandon()
+
+    def _cancel(self, call: Call) -> bool:
+        task = self._tasks[call]
+        task.cancel()
+        if not call.begun:
+            # What is cancelled before its first step never runs at all.
+            self._over(call, [_cancelled(call)] * len(call.jobs))
+        return True
+
+    async def _run(self, call: Call, job: UpstreamJob) -> None:
+        answer: Answer
+        call.begun = True
+        try:
+            answer = await cast("Any", self.action.act(job))
+        except asyncio.CancelledError:
+            answer = _cancelled(call)
+        except Exception as error:
+            answer = _time_over(call, error) if call.late else error
+        self._over(call, (answer,))
+
+    def _over(self, call: Call, answers: Sequence[Answer]) -> None:
+        del self._tasks[call]
+        self._end(call, answers)
+
+    async def _run_many(self, call: Call, jobs: Sequence[UpstreamJob]) -> None:
+        answers: Sequence[Answer]
+        call.begun = True
+        try:
+            answers = checked_many(self.action, await cast("Any", self.action.act_many(jobs)), len(jobs))
+        except asyncio.CancelledError:
+            answers = [_cancelled(call)] * len(jobs)
+        except Exception as error:
+            answers = [_time_over(call, error) if call.late else error] * len(jobs)
+        self._over(call, answers)
+        self._call_many()
+
+    def _call_many(self) -> None:
+        gathered = self._gathered
+        while gathered and len(self.out) < BATCH_CALLS:
+            jobs: list[UpstreamJob] = []
+            while gathered and len(jobs) < BATCH_JOBS:
+                job = gathered.popleft()
+                if job.state is _RUNNING:
+                    jobs.append(job)
+                else:
+                    # It is over, or finished by a late success and waits to be let go.
+                    self._leave(job, Status.CONTINUE)
+            if jobs:
+                call = self._begin(jobs, self._clock.monotonic())
+                self._tasks[call] = self._calls.tasks.create_task(self._run_many(call, jobs))
+
+
+def _cancelled(call: Call) -> Exception:
+    if call.late:
+        return _time_over(call)
+    return TimedOut("the call was cancelled")
+
+
+def _time_over(call: Call, error: Exception | None = None) -> TimedOut:
+    """What stands for a call that was cancelled at its limit, whatever it raised on the way out."""
+    also = "" if error is None else f"; when cancelled it raised {type(error).__name__}: {error}"
+    return TimedOut(f"no answer within {call.limit_ms} ms{also}")

@@ -1,0 +1,98 @@
+"""Calls of blocking actions, in threads. One cannot be stopped: past its time limit it is shown until it returns (D45).
+
+The thread has copies of the jobs (`job_copy`), made when it is there: a job that waits for a thread holds no body.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Status
+from upstream.calls.answers import ActionMisbehaved, Answer, checked_many
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
+from upstream.calls.job_copy import JobCopy
+from upstream.calls.modes import answers_many
+from upstream.calls.node_calls import NodeCalls
+from upstream.calls.pool import Line, Work
+from upstream.job import UpstreamJob
+from upstream.state import State
+
+_RUNNING = State.RUNNING
+
+
+class BlockingCaller(Caller):
+    """Makes the calls of one blocking action, in the threads of its subscription's line."""
+
+    def __init__(
+        self, action: Any, calls: NodeCalls, figures: Figures, *, limit_ms: Callable[[], int], line: Line
+    ) -> None:
+        super().__init__(action, calls, figures, limit_ms=limit_ms)
+        self._line = line
+        self._many = answers_many(type(action))
+        self._waiting: deque[UpstreamJob] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for a thread."""
+        return len(self._waiting)
+
+    def call(self, jobs: list[UpstreamJob]) -> None:
+        """Have a call made for each, or for all together as far as the action takes batches."""
+        self._waiting.extend(jobs)
+        self._calls.pool.ask(self._line, self)
+
+    def abandon(self) -> None:
+        """Begin nothing any more; what is out goes on."""
+        self._waiting.clear()
+        super().abandon()
+
+    def next_work(self) -> Work | None:
+        """Return the next call; see `upstream.calls.pool`."""
+        if self._many and len(self.out) >= BATCH_CALLS:
+            return None
+        jobs: list[UpstreamJob] = []
+        copies: list[JobCopy] = []
+        while self._waiting and len(jobs) < (BATCH_JOBS if self._many else 1):
+            job = self._waiting.popleft()
+            if job.state is not _RUNNING:
+                # It is over, or finished by a late success and waits to be let go.
+                self._leave(job, Status.CONTINUE)
+                continue
+            try:
+                copies.append(JobCopy(job))
+            except (MessageUnreadable, BodyUnprocessable) as error:
+                self._leave(job, error)
+            else:
+                jobs.append(job)
+        if not jobs:
+            return None
+        call = self._begin(jobs, self._clock.monotonic())
+        return Work(partial(self._run, copies), partial(self._done, call, copies))
+
+    def _run(self, copies: Sequence[JobCopy]) -> Sequence[Answer]:
+        """Run the action; in the thread."""
+        try:
+            if self._many:
+                return checked_many(self.action, self.action.act_many(copies), len(copies))
+            return [cast("Status", self.action.act(copies[0]))]
+        except Exception as error:
+            return [error] * len(copies)
+        except BaseException as error:
+            # What ends a program ends no thread of a node: it would take the message with it.
+            return [ActionMisbehaved(f"it raised {type(error).__name__}: {error}")] * len(copies)
+
+    def _done(self, call: Call, copies: Sequence[JobCopy], result: object) -> None:
+        answers: list[Answer] = []
+        for job, copy, answer in zip(call.jobs, copies, cast("Sequence[Answer]", result), strict=True):
+            if answer is Status.ASYNCHRONIZED:
+                answers.append(ActionMisbehaved("a blocking action answered ASYNCHRONIZED: it has nothing to keep"))
+                continue
+            if answer is Status.CONTINUE and job.state is _RUNNING:
+                copy.give_back(job)
+            answers.append(answer)
+        self._end(call, answers)
+        if self._waiting:
+            self._calls.pool.ask(self._line, self)

@@ -1,0 +1,197 @@
+"""Calls of one action in one subscription: what is out, since when, and what becomes of it.
+
+A call is one run of `act`, or of `act_many` over the jobs at hand. From its beginning to its end its jobs are RUNNING
+and keep permit and key, so that nothing overtakes them, and stand in `GroupQueue.calls`, which outlives the generation:
+a call that is left behind when its generation ends keeps its messages from being run again before it is over, because a
+retry must never overlap it.
+
+A time limit cancels what can be cancelled (D45). What goes on all the same is `late`, and shown as stuck until it ends.
+Its answer counts then, whatever the time: a success is one.
+
+Answers are told in the loop's thread, those of a turn together: one round of the pipeline and of `pump` for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from broker.runtime.later import Later
+from upstream.calls.answers import Answer
+from upstream.job import UpstreamJob
+
+if TYPE_CHECKING:
+    from broker.runtime.histogram import Histogram
+    from broker.runtime.metrics import Counter
+    from pyddmq.actions import Action
+    from upstream.calls.node_calls import NodeCalls
+
+EARLY_SECONDS = 1e-4
+"""Loops round their timers; what is due within this is due now."""
+BATCH_JOBS = 256
+"""Jobs of one call of `act_many` at most."""
+BATCH_CALLS = 4
+"""Calls of `act_many` at a time: what comes while these are out gathers for the next one."""
+
+
+class Call:
+    """One call.
+
+    Attributes:
+        jobs: What it is about.
+        since: Monotonic seconds when it began.
+        deadline: Monotonic seconds when its time is over.
+        limit_ms: Its time limit.
+        late: It went on beyond that.
+        begun: The action has been entered.
+        successors: As of `upstream.job.CallOut`.
+    """
+
+    __slots__ = ("begun", "deadline", "jobs", "late", "limit_ms", "since", "successors")
+
+    def __init__(self, jobs: Sequence[UpstreamJob], since: float, limit_ms: int) -> None:
+        self.jobs = jobs
+        self.since = since
+        self.limit_ms = limit_ms
+        self.deadline = since + limit_ms / 1000
+        self.late = self.begun = False
+        self.successors: list[UpstreamJob] = []
+
+
+class Figures(NamedTuple):
+    """Series of one action in one subscription.
+
+    Attributes:
+        seconds: How long it takes.
+        out: Calls that are out.
+        stuck: Those of them beyond their time limit.
+        late: How many went beyond it so far.
+    """
+
+    seconds: Histogram
+    out: Counter
+    stuck: Counter
+    late: Counter
+
+
+class Told(Protocol):
+    """Told the answers of a turn, in the loop's thread; each of these calls is over."""
+
+    def __call__(self, jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob], /) -> None:
+        """`successors` are jobs of later generations that waited for one of the calls."""
+
+
+class Caller:
+    """What both kinds of calls share.
+
+    Attributes:
+        action: The action.
+        out: Calls that are out, in the order of their beginnings.
+    """
+
+    def __init__(self, action: Action, calls: NodeCalls, figures: Figures, *, limit_ms: Callable[[], int]) -> None:
+        """Set up.
+
+        Args:
+            action: The action, open when the first call comes.
+            calls: The node's.
+            figures: Series of the action.
+            limit_ms: Tells the time limit in force.
+        """
+        self.action = action
+        self.out: dict[Call, None] = {}
+        self.told: Told = _nobody
+        self._calls = calls
+        self._clock = calls.clock
+        self._figures = figures
+        self._limit_ms = limit_ms
+        self._ended: list[tuple[Call, Sequence[Answer]]] = []
+        self._left: list[tuple[UpstreamJob, Answer]] = []
+        self._telling = False
+        self._watch = Later(calls.scheduler, self._look)
+
+    def call(self, jobs: list[UpstreamJob]) -> None:
+        """Take RUNNING jobs over; each is told of once, unless it is never begun before `abandon`."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Begin nothing any more, and cancel what can be: the generation has ended."""
+        for call in list(self.out):
+            self._cancel(call)
+
+    def _cancel(self, call: Call) -> bool:
+        """End a call early; False where that cannot be."""
+        return False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is out or untold."""
+        return not self.out and not self._telling
+
+    def _begin(self, jobs: Sequence[UpstreamJob], now: float) -> Call:
+        call = Call(jobs, now, self._limit_ms())
+        self.out[call] = None
+        for job in jobs:
+            job.group_queue.calls[job.offset] = call
+        self._figures.out.value += 1
+        if not self._watch.is_due:
+            self._watch.after(call.deadline - now)
+        return call
+
+    def _end(self, call: Call, answers: Sequence[Answer]) -> None:
+        """Note how a call ended; it is told in this turn of the loop."""
+        del self.out[call]
+        figures = self._figures
+        figures.out.value -= 1
+        if call.late:
+            figures.stuck.value -= 1
+        figures.seconds.observe(round((self._clock.monotonic() - call.since) * 1_000_000), len(call.jobs))
+        self._ended.append((call, answers))
+        self._tell_soon()
+
+    def _leave(self, job: UpstreamJob, answer: Answer) -> None:
+        """Note an answer for a job without a call."""
+        self._left.append((job, answer))
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if not self._telling:
+            self._telling = True
+            self._calls.scheduler.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        ended, self._ended = self._ended, []
+        left, self._left = self._left, []
+        self._telling = False
+        if self._calls.closed:
+            return
+        jobs, answers, successors = [job for job, _ in left], [answer for _, answer in left], []
+        for call, of_call in ended:
+            for job, answer in zip(call.jobs, of_call, strict=True):
+                # Of one that the action answered by hand before its call was over, another call may be out.
+                if job.group_queue.calls.get(job.offset) is call:
+                    del job.group_queue.calls[job.offset]
+                    jobs.append(job)
+                    answers.append(answer)
+            successors += call.successors
+        self.told(jobs, answers, successors)
+
+    def _look(self) -> None:
+        """See to calls whose time is over."""
+        now = self._clock.monotonic()
+        for call in list(self.out):
+            if call.deadline > now + EARLY_SECONDS:
+                self._watch.after(call.deadline - now)
+                break
+            if not call.late:
+                call.late = True
+                self._figures.stuck.value += 1
+                self._figures.late.value += 1
+                if not self._cancel(call):
+                    self.action.context.note(
+                        "action_call_stuck", qid=call.jobs[0].qid, offset=call.jobs[0].offset, limit_ms=call.limit_ms
+                    )
+
+
+def _nobody(jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob], /) -> None:
+    raise AssertionError("a caller is told whom to tell before its first call")
