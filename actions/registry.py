@@ -27,6 +27,12 @@ BUILT_IN: Mapping[str, str | type[Action]] = {
     "Json": "actions.json_action:JsonAction",
     "Async": "actions.async_action:AsyncAction",
     "NonBlockAsync": "actions.async_action:AsyncAction",
+    "Transit": "actions.transform.transit:TransitAction",
+    "QueryParams": "actions.transform.query_params:QueryParamsAction",
+    "FormParams": "actions.transform.form_params:FormParamsAction",
+    "FormParams2": "actions.transform.form_params:FormParams2Action",
+    "Filter": "actions.script.filter_action:FilterAction",
+    "Python": "actions.script.python_action:PythonAction",
     "PullServer": "actions.pull_server:PullServerAction",
     "AsyncHttp": "actions.http.action:AsyncHttp",
     LOW_LEVEL: "actions.low_level:LowLevelAction",
@@ -150,6 +156,11 @@ class Registry(Mapping[str, ActionSpec]):
             except Exception as error:
                 raise ActionError(f"action {name!r} cannot be made: {type(error).__name__}: {error}") from error
             actions.append(action)
+        # Numbers keep their text where somebody writes them again (W21); elsewhere it would cost for nothing.
+        if any(getattr(action, "writes_numbers", False) for action in actions):
+            for action in actions:
+                if hasattr(action, "exact"):
+                    setattr(action, "exact", True)  # noqa: B010 - Json's, which is not imported here
         return actions
 
 

@@ -47,6 +47,16 @@ def text_of(key: OrderKey | None) -> str | None:
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
 
 
+class Made(Protocol):
+    """A body that actions made.
+
+    Attributes:
+        data: Its bytes.
+    """
+
+    data: bytes
+
+
 class Reply(NamedTuple):
     """What a batch becomes when it cannot be sent as it is.
 
@@ -104,6 +114,10 @@ class Generation(Protocol):
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs into the pull buffer."""
+        ...
+
+    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
+        """Have clients given this body of a job that is about to be offered."""
         ...
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
@@ -193,6 +207,7 @@ class JobFields:
         deliveries: How often this process handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
         record: What the source keeps with it while an action has the job: the whole record, a view into the log.
+        made: The body that its actions made, where the group's clients get that (`upstream.delivery.made_bodies`).
     """
 
     __slots__ = (
@@ -204,6 +219,7 @@ class JobFields:
         "group_queue",
         "history",
         "key",
+        "made",
         "offset",
         "physical",
         "record",
@@ -237,6 +253,7 @@ class JobFields:
         self.successor: UpstreamJob | None = None
         self.history: History | None = None
         self.record: memoryview | None = None
+        self.made: Made | None = None
         self._message: Message | None = None
         self._outgoing: Outgoing | None = None
         self._data: Any = None

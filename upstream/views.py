@@ -216,7 +216,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     push: PushView | None = None
 
 
-def state_text(topic: SubscriptionView) -> str:
+def running_text(topic: SubscriptionView) -> str:
     """Return a subscription's state as people read it, with the limits that hold its messages back now."""
     if topic.paused_since_ms is not None:
         return "paused"

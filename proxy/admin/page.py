@@ -25,7 +25,7 @@ from proxy.operate.node_view import NodeView
 from proxy.operate.push_texts import state_text, throttled_text
 from proxy.operate.text import age, amount, byte_size, duration
 from proxy.operate.views.lag import LagAnswer
-from upstream.views import GroupView, SubscriptionView, holder_text, state_text, whereabouts
+from upstream.views import GroupView, SubscriptionView, holder_text, running_text, whereabouts
 
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
 REFRESH_SECONDS = 5
@@ -161,7 +161,7 @@ def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
     return [
         Cell(group.group, "k", link=f"/?group={quote(group.group, safe='')}"),
         Cell(topic.topic, "k"),
-        Cell(state_text(topic), "late" if topic.paused_since_ms is not None or topic.throttled else ""),
+        Cell(running_text(topic), "late" if topic.paused_since_ms is not None or topic.throttled else ""),
         Cell(f"{topic.lag:,}", "n late" if unpulled else "n"),
         Cell(age(topic.lag_seconds), "n late" if unpulled else "n"),
         Cell(f"{topic.buffered:,}", "n"),

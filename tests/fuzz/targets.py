@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.fuzz import ack_journal, configuration, directory, frames, pushes, store_files
+from tests.fuzz import ack_journal, configuration, directory, expressions, frames, pushes, store_files
 
 Target = Callable[[bytes], None]
 
@@ -21,6 +21,8 @@ TARGETS: dict[str, Target] = {
     "yaml": configuration.yaml,
     "reply": pushes.reply,
     "callback": pushes.callback_url,
+    "expression": expressions.expression,
+    "transform": expressions.transform,
 }
 
 CORPUS = Path(__file__).parent / "corpus"

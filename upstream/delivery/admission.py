@@ -37,7 +37,14 @@ class Admission:
     """
 
     def __init__(
-        self, outcomes: Outcomes, config: SubscriptionConfig, *, metrics: Metrics, clock: Clock, again: Later
+        self,
+        outcomes: Outcomes,
+        config: SubscriptionConfig,
+        *,
+        metrics: Metrics,
+        clock: Clock,
+        again: Later,
+        count_max: int,
     ) -> None:
         """Set up.
 
@@ -47,12 +54,14 @@ class Admission:
             metrics: Where waits are counted.
             clock: Its monotonic part refills tokens.
             again: Has the subscription go on when a token is there.
+            count_max: Jobs admitted at once.
         """
         self._outcomes = outcomes
         self._ready = outcomes.ready
         self._permits = outcomes.permits
         self._bucket = TokenBucket(config.tps_max, clock)
         self._again = again
+        self._count_max = count_max
         self._at_rate = metrics.counter(THROTTLED, outcomes.group, config.topic, "maxTps")
         self._at_concurrency = metrics.counter(THROTTLED, outcomes.group, config.topic, "concurrency")
         self._config = config
@@ -78,7 +87,7 @@ class Admission:
         ready, permits, bucket, outcomes = self._ready, self._permits, self._bucket, self._outcomes
         if outcomes.stops.queues:
             outcomes.stops.keep()
-        room = min(len(ready), permits.free)
+        room = min(len(ready), permits.free, self._count_max)
         if not room and ready:
             self._at_concurrency.value += 1
         if bucket.rate is not None:

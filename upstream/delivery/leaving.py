@@ -1,8 +1,9 @@
 """Messages on their way out of their queue: to the group's dead letters, or to its retry topic.
 
 A record takes the message's place, and it is durable before the offset is finished and the key goes on (D16, D27).
-Until then the job is BURYING or SENDING. If the disk fails meanwhile only the log can tell what became of it: UNDECIDED,
-and the key waits (`apart`). A dead letter that the store refuses is tried again, and may be called off so long.
+Until then the job is BURYING or SENDING. If the disk fails meanwhile only the log can tell what became of it: it is
+UNDECIDED, and the key waits (`apart`). A dead letter that the store refuses is tried again, and may be called off
+until then.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ goes backwards this way: no pull, so no ack, so no permit, so no admission, so n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
+from upstream.delivery.made_bodies import MadeBodies
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
@@ -49,6 +51,10 @@ READ_AHEAD_JOBS = 256
 """Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
 WAITING_EASED = 10_000
 """Jobs that may wait behind their keys while nothing is read ahead: what one silent key must not hold up (D15)."""
+BODIES_AT_ONCE = 16
+"""Jobs that are run at once where their bodies are kept: by so many the share of memory may be passed."""
+BODIES_LOOK_SECONDS = 0.1
+"""How often it is looked whether bodies have gone, while those that are kept leave no room for more."""
 READS_PER_PUMP = 8
 """Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
 
@@ -146,12 +152,19 @@ class Subscription:
                 self, self.group_queues, counters=self.counters, keeps_bodies=keeps_bodies
             )
         self._fetches = self._source.bodies_come_later
+        # In the place of those in the log, where the last action keeps some (`keep_body`).
+        self.made_bodies: MadeBodies | None = None
         self._adopting = False
         self._pumping = False
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
         self._admission = Admission(
-            self.outcomes, config, metrics=runtime.metrics, clock=runtime.clock, again=self._again
+            self.outcomes,
+            config,
+            metrics=runtime.metrics,
+            clock=runtime.clock,
+            again=self._again,
+            count_max=BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize,
         )
         self.reading_stopped = False
         self._set_limits(config)
@@ -280,6 +293,8 @@ class Subscription:
             self._calling.end()
         except Exception as error:
             self._limited_log.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
+        if self.made_bodies is not None:
+            self.made_bodies.close()
 
     def _arrived(self) -> None:
         """Read what became visible; the topic's listener."""
@@ -313,6 +328,9 @@ class Subscription:
         source, ready = self._source, self._ready
         for _ in range(READS_PER_PUMP):
             while ready:
+                if self.made_bodies is not None and not self.made_bodies.has_room:
+                    self._again.after(BODIES_LOOK_SECONDS)
+                    return
                 if not self._admit():
                     return
             if (source.caught_up and not self.reading_stopped) or not self._may_read():
@@ -431,6 +449,12 @@ class Subscription:
         if jobs:
             self.buffer.offer(jobs)
 
+    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
+        """Have clients given this body of a job that is about to be offered."""
+        if self.made_bodies is None:
+            self.made_bodies = MadeBodies(self.buffer.budget)
+        self.made_bodies.keep(job, body)
+
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
         """Carry out the answer for a job that an action kept; see `Job.answer`."""
         if answer is Status.ASYNCHRONIZED:
@@ -531,10 +555,12 @@ class Subscription:
 
     def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
         """Return offsets and slices of a batch for its reply; see `Source.slices`."""
-        return self._source.slices(jobs)
+        return self._source.slices(jobs) if self.made_bodies is None else None
 
     def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
         """Look at the jobs of a batch one by one; see `Source.sort_out`."""
+        if self.made_bodies is not None:
+            return self.made_bodies.sort_out(self._source, jobs, bytes_max)
         return self._source.sort_out(jobs, bytes_max)
 
     def message_id(self, job: UpstreamJob) -> str | None:

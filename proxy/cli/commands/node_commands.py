@@ -17,7 +17,7 @@ from proxy.operate.views.groups import GroupsAnswer
 from proxy.operate.views.node import StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer
 from proxy.process.exit_codes import ExitCode
-from upstream.views import holder_text, state_text, whereabouts
+from upstream.views import holder_text, running_text, whereabouts
 
 _LIMIT = 10_000
 _OUT_SHOWN = 20
@@ -77,7 +77,7 @@ def groups(
         [
             each.group,
             subscription.topic,
-            state_text(subscription),
+            running_text(subscription),
             str(subscription.lag),
             f"{subscription.lag_seconds:.1f}",
             str(subscription.in_flight),
