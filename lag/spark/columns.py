@@ -212,9 +212,10 @@ def _halves(points: str, field: str) -> tuple[str, str]:
 def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
     """Add what each row's window says: the same as `lag.rules.facts.facts_of`.
 
-    All is by one order, queue and moment, so that one sort serves it, in two walks. The first takes the window's samples
-    as an array (`_all`), its extremes, and the readable sample before each; the second, which compares the two,
-    where runs began: a trailing run began at the last sample that began one, or at the window's first if that is later.
+    All is by one order, queue and moment, so that one sort serves it, in two walks. The first takes the samples of the
+    window as an array (`_all`), their extremes, and the readable sample before each; the second, which compares the
+    two, where runs began: a trailing run began at the last sample that began one, or at the window's first if that is
+    later.
 
     Where `end` fell (`_life_ms`) within a window, `_w` is the array from there on, and extremes are taken of that.
     Slopes look through arrays only where a figure has moved within the window.
@@ -224,6 +225,7 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
     reset = "reset_ms" if "reset_ms" in samples.columns else "CAST(NULL AS BIGINT)"
     kept = [f"`{name}`" for name in samples.columns if name not in ("now_ms", "reset_ms")]
     over = f"OVER (PARTITION BY {names.one} ORDER BY time_ms"
+    before = f"{over} RANGE BETWEEN UNBOUNDED PRECEDING AND {back + 1} PRECEDING)"
     within = f"{over} RANGE BETWEEN {back} PRECEDING AND CURRENT ROW)"
     so_far = f"{over} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     unfinished = "greatest(0L, greatest(0L, `end` - greatest(`start`, committed)) - finished)"
@@ -243,7 +245,7 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"max(if(_r, committed, NULL)) {within} AS _most",
         f"count(if(_r AND committed IS NULL, 1, NULL)) {within} AS _unknown",
         f"min(if(_r, `start`, NULL)) {within} = max(if(_r, `start`, NULL)) {within} AS _start_stood",
-        f"last(if(_r, expired, NULL), true) {over} RANGE BETWEEN UNBOUNDED PRECEDING AND {back + 1} PRECEDING) AS _before",
+        f"last(if(_r, expired, NULL), true) {before} AS _before",
         f"lag(if(_r, named_struct('e', `end`, 'c', committed, 'left', _left), NULL)) IGNORE NULLS {over}) AS _one",
         f"lag(if(_r, committed, NULL)) IGNORE NULLS {over}) AS _committed_before",
     ).selectExpr("*", "_r AND coalesce(`end` < _one.e, true) AS _begins")
