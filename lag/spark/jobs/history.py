@@ -29,7 +29,7 @@ INCIDENTS_MAX: Final = 200
 GROUP: Final = ("cluster", "`group`")
 QUEUE: Final = ("cluster", "node", "`group`", "topic", "queue")
 PART_ROWS: Final = 1_000_000
-"""Samples that are sorted at once: some 300 MB."""
+"""Samples that one task sorts, about: a topic is never cut."""
 QUEUE_NAMES: Final = ("cluster", "node", "group", "topic", "queue")
 _NUMBERS: Final = Names(topic=("topic_number",), queue=("queue_number",))
 _SUMMED: Final = ("time_ms", "lag", "produce_rate", "consume_rate", "expired", "in_time")
