@@ -43,7 +43,9 @@ def history(spark: Any) -> History:
             key = {"cluster": "c", "node": "n1", "group": name, "topic": "t", "queue": 0}
             rows.append([key.get(field, getattr(sample, field, None)) for field in SAMPLES.names])
     frame = spark.createDataFrame(rows, SAMPLES)
-    frame = frame.selectExpr("*", "CAST(NULL AS BIGINT) row_lag_max", "CAST(NULL AS BIGINT) row_age_max_ms")
+    frame = frame.selectExpr(
+        "*", "CAST(NULL AS BIGINT) row_lag_max", "CAST(NULL AS BIGINT) row_age_max_ms", "'raw' tier"
+    )
     made = History(frame, WINDOW, LIMITS)
     made.rows.persist()
     return made
