@@ -1,7 +1,9 @@
 """From judged samples to what a report shows: all in Spark, so that only buckets, worst queues and incidents come back.
 
 A *bucket* is an equal part of the window. Of each queue a bucket keeps the worst, so a peak of one sample is seen in a
-year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment.
+year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment. For
+that each queue must have a sample in each bucket, whenever its node looked at it: so a bucket is as long as the longest
+pause between two samples that is no gap (`Window.pause_ms`), however short the window.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ _IN_TIME: Final = """CASE WHEN status = 'UNKNOWN' THEN NULL
     WHEN time_lag_low_ms > {target} THEN false
     WHEN time_lag_high_ms <= {target} THEN true END"""
 
+_WIDE_MS: Final = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
+"""What a row stands for, before its moment, as SQL."""
+
 
 def status_of(severity: int) -> str:
     """Return the status of a severity."""
@@ -46,10 +51,12 @@ class Window:
     Attributes:
         from_ms: Its begin.
         to_ms: Its end, exclusive.
+        pause_ms: The longest pause between two samples of a queue that is no gap: no bucket is shorter.
     """
 
     from_ms: int
     to_ms: int
+    pause_ms: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what is none. Raises ValueError."""
@@ -58,7 +65,7 @@ class Window:
 
     def width_ms(self, buckets: int) -> int:
         """Return how long a bucket is: the last one may reach over the end."""
-        return max(1, -(-(self.to_ms - self.from_ms) // buckets))
+        return max(self.pause_ms, -(-(self.to_ms - self.from_ms) // buckets))
 
 
 class History:
@@ -76,7 +83,6 @@ class History:
     def __init__(self, samples: DataFrame, window: Window, limits: Limits) -> None:
         self._window = window
         self._limits = limits
-        width = window.width_ms(BUCKETS)
         age = "coalesce(time_lag_ms, time_lag_high_ms)"
         self.rows = (
             judged(samples, limits, keep_facts=True)
@@ -86,17 +92,17 @@ class History:
                 f"{_SEVERITY} AS severity",
                 "greatest(lag, row_lag_max) AS peak_lag",
                 f"greatest({age}, CAST(row_age_max_ms AS DOUBLE)) AS peak_age_ms",
-                f"CAST((time_ms - {window.from_ms}) DIV {width} AS INT) AS bucket",
                 f"{_IN_TIME.format(target=limits.target_ms)} AS in_time",
                 f"lead(time_ms) OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms) - time_ms AS until_next_ms",
                 f"time_ms - lag(time_ms) OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms) AS since_last_ms",
             )
         )
 
-    def groups(self) -> DataFrame:
-        """A row per group and bucket: lag, age, severity, rates."""
+    def groups(self, window: Window) -> DataFrame:
+        """A row per group and bucket of the window, whose `pause_ms` is known: lag, age, severity, rates."""
         return (
-            self.rows.groupBy("cluster", "group", "node", "topic", "queue", "bucket")
+            self.rows.selectExpr("*", _bucket(window, BUCKETS))
+            .groupBy("cluster", "group", "node", "topic", "queue", "bucket")
             .agg(*_aggregates("max(peak_lag) lag", "max(peak_age_ms) age_ms", "max(severity) severity",
                               "avg(produce_rate) produced", "avg(consume_rate) consumed"))
             .groupBy("cluster", "group", "bucket")
@@ -105,7 +111,7 @@ class History:
         )  # fmt: skip
 
     def objectives(self) -> DataFrame:
-        """A row per group: how the target was kept, what was lost, how many samples there were."""
+        """A row per group: how the target was kept, what was lost, how many samples there were, `pause_ms`."""
         passed = f"until_next_ms <= {self._limits.stale_ms}"
         came = f"if(since_last_ms <= {self._limits.stale_ms}, coalesce(produce_rate, 0.0D) * since_last_ms, 0.0D)"
         return (
@@ -117,10 +123,12 @@ class History:
                 f"sum(if(in_time, {came}, 0.0D)) produced_kept",
                 f"sum(if(NOT in_time AND {passed}, until_next_ms, 0)) over_ms",
                 "max(expired) - min(expired) lost",
+                f"max(if(since_last_ms <= {self._limits.stale_ms} + {_WIDE_MS}, since_last_ms, NULL)) pause_ms",
             ))
             .groupBy("cluster", "group")
             .agg(*_aggregates("sum(samples) samples", "sum(kept) kept", "sum(produced) produced",
-                              "sum(produced_kept) produced_kept", "max(over_ms) over_ms", "sum(lost) lost"))
+                              "sum(produced_kept) produced_kept", "max(over_ms) over_ms", "sum(lost) lost",
+                              "max(pause_ms) pause_ms"))
         )  # fmt: skip
 
     def last(self) -> DataFrame:
@@ -160,15 +168,11 @@ class History:
         What was lost or set back stays what it is. A row of a minute or an hour speaks for all of it.
         """
         kept = ", ".join(repr(each.name) for each in statuses.STATUSES if _holds_for_ever(each))
-        wide = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
-        return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {wide} AND status NOT IN ({kept})"
+        return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {_WIDE_MS} AND status NOT IN ({kept})"
 
-    def heat(self) -> DataFrame:
+    def heat(self, window: Window) -> DataFrame:
         """A row per bucket of each group's worst queues, and of the sum of its others, whose topic is null."""
-        width = self._window.width_ms(HEAT_BUCKETS)
-        rows = self.rows.selectExpr(
-            *QUEUE, f"CAST((time_ms - {self._window.from_ms}) DIV {width} AS INT) AS bucket", "peak_lag"
-        )
+        rows = self.rows.selectExpr(*QUEUE, _bucket(window, HEAT_BUCKETS), "peak_lag")
         place = (
             f"dense_rank() OVER (PARTITION BY {', '.join(GROUP)} ORDER BY highest DESC NULLS LAST, topic, queue, node)"
         )
@@ -219,6 +223,11 @@ class History:
             "ORDER BY severity DESC, lag DESC NULLS LAST, from_ms) AS place"
         )
         return found.selectExpr("*", place).where(f"place <= {INCIDENTS_MAX}")
+
+
+def _bucket(window: Window, buckets: int) -> str:
+    """Return the number of a row's bucket, as SQL."""
+    return f"CAST((time_ms - {window.from_ms}) DIV {window.width_ms(buckets)} AS INT) AS bucket"
 
 
 def _holds_for_ever(status: Status) -> bool:
