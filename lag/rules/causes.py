@@ -50,7 +50,8 @@ CAUSES: Final = (
         name="rewind",
         meaning="The committed offset was set back.",
         rule=any_of(fact("rewound") > 0, fact("reset")),
-        evidence="reset by an operator: {reset}; the committed offset is {rewound} below its peak; {lag} messages are behind",
+        evidence="reset by an operator: {reset}; the committed offset is {rewound} below its peak; {lag} messages are "
+        "behind",
         advice="Find out who set the offset; the messages come again.",
     ),
     Cause(
