@@ -96,6 +96,10 @@ class Generation(Protocol):
         """Return when a job's message was stored, ms since the epoch; None when it cannot be read."""
         ...
 
+    def refused(self, unit: Unit) -> None:
+        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        ...
+
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""
         ...

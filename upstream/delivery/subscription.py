@@ -36,7 +36,7 @@ from upstream.delivery.made_bodies import MadeBodies
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
-from upstream.job import Delivery, GroupQueue, Reply, Slices, UpstreamJob
+from upstream.job import Delivery, GroupQueue, Reply, Slices, Unit, UpstreamJob
 from upstream.state import WITHOUT_PERMIT, Event, State, move, next_state
 
 if TYPE_CHECKING:
@@ -544,6 +544,13 @@ class Subscription:
     def stored_ms(self, job: UpstreamJob) -> int | None:
         """Return when a job's message was stored; None when it cannot be read."""
         return self._source.stored_ms(job)
+
+    def refused(self, unit: Unit) -> None:
+        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        latency = self.outcomes.latency
+        if latency.is_recorded:
+            physical, size, _, offset, group_queue = unit
+            latency.ended(UpstreamJob(self, group_queue, offset, physical, size, None), Ending.REFUSED)
 
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""

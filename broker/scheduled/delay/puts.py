@@ -14,12 +14,12 @@ from broker import feature
 from broker.errors import MessageRefused
 from broker.feature import Feature, SystemTopic, WaitingPuts
 from broker.format.record import split
-from broker.format.wait_properties import Wait
+from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Wait
 from broker.log.put import Put
 from broker.queues.topics import Topic
 from broker.runtime.seams import Clock
 from broker.scheduled.delay.levels import DELAY_NAME, SCHEDULE_TOPIC, STANDARD_LEVELS, WAIT_NAME, DelayLevels, due_ms
-from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, check_waits, closed, moved, without
+from broker.scheduled.release import Released, check_waits, closed, moved, without
 
 W = TypeVar("W", bound=WaitingPuts)
 

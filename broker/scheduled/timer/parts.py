@@ -11,9 +11,9 @@ from broker.errors import StoreError
 from broker.format.java import tags_code
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split
+from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.queues.consume_queue import ConsumeQueue
 from broker.runtime.bundle import Runtime
-from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.due import DueTimers, Follower
 from broker.scheduled.timer.entering import Entering

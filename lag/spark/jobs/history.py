@@ -1,7 +1,9 @@
 """From judged samples to what a report shows: all in Spark, so that only buckets, worst queues and incidents come back.
 
 A *bucket* is an equal part of the window. Of each queue a bucket keeps the worst, so a peak of one sample is seen in a
-year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment.
+year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment. For
+that each queue must have a sample in each bucket, whenever its node looked at it: so buckets are joined until each is as
+long as the longest pause between two samples that is no gap (`Window.pause_ms`), however short the window.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ _FIGURES: Final = frozenset(
     ("status", "earlier_ms", "after_ms", "last_ms", "tier", "committed", "end", "unfinished", "lost", "catch_up_s",
      "time_lag_ms", "time_lag_high_ms", "time_lag_method")
 )  # fmt: skip
+_WIDE_MS: Final = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
+"""What a row stands for, before its moment, as SQL."""
 _LIMITS: Final = frozenset(field.name for field in fields(Limits))
 _TOLD: Final = tuple(
     sorted({*_FIGURES, *names_in(causes.RULE), *causes.EVIDENCE, *names_in(TOPIC_QUANTITIES["hot"].rule)}
@@ -65,10 +69,12 @@ class Window:
     Attributes:
         from_ms: Its begin.
         to_ms: Its end, exclusive.
+        pause_ms: The longest pause between two samples of a queue that is no gap: no bucket is shorter.
     """
 
     from_ms: int
     to_ms: int
+    pause_ms: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what is none. Raises ValueError."""
@@ -77,7 +83,8 @@ class Window:
 
     def width_ms(self, buckets: int) -> int:
         """Return how long a bucket is: the last one may reach over the end."""
-        return max(1, -(-(self.to_ms - self.from_ms) // buckets))
+        part_ms = max(1, -(-(self.to_ms - self.from_ms) // buckets))
+        return part_ms * max(1, -(-self.pause_ms // part_ms))
 
 
 class History:
@@ -116,6 +123,7 @@ class History:
             "sum(over_ms) over_ms",
             "max(expired) expired_max",
             "min(expired) expired_min",
+            "max(pause_ms) pause_ms",
             "max(peak_lag) lag",
             "max(peak_age_ms) age_ms",
             "max(severity) severity",
@@ -151,6 +159,7 @@ class History:
             f"CAST((time_ms - {window.from_ms}) DIV {window.width_ms(HEAT_BUCKETS)} AS INT) AS heat_bucket",
             f"if(time_ms - earlier_ms <= {stale_ms}, coalesce(produce_rate, 0.0D) * (time_ms - earlier_ms), 0.0D)"
             " AS came",
+            f"if(time_ms - earlier_ms <= {stale_ms} + {_WIDE_MS}, time_ms - earlier_ms, NULL) AS pause_ms",
             f"if(NOT in_time AND after_ms - time_ms <= {stale_ms}, after_ms - time_ms, 0L) AS over_ms",
             f"if({alone}, struct({kept}), NULL) AS told" if told else "CAST(NULL AS STRING) AS told",
         )
@@ -175,10 +184,15 @@ class History:
             "queue_number", "topic_number"
         )
 
-    def groups(self) -> DataFrame:
-        """A row per group and bucket: lag, age, severity, rates."""
+    def _joined(self, window: Window, name: str, buckets: int) -> DataFrame:
+        """Return the rows with the numbers of a window's buckets, each made of whole ones of the walk, as `bucket`."""
+        width, part = window.width_ms(buckets), self._window.width_ms(buckets)
+        return self.rows.selectExpr("* EXCEPT (bucket)", f"CAST({name} * {part}L DIV {width} AS INT) AS bucket")
+
+    def groups(self, window: Window) -> DataFrame:
+        """A row per group and bucket of the window, whose `pause_ms` is known: lag, age, severity, rates."""
         return (
-            self._named(self.rows.groupBy("queue_number", "bucket").agg(*_aggregates(
+            self._named(self._joined(window, "bucket", BUCKETS).groupBy("queue_number", "bucket").agg(*_aggregates(
                 "max(lag) lag", "max(age_ms) age_ms", "max(severity) severity",
                 "try_divide(sum(produce_sum), sum(produce_count)) produced",
                 "try_divide(sum(consume_sum), sum(consume_count)) consumed",
@@ -189,16 +203,17 @@ class History:
         )  # fmt: skip
 
     def objectives(self) -> DataFrame:
-        """A row per group: how the target was kept, what was lost, how many samples there were."""
+        """A row per group: how the target was kept, what was lost, how many samples there were, `pause_ms`."""
         return (
             self._named(self.rows.groupBy("queue_number").agg(*_aggregates(
                 "sum(samples) samples", "sum(kept) kept", "sum(produced) produced",
                 "sum(produced_kept) produced_kept", "sum(over_ms) over_ms",
-                "max(expired_max) - min(expired_min) lost",
+                "max(expired_max) - min(expired_min) lost", "max(pause_ms) pause_ms",
             )))
             .groupBy("cluster", "group")
             .agg(*_aggregates("sum(samples) samples", "sum(kept) kept", "sum(produced) produced",
-                              "sum(produced_kept) produced_kept", "max(over_ms) over_ms", "sum(lost) lost"))
+                              "sum(produced_kept) produced_kept", "max(over_ms) over_ms", "sum(lost) lost",
+                              "max(pause_ms) pause_ms"))
         )  # fmt: skip
 
     def last(self) -> DataFrame:
@@ -239,8 +254,7 @@ class History:
         What was lost or set back stays what it is. A row of a minute or an hour speaks for all of it.
         """
         kept = ", ".join(repr(each.name) for each in statuses.STATUSES if _holds_for_ever(each))
-        wide = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
-        return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {wide} AND status NOT IN ({kept})"
+        return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {_WIDE_MS} AND status NOT IN ({kept})"
 
     def _told(self, condition: str) -> DataFrame:
         """Return single samples of which something holds, with names."""
@@ -249,16 +263,17 @@ class History:
         )
         return self._named(single.where(condition))
 
-    def heat(self) -> DataFrame:
+    def heat(self, window: Window) -> DataFrame:
         """A row per bucket of each group's worst queues, and of the sum of its others, whose topic is null."""
-        rows = self._named(self.rows.groupBy("queue_number", "heat_bucket").agg(*_aggregates("max(lag) lag")))
+        joined = self._joined(window, "heat_bucket", HEAT_BUCKETS)
+        rows = self._named(joined.groupBy("queue_number", "bucket").agg(*_aggregates("max(lag) lag")))
         place = (
             f"dense_rank() OVER (PARTITION BY {', '.join(GROUP)} ORDER BY highest DESC NULLS LAST, topic, queue, node)"
         )
         highest = f"max(lag) OVER (PARTITION BY {', '.join(QUEUE)}) AS highest"
         named = f"place <= {QUEUES_MAX}"
         return (
-            rows.withColumnRenamed("heat_bucket", "bucket").selectExpr("*", highest)
+            rows.selectExpr("*", highest)
             .selectExpr("*", f"{place} AS place")
             .selectExpr("cluster", "`group`", f"if({named}, node, NULL) node", f"if({named}, topic, NULL) topic",
                         f"if({named}, queue, NULL) queue", f"least(place, {QUEUES_MAX + 1}) place", "bucket", "lag")

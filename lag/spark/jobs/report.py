@@ -63,9 +63,11 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
     history.rows.persist()
     try:
         objectives = {(row["cluster"], row["group"]): row for row in history.objectives().collect()}
-        buckets = _by_group(history.groups().collect())
+        pauses = [row["pause_ms"] for row in objectives.values() if row["pause_ms"] is not None]
+        window = replace(window, pause_ms=max(pauses, default=1))
+        buckets = _by_group(history.groups(window).collect())
         last = _by_group(history.last().collect())
-        heat = _by_group(history.heat().collect())
+        heat = _by_group(history.heat(window).collect())
         incidents = _by_group(history.incidents().collect())
     finally:
         history.close()

@@ -22,6 +22,7 @@ class Ending(IntEnum):
     SKIPPED = 3
     SENT_BACK = 4
     LOST = 5
+    REFUSED = 6
 
 
 class EndingListener(Protocol):
