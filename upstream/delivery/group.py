@@ -43,6 +43,7 @@ class ConsumerGroup:
     Attributes:
         name: Its name; `name_bytes` in UTF-8.
         config: The configuration in force.
+        is_low_level: As its configuration says; kept beside it, since every pull and every result asks.
         node: What it has of its node.
         fetch_hooks: Who serves its fetches, where it is low level.
         queues_by_topic: Every queue that it has read: by topic, by qid.
@@ -80,7 +81,7 @@ class ConsumerGroup:
         limited_log = runtime.limited_log
         self.name = config.group
         self.name_bytes = config.group.encode()
-        self.config = config
+        self._configure(config)
         self.node = node
         self._progress = progress
         self._limited_log = limited_log
@@ -328,6 +329,9 @@ class ConsumerGroup:
         recover_dead_letters(self.name, broker=self.node.broker, progress=self._progress, begin=self._begin)
         self._generations.start()
 
+    def _configure(self, config: GroupConfig) -> None:
+        self.config, self.is_low_level = config, config.is_low_level
+
     def _begin(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where this group starts in a queue that it subscribes; None for any other."""
         config = next((each for each in self.config.enabled_topics if each.topic == topic), None)
@@ -349,7 +353,7 @@ class ConsumerGroup:
             for name, each in wanted.items()
             if name not in self._slots or not same_generation(self._slots[name].config, each)
         }
-        self.config = config
+        self._configure(config)
         if limits is not None:
             self._buffer.limits = limits.buffer
             self._waiting_max = limits.waiting_max
