@@ -34,9 +34,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # What is one thing with its store: made only there, and tested with all that it stands on.
     "broker/index/file.py": ("test_index", "test_index_damage"),
     "broker/opening/opening.py": ("test_store_recovery", "test_shared_walk"),
-    "broker/scheduled/timer/due.py": ("test_timers", "test_accelerators_due"),
-    "broker/scheduled/timer/opening.py": ("test_timers_model", "test_timers_power", "test_timers_stops"),
-    "broker/scheduled/timer/parts.py": ("test_timers", "test_timers_cancel"),
     "broker/tools/check/queues.py": ("test_store_check",),
     "broker/tools/check/records.py": ("test_store_check", "test_nested_records"),
     "broker/tools/check/small_files.py": ("test_store_check",),
