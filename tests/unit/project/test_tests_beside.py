@@ -51,8 +51,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),
     "proxy/operate/changes/desk.py": ("test_admin_changes", "test_topic_changes"),
     "proxy/operate/live_node.py": ("test_admin_node",),
-    "proxy/port/replying.py": ("test_connection_turn", "test_shares"),
-    "proxy/port/server.py": ("test_connection_turn", "test_hostile_port"),
     "proxy/process/serve.py": ("test_reload_and_stop", "test_exit_codes"),
     "proxy/services/consumer_service.py": ("test_waiting_pulls", "test_node"),
     "proxy/services/delay_service.py": ("test_timers_wire", "test_delays_node"),
