@@ -313,9 +313,10 @@ def test_records_found_same_after_any_damage(
 ) -> None:
     """Bits flipped anywhere in records, warm and cold ones; places that are wrong; over the ends of segments."""
     disk = SimDisk()
-    store, places = stored(disk)
+    store, written = stored(disk)
+    places = list(written)
     for number, at, bit in damage:
-        physical, size = places[number]
+        physical, size = written[number]
         start = (physical + min(max(at, 0), size - 1)) % (1 << 14)
         disk.flip_bit(f"/s/commitlog/{physical // (1 << 14) * (1 << 14):020d}", start, bit)
         if at < 0:

@@ -91,7 +91,7 @@ class Port:
         ({"descriptors_max": 9}, "descriptors"),
     ],
 )
-def test_connection_too_many_is_closed_counted_and_told(limits: dict[str, int], reason: str) -> None:
+def test_connection_too_many_is_closed_counted_and_told(limits: dict[str, Any], reason: str) -> None:
     """Those that are there stay, and what it would have taken is in no account."""
     port = Port(**limits)
     for descriptor in (7, 8):

@@ -124,7 +124,12 @@ def test_pull_starts_when_those_before_it_are_answered_and_the_peer_reads() -> N
     slow = Slow(output_bytes_max=4)
     first, second, third = slow.ask(3)
     started: list[str] = []
-    second.start = lambda: (started.append("second"), second.answer(b"22222"))[0]
+
+    def start() -> None:
+        started.append("second")
+        second.answer(b"22222")
+
+    second.start = start
     third.start = partial(started.append, "third")
     assert not slow.connection.may_start()
     first.answer(b"1")
