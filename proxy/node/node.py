@@ -285,13 +285,11 @@ class Node(Parts, CommitDriver):
 
     def on_begun(self) -> None:
         """The disk is at work on what was staged."""
-        self.vitals.sync_began()
         self.budget.begin()
 
     def on_shown(self, flushes: int) -> None:
         """Those that wait are told next: what follows from it leaves with them, and needs no turn."""
         self._was_asked, self._turn_asked = self._turn_asked, True
-        self.vitals.sync_ended()
         self.budget.end(flushes)
 
     def on_told(self, raised: Exception | None) -> None:

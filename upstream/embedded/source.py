@@ -297,12 +297,7 @@ class EmbeddedSource:
             if (filters or PRESSURE_NAME in block) and self._unwanted(unit, block):
                 continue
             if keyed:
-                # `_value`, inline: this runs for every message.
-                if block[:5] == _KEYS_FIRST:
-                    key = block[5 : block.find(_END, 5)] or None
-                else:
-                    begin = block.find(_KEYS_LATER) + 6
-                    key = (block[begin : block.find(_END, begin)] or None) if begin > 5 else None
+                key = _value(block, _KEYS_FIRST, _KEYS_LATER)
             elif self._queue_keys:
                 key = group_queue.qid
             job = UpstreamJob(subscription, group_queue, offset, physical, size, key)

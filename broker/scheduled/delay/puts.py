@@ -58,7 +58,7 @@ class DelayedPuts:
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
 
-    def delivered_by(self, *, on_topic: Callable[[], None]) -> None:
+    def connect(self, *, on_topic: Callable[[], None]) -> None:
         """What waits is delivered from now on; `on_topic` is called when the schedule topic is made."""
         # A true circle: a store is opened with its puts, and what delivers is made over the open store.
         self.on_topic = on_topic

@@ -156,13 +156,14 @@ class TimerParts:
             physical: Commit-log offset of its record.
             error: Why that record is not durable: the timer goes on.
         """
+        # First what came due meanwhile is pending again: what is not pending is not taken out.
+        self.due.let_go(physical)
         try:
             if error is None:
                 self.take_out(physical)
         except (TimersDamaged, OSError):
             # The next step finds that the timer log is damaged, or cannot be read; it is not delivered meanwhile.
             self.due.superseded.add(physical)
-        self.due.let_go(physical)
 
     # Records
 
