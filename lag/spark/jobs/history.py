@@ -2,8 +2,8 @@
 
 A *bucket* is an equal part of the window. Of each queue a bucket keeps the worst, so a peak of one sample is seen in a
 year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment. For
-that each queue must have a sample in each bucket, whenever its node looked at it: so buckets are joined until each is as
-long as the longest pause between two samples that is no gap (`Window.pause_ms`), however short the window.
+that each queue must have a sample in each bucket, whenever its node looked at it: so buckets are joined until each is
+as long as the longest pause between two samples that is no gap (`Window.pause_ms`), however short the window.
 """
 
 from __future__ import annotations
