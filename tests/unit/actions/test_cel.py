@@ -108,7 +108,7 @@ def test_costly_message_is_an_error_before_it_costs() -> None:
     """9,000 rounds over a text of a megabyte took 117 s; it is told instead, by the sizes alone."""
     expression = compile_expression("json.l.all(x, json.s.contains('ab') == false)")
     with pytest.raises(CelError, match="steps for this message"):
-        expression.decide({"json": {"l": [1] * 9000, "s": "a" * 1_000_000}})
+        expression.decide({"json": {"l": [1] * 1000, "s": "a" * 30_000}})
     assert expression.decide({"json": {"l": [1] * 9000, "s": "a" * 100}})
 
 

@@ -150,6 +150,7 @@ def test_end_of_a_subscription_takes_its_bodies_off() -> None:
     assert account.bytes == 2 * (len(MADE) + BODY_BYTES)
     budget = made.group._buffer.budget
     used = budget.used
+    assert used == budget.job_bytes + account.bytes
     made.group.stop()
     assert account.bytes == 0
     assert used - budget.used >= 2 * (len(MADE) + BODY_BYTES)
