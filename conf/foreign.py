@@ -18,11 +18,16 @@ from conf.node import NodeConfig
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A field of DDMQ's: `harmless` ones warn with `text`; the others are errors unless their value is in `idle`."""
+    """A field of DDMQ's: `harmless` ones warn with `text`; the others are errors unless their value is in `idle`.
+
+    With `option_of` it is taken for the option of the same name of those of these actions that the pipeline has, and is
+    an error only where it has none of them.
+    """
 
     harmless: bool
     text: str
     idle: tuple[Any, ...] = ()
+    option_of: tuple[str, ...] = ()
 
     def refuses(self, value: Any) -> bool:
         """Whether this value is an error."""
@@ -37,8 +42,16 @@ def _refuse(text: str, *idle: Any) -> Foreign:
     return Foreign(False, f"not in this version: {text}", idle)
 
 
+def _option(*actions: str, idle: tuple[Any, ...] = ()) -> Foreign:
+    names = " and ".join(actions)
+    return Foreign(
+        False, f"an option of {names}, which is not among the actions; add it there or take this out", idle, actions
+    )
+
+
 _THREADS = "one event loop serves all connections; take it out"
 _PUSH = "nothing is pushed over HTTP; use PullServer and take it out"
+_HTTP = "AsyncHttp"
 _EMBEDDED = "the broker is embedded, nothing connects to it; take it out"
 _BATCHED = "every publish is batched with those of its turn; take it out"
 _ONE_NODE = "one node consumes every queue; take it out"
@@ -96,9 +109,9 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "proxies": _warn(_ONE_NODE),
         "fetchThreads": _warn("one reader serves all queues in the order of the log; take it out"),
         "groovyScript": _refuse("the Groovy action; filter in the client, or write an action in Python"),
-        "urls": _refuse(_PUSH),
-        "httpMethod": _refuse(_PUSH, "POST", "post"),
-        "httpMaxTps": _refuse(_PUSH, -1, 0),
+        "urls": _option(_HTTP),
+        "httpMethod": _option(_HTTP, idle=("POST", "post")),
+        "httpMaxTps": _option(_HTTP, idle=(-1, 0)),
         "queryParams": _refuse(_PUSH),
         "appendContext": _refuse(_PUSH),
         "tokenKey": _refuse(_PUSH),
@@ -141,6 +154,6 @@ SPELLINGS = {
 """Keys that people write, and the one that is meant; DDMQ's JSON form also takes the `is...` spellings."""
 
 ACTIONS_OF_LATER = frozenset(
-    ("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy", "AsyncHttp", "Redis", "Hdfs", "Hbase")
+    ("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy", "Redis", "Hdfs", "Hbase")
 )
 """DDMQ's actions that are not built yet; the message says so rather than that the name is unknown."""

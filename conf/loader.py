@@ -108,6 +108,7 @@ class _Reader:
         self._tree = tree
         self._file = file
         self._actions = actions
+        self._moved: dict[Path, Path] = {}
 
     def read(self) -> Config | None:
         tree = self._tree
@@ -260,10 +261,34 @@ class _Reader:
             if key not in values:
                 continue
             value = values.pop(key)
+            if foreign.option_of and self._take_option(key, foreign.option_of, value, path, values):
+                continue
             if foreign.refuses(value):
                 self._problem((*path, key), foreign.text)
             elif foreign.harmless:
                 self._warning((*path, key), foreign.text)
+
+    def _take_option(
+        self, key: str, names: tuple[str, ...], value: object, path: Path, values: dict[str, object]
+    ) -> bool:
+        """Make a field of DDMQ's an option of the actions that have it; False when the pipeline has none of them."""
+        given = values.get("actions")
+        options = values.get("options") or {}
+        takers = [name for name in names if isinstance(given, list) and name in given]
+        if not takers or not isinstance(options, dict):
+            return False
+        options = dict(options)
+        for name in takers:
+            own = options.get(name) or {}
+            if not isinstance(own, dict):
+                continue
+            if key in own:
+                self._problem((*path, key), f"is given here and in options.{name}; keep one of the two")
+                continue
+            options[name] = {**own, key: value}
+            self._moved[(*path, "options", name, key)] = (*path, key)
+        values["options"] = options
+        return True
 
     def _problem(self, path: Path, text: str) -> None:
         self.problems.append(self._located(path, text))
@@ -272,4 +297,7 @@ class _Reader:
         self.warnings.append(self._located(path, text))
 
     def _located(self, path: Path, text: str) -> Problem:
+        for option, place in self._moved.items():
+            if path[: len(option)] == option:
+                path = (*place, *path[len(option) :])
         return located(self._tree, self._file, path, text)

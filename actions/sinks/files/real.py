@@ -1,0 +1,27 @@
+"""Makes the real folders that a wish names; what they need is imported then (D38)."""
+
+from __future__ import annotations
+
+from actions.outside import Outside
+from actions.sinks.files.folders import Folders
+from actions.sinks.files.local import LocalFolders
+from actions.sinks.files.wish import FolderWish
+
+
+def folders(wish: FolderWish, outside: Outside) -> Folders:
+    """Return what files are written by.
+
+    Raises:
+        SecretUnreadable: A secret is not where it should be.
+    """
+    keep = outside.keep
+    assert keep is not None, "a node hands in where its sinks keep their ledgers"
+    if wish.kind == "disk":
+        return LocalFolders(keep)
+    if wish.kind == "webhdfs":
+        from actions.sinks.files.webhdfs import WebHdfs
+
+        return WebHdfs(wish, outside.http)
+    from actions.sinks.files.arrow import ArrowFolders
+
+    return ArrowFolders(wish, keep)
