@@ -43,6 +43,8 @@ class RedisServer:
             return False
         except redis.AuthenticationError:
             return True
+        except redis.ResponseError as error:
+            return "NOAUTH" in str(error)
 
     def client(self, **more: Any) -> redis.Redis:
         """A client of the test's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,29 @@ from actions.sinks.redis.link import RealRedis, RedisLink, RedisWish
 from actions.sinks.redis.options import RedisOptions
 from actions.sinks.redis.sink import RedisSink
 from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
+from tests.conftest import need
 from tests.unit.actions.sinks.memory_redis import MemoryRedis
 from tests.unit.actions.sinks.real_redis import RedisServer
 from tests.unit.actions.sinks.surroundings import FakeJob, opened
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """redis-server, one for all tests here."""
+@pytest.fixture(scope="module", autouse=True)
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer | None]:
+    """redis-server, one for all tests here, where there is one; started before a test could end it."""
+    if shutil.which("redis-server") is None:
+        yield None
+        return
     found = RedisServer(tmp_path_factory.mktemp("redis"))
     yield found
     found.kill()
+
+
+@pytest.fixture
+def server(started: RedisServer | None) -> RedisServer:
+    """redis-server, or a skip."""
+    need(started, "redis-server (apt install redis-server)")
+    assert started is not None
+    return started
 
 
 class Ground:
@@ -275,7 +288,9 @@ def test_one_host_per_redis_key_and_others_go_on_when_one_is_away() -> None:
     servers[2].away = True
     answers = asyncio.run(sink.act_many(jobs))
 
-    late = {job.outgoing.commands[0].args[0] for job, each in zip(jobs, answers, strict=True) if each is not Status.FINISH}
+    late = {
+        job.outgoing.commands[0].args[0] for job, each in zip(jobs, answers, strict=True) if each is not Status.FINISH
+    }
     assert {key.encode() for key in late} == set(servers[2].data)
 
 
