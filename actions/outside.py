@@ -49,7 +49,7 @@ def real_folders(wish: FolderWish, outside: Outside) -> Folders:
     """Make what files are written by: the node's disk, WebHDFS, or a file system that pyarrow reaches."""
     from actions.sinks.files.real import folders
 
-    return folders(wish, outside)
+    return folders(wish, outside.keep, outside.http)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,14 @@ class _Member(NamedTuple):
     stored_ms: int
 
 
+class _Failed(ServerAway):
+    """A write failed with messages in it; those of them that have no answer come again."""
+
+    def __init__(self, text: str, members: Sequence[_Member]) -> None:
+        super().__init__(text)
+        self.members = members
+
+
 class _Gathered:
     """What a file that is written whole will hold."""
 
@@ -134,17 +142,25 @@ class Writer:
         """Work until `end`."""
         while not self._ending:
             await self._until_due()
-            if self._ending or not self._work_is_due(self._context.monotonic()):
+            if self._ending or not self._work_is_due():
                 continue
-            if (refusal := self._away.refusal()) is not None:
-                self._refuse(refusal)
-                continue
-            try:
-                await self._turn()
-            except ServerAway as error:
-                self._refuse(self._away.failed(str(error)))
-            else:
-                self._away.answered()
+            await self._tried_turn()
+        if self._closing and self._work_is_due():
+            await self._tried_turn()
+
+    async def _tried_turn(self) -> None:
+        if (refusal := self._away.refusal()) is not None:
+            self._refuse(refusal)
+            return
+        try:
+            await self._turn()
+        except ServerAway as error:
+            refusal = self._away.failed(str(error))
+            for each in error.members if isinstance(error, _Failed) else ():
+                each.job.answer(refusal)
+            self._refuse(refusal)
+        else:
+            self._away.answered()
 
     # When
 
@@ -173,7 +189,7 @@ class Writer:
         refusal = self._away.refusal()
         return max(min(left), refusal.delay_ms / 1000 if refusal is not None and not self._waiting else 0.0)
 
-    def _work_is_due(self, now: float) -> bool:
+    def _work_is_due(self) -> bool:
         seconds = self._seconds_left()
         return seconds is not None and seconds <= 1e-4
 
@@ -210,10 +226,7 @@ class Writer:
             if members:
                 await self._place(ledger, members)
         except ServerAway as error:
-            refusal = self._away.failed(str(error))
-            for each in members:
-                each.job.answer(refusal)
-            return
+            raise _Failed(str(error), members) from error
         await self._close_due(ledger)
 
     async def _load(self) -> Ledger:
@@ -376,10 +389,7 @@ class Writer:
                 self._doubt(file)
                 raise
         except ServerAway as error:
-            refusal = self._away.failed(str(error))
-            for each in members:
-                each.job.answer(refusal)
-            return
+            raise _Failed(str(error), members) from error
         except Exception as error:
             # No file can be made of these together; each is tried again, and counted.
             for each in members:

@@ -122,7 +122,7 @@ class MemoryRedis:
         for number in range(1, int(args[4]) + 1):
             size = int(args[at])
             if number > done:
-                answer = self._one(tuple([args[at + 1].decode(), *args[at + 2 : at + 1 + size]]))
+                answer = self._one((args[at + 1].decode(), *args[at + 2 : at + 1 + size]))
                 if isinstance(answer, Refused):
                     return [number, str(answer).encode()]
                 self.data[marker] = b"%d" % number

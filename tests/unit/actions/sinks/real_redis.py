@@ -32,7 +32,7 @@ class RedisServer:
     def start(self) -> None:
         """Start it, with what is in its folder."""
         command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        command += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", "", *self._options]
+        command += ["--appendonly", "yes", "--appendfsync", "everysec", *self._options, "--save", ""]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(self._answers, "redis-server answers")
 

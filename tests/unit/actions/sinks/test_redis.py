@@ -105,8 +105,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
 def asking(offset: int, *commands: tuple[Any, ...], **more: Any) -> FakeJob:
     """A message with commands that an action before gathered."""
     job = FakeJob(offset, **more)
-    job.outgoing.commands += [RedisCommand(name, args) for name, *args in ((*each,) for each in commands)]
-    job.outgoing.commands = [RedisCommand(each.name, tuple(each.args)) for each in job.outgoing.commands]
+    job.outgoing.commands += [RedisCommand(each[0], each[1:]) for each in commands]
     return job
 
 
@@ -295,35 +294,36 @@ def test_one_host_per_redis_key_and_others_go_on_when_one_is_away() -> None:
 
 
 def test_lost_round_trip_changes_nothing_for_messages_that_come_again() -> None:
-    """A message whose transaction was carried out and whose answer was lost comes again: `once` leaves no second effect."""
+    """What was carried out and whose answer was lost comes again: `once` leaves no second effect."""
     for lose in range(4):
         memory = MemoryRedis()
         memory.lose = lose
-        sink = Ground("h:1", memory).sink(once=True)
-
-        async def both() -> list[Status | Exception]:
-            first = await sink.act_many([asking(n, ("incr", "n")) for n in range(3)])
-            sink.context.ahead += 60
-            return [*first, *await sink.act_many([asking(n, ("incr", "n")) for n in range(3)])]
-
-        answers = asyncio.run(both())
+        answers = asyncio.run(_twice(Ground("h:1", memory).sink(once=True)))
         assert all(isinstance(each, RetryLater) for each in answers[:3])
         assert answers[3:] == [Status.FINISH] * 3
         assert memory.data[b"n"] == b"3", lose
+
+
+async def _twice(sink: Any) -> list[Status | Exception]:
+    first = await sink.act_many([asking(n, ("incr", "n")) for n in range(3)])
+    sink.context.ahead += 60
+    return [*first, *await sink.act_many([asking(n, ("incr", "n")) for n in range(3)])]
 
 
 def test_wrong_password_is_waited_out_and_not_shown(server: RedisServer, tmp_path: Path) -> None:
     """It says nothing of the message: it comes again; the reason has the server's text, and no secret."""
     secret = tmp_path / "password"
     secret.write_text("no-such-password\n")
-    guarded = RedisServer(tmp_path / "guarded", "--requirepass", "right")
-    ground = Ground(guarded.address, None)
+    owner = server.client()
+    owner.config_set("requirepass", "right")
+    ground = Ground(server.address, None)
     try:
         [answer] = ground.run([asking(1, ("set", "a", "1"))], password={"file": str(secret)})
         secret.write_text("right\n")
         right = ground.run([asking(1, ("set", "a", "1"))], password={"file": str(secret)})
     finally:
-        guarded.kill()
+        owner.config_set("requirepass", "")
+        owner.close()
 
     assert isinstance(answer, RetryLater)
     assert "password" in str(answer)
