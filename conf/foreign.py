@@ -116,13 +116,22 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "appendContext": _refuse(_PUSH),
         "tokenKey": _refuse(_PUSH),
         "transit": _refuse("the Transit action; reshape in the client, or write an action in Python"),
-        "hdfsConfiguration": _refuse("the Hdfs action; take it out"),
-        "hbaseconfiguration": _refuse("the Hbase action; take it out"),
+        "hdfsConfiguration": _refuse(
+            "the block; its fields are options of the action: "
+            "`options: {Hdfs: {urls: [http://namenode:9870], rootPath: ...}}`"
+        ),
+        "hbaseconfiguration": _refuse(
+            "the block, and ZooKeeper's address; write HBase's Thrift server and the tables as options of the action: "
+            "`options: {HBase: {hosts: [host:9090], tables: [...]}}`"
+        ),
     },
     GroupConfig: {
         "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; take it out"),
         "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; take it out"),
-        "redisConfig": _refuse("the Redis action; take it out"),
+        "redisConfig": _refuse(
+            "the block of a group; write it under the topic as `options: {Redis: {hosts: [host:6379], ...}}`, the "
+            "password as {file: PATH} or {env: NAME}"
+        ),
     },
 }
 
@@ -153,7 +162,5 @@ SPELLINGS = {
 }
 """Keys that people write, and the one that is meant; DDMQ's JSON form also takes the `is...` spellings."""
 
-ACTIONS_OF_LATER = frozenset(
-    ("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy", "Redis", "Hdfs", "Hbase")
-)
+ACTIONS_OF_LATER = frozenset(("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy"))
 """DDMQ's actions that are not built yet; the message says so rather than that the name is unknown."""

@@ -137,7 +137,7 @@ class FileOptions(_Files):
 
 
 class HdfsOptions(_Files):
-    """`options: {Hdfs: {...}}`; DDMQ's `hdfsConfiguration` is read as these (R64, R65)."""
+    """`options: {Hdfs: {...}}`; fields of DDMQ's `hdfsConfiguration` keep their names (R64, R65)."""
 
     urls: list[str] = setting(
         ...,

@@ -16,6 +16,10 @@ AWAY = ("NotServingRegion", "RegionTooBusy", "ServerNotRunning", "RetriesExhaust
         "FailedServer", "ZooKeeper", "KeeperException", "DroppedSnapshot", "No space left")  # fmt: skip
 """Parts of refusals that say nothing of the mutation: the region or its server is on the move, busy or gone."""
 
+FINAL = ("NoSuchColumnFamily", "TableNotFound", "TableNotEnabled", "AccessDenied", "RowTooBig", "ConstraintException",
+         "FailedSanityCheck", "WrongRegion")  # fmt: skip
+"""Parts of those that another attempt meets again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HBaseWish:
@@ -140,10 +144,10 @@ class RealHBase:
 
     def close(self) -> None:
         """End all connections."""
-        if self._pool is not None:
-            for _ in range(self._wish.pool_size):
-                with self._pool.connection() as connection:
-                    connection.close()
+        # The pool has no close of its own, and would connect first to whoever is away.
+        waiting = None if self._pool is None else self._pool._queue
+        while waiting is not None and not waiting.empty():
+            waiting.get_nowait().close()
 
     def _call(self, run: Callable[[Any], T]) -> T:
         from happybase import NoConnectionsAvailable
@@ -156,8 +160,10 @@ class RealHBase:
             with self._pool.connection(self._wish.timeout_ms / 1000) as connection:
                 return run(connection)
         except (IOError, IllegalArgument) as error:
-            text = _first_line(error.message)
-            if any(part in (error.message or "") for part in AWAY):
+            whole = _text(error.message)
+            text = whole.partition("\n")[0][:500]
+            # HBase's client wraps what is final, too, into "retries exhausted".
+            if any(part in whole for part in AWAY) and not any(part in whole for part in FINAL):
                 raise ServerAway(text) from error
             raise Refused(text) from error
         except (TException, OSError, NoConnectionsAvailable, EOFError) as error:
@@ -181,6 +187,6 @@ def _raw(value: bytes | str) -> bytes:
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
-def _first_line(text: bytes | str | None) -> str:
+def _text(text: bytes | str | None) -> str:
     raw = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return (raw or "no reason").strip().partition("\n")[0][:500]
+    return (raw or "no reason").strip()

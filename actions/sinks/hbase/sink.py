@@ -171,16 +171,17 @@ class HBaseSink(OutsideAction):
         if isinstance(step, Changes):
             link.change(step.table, step.rows, at)
         elif self._given.once_family is not None:
-            self._change_once(link, job, step, number, at)
+            self._change_once(link, job, step, number)
         elif isinstance(step, Append):
             link.append(step.table, step.row, step.cells)
         else:
             link.increment(step.table, step.row, step.amounts)
 
-    def _change_once(self, link: HBaseLink, job: Job, step: Append | Increment, number: int, at: int) -> None:
+    def _change_once(self, link: HBaseLink, job: Job, step: Append | Increment, number: int) -> None:
         """Put the new values and a marker into the row at once, unless the marker is there.
 
-        The timestamp is newer than the present value's, so that the new one is seen whatever queue it came from.
+        The timestamp is the present time, or newer than the present value's: so the new one is seen whatever queue it
+        came from, and a marker of an old message lives as long as the family's TTL says.
         """
         family = self._given.once_family
         marker = f"{family}:{job.group}/{job.topic}/{job.qid}/{job.offset}/{job.message.stored_ms}/{number}".encode()
@@ -191,7 +192,7 @@ class HBaseSink(OutsideAction):
                 self.context.count("repeat_left_out")
                 return
             cells = {marker: b"1"}
-            newest = at
+            newest = self.context.wall_ms()
             for column in columns:
                 value, its = found.get(column, (None, 0))
                 newest = max(newest, its + 1)

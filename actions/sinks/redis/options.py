@@ -40,7 +40,7 @@ CommandTemplate = Annotated[list[str], AfterValidator(_check_command)]
 
 
 class RedisOptions(Model):
-    """`options: {Redis: {...}}`; DDMQ's `redisConfig` of the group is read as these (R62)."""
+    """`options: {Redis: {...}}`; fields of DDMQ's `redisConfig` keep their names (R62)."""
 
     hosts: list[Address] = setting(
         ...,

@@ -52,7 +52,7 @@ def jobs(*offsets: int, **more: Any) -> list[FakeJob]:
 
 async def over(sink: Any, given: Sequence[FakeJob]) -> None:
     """Wait until all are answered, or the writer is over, as a kill has it."""
-    while not all(job.answers for job in given) and not sink._task.done():
+    while not all(job.answers for job in given) and not sink._task.done():  # noqa: ASYNC110
         await asyncio.sleep(0.0005)
 
 
@@ -143,7 +143,8 @@ def _offsets(ground: Ground, form: str) -> list[int]:
 
     found: list[int] = []
     for raw in ground.read().values():
-        found += pyarrow.parquet.read_table(pyarrow.BufferReader(raw))["offset"].to_pylist()
+        read: Any = pyarrow.parquet.read_table
+        found += read(pyarrow.BufferReader(raw))["offset"].to_pylist()
     return found
 
 
