@@ -9,8 +9,11 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from actions.common_options import call_options_of, split_options
 from actions.functions import as_action
@@ -20,6 +23,9 @@ from conf.models import LOW_LEVEL, SubscriptionConfig
 from pyddmq.actions import Action
 from pyddmq.rooms import ROOMS
 from upstream.calls.modes import Mode, mode_of
+
+if TYPE_CHECKING:
+    from actions.sinks.keep import Keep
 
 ENTRY_POINT_GROUP = "pyddmq.actions"
 
@@ -35,6 +41,11 @@ BUILT_IN: Mapping[str, str | type[Action]] = {
     "Python": "actions.script.python_action:PythonAction",
     "PullServer": "actions.pull_server:PullServerAction",
     "AsyncHttp": "actions.http.action:AsyncHttp",
+    "Redis": "actions.sinks.redis.sink:RedisSink",
+    "HBase": "actions.sinks.hbase.sink:HBaseSink",
+    "Hbase": "actions.sinks.hbase.sink:HBaseSink",
+    "Hdfs": "actions.sinks.files.sink:HdfsSink",
+    "File": "actions.sinks.files.sink:FileSink",
     LOW_LEVEL: "actions.low_level:LowLevelAction",
 }
 """By name: where the class is, as `module:Class`; imported with the first configuration that names it."""
@@ -128,23 +139,29 @@ class Registry(Mapping[str, ActionSpec]):
             mode_of(action)
         except TypeError as error:
             raise ActionError(f"action {name!r}: {error}") from error
+        _check_installed(name, action)
         self._classes[name] = action
         return action
 
-    def make(self, config: SubscriptionConfig) -> list[Action]:
+    def make(self, config: SubscriptionConfig, *, keep: Keep | None = None) -> list[Action]:
         """Make the actions of one subscription, in order, each with its checked options.
+
+        Args:
+            config: Names them.
+            keep: Where those of a node keep what they must know after a restart.
 
         Raises:
             ActionError: One cannot be found or made, or takes no options and was given some.
         """
         actions = []
+        outside = self._outside if keep is None else replace(self._outside, keep=keep)
         for name in config.actions:
             cls = self.find(name)
             try:
                 action = cls()
                 action.name = name
                 if isinstance(action, OutsideAction):
-                    action.outside = self._outside
+                    action.outside = outside
                 common, own = split_options(cls, config.options.get(name) or {})
                 action.time_limit_ms = common.time_limit or action.time_limit_ms
                 if cls.options_model is not None:
@@ -162,6 +179,13 @@ class Registry(Mapping[str, ActionSpec]):
                 if hasattr(action, "exact"):
                     setattr(action, "exact", True)  # noqa: B010 - Json's, which is not imported here
         return actions
+
+
+def _check_installed(name: str, action: type[Action]) -> None:
+    """Raise ActionError where a built-in action's library is not installed."""
+    needed = action.needs_package if issubclass(action, OutsideAction) else None
+    if needed is not None and importlib.util.find_spec(needed[0]) is None:
+        raise ActionError(f"action {name!r} needs {needed[0]}; install it by: pip install 'pyddmq[{needed[1]}]'")
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

@@ -124,13 +124,22 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "appendContext": _option("appendContext", "FormParams", "FormParams2"),
         "tokenKey": _option("tokenKey", "FormParams", "FormParams2"),
         "transit": _option("fields", "Transit"),
-        "hdfsConfiguration": _refuse("the Hdfs action; take it out"),
-        "hbaseconfiguration": _refuse("the Hbase action; take it out"),
+        "hdfsConfiguration": _refuse(
+            "the block; its fields are options of the action: "
+            "`options: {Hdfs: {urls: [http://namenode:9870], rootPath: ...}}`"
+        ),
+        "hbaseconfiguration": _refuse(
+            "the block, and ZooKeeper's address; write HBase's Thrift server and the tables as options of the action: "
+            "`options: {HBase: {hosts: [host:9090], tables: [...]}}`"
+        ),
     },
     GroupConfig: {
         "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; take it out"),
         "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; take it out"),
-        "redisConfig": _refuse("the Redis action; take it out"),
+        "redisConfig": _refuse(
+            "the block of a group; write it under the topic as `options: {Redis: {hosts: [host:6379], ...}}`, the "
+            "password as {file: PATH} or {env: NAME}"
+        ),
     },
 }
 
@@ -161,5 +170,5 @@ SPELLINGS = {
 }
 """Keys that people write, and the one that is meant; DDMQ's JSON form also takes the `is...` spellings."""
 
-ACTIONS_OF_LATER = frozenset(("Redis", "Hdfs", "Hbase"))
+ACTIONS_OF_LATER: frozenset[str] = frozenset()
 """DDMQ's actions that are not built yet; the message says so rather than that the name is unknown."""

@@ -98,6 +98,8 @@ class Message(NamedTuple):
     """User properties; the names that the broker keeps for itself are left out (R11)."""
     born_ms: int
     """When the producer's request arrived, wall clock."""
+    stored_ms: int = 0
+    """When the broker stored it, wall clock; never goes back within a queue."""
 
 
 class Outgoing:

@@ -407,7 +407,7 @@ class Node(Parts, CommitDriver):
             self.budget,
             config=config,
             settings=settings,
-            make_actions=self.registry.make,
+            make_actions=self.make_actions,
             qid_prefix=self.qid_prefix,
             calls=self.calls,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
+from functools import partial
 
 from actions.registry import Registry
 from broker.deduplication.deduplication import Deduplication
@@ -21,6 +22,7 @@ from broker.transaction.transactions import Transactions
 from conf import Config
 from proxy.node.index_work import IndexWork
 from proxy.node.retaining import Retaining
+from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
@@ -130,13 +132,16 @@ class Parts:
             alarms=seams.alarms or seams.loop,
             syncs=seams.syncs,
         )
+        threads = seams.threads or LoopThreads(seams.loop)
         self.calls = NodeCalls(
             clock=seams.clock,
             scheduler=seams.loop,
             tasks=seams.loop,
-            threads=seams.threads or LoopThreads(seams.loop),
+            threads=threads,
             calls_max=config.node.action_threads,
         )
+        keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
+        self.make_actions = partial(registry.make, keep=keep)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
         self.servers: tuple[ThriftServer, ...] = ()

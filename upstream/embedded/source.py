@@ -464,7 +464,7 @@ class EmbeddedSource:
         properties = parse_properties(block)
         key, tag = properties.get("KEYS"), properties.get("TAGS")
         user = {name: value for name, value in properties.items() if not is_system_property(name.encode())}
-        return Message(key, tag, bytes(body), user, born_timestamp(record))
+        return Message(key, tag, bytes(body), user, born_timestamp(record), store_timestamp(record))
 
 
 def _value(properties: bytes, first: bytes, later: bytes) -> bytes | None:

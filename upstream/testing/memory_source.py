@@ -182,7 +182,8 @@ class MemorySource:
     def load(self, job: UpstreamJob) -> Message:
         """Of one that was fetched."""
         record = self._read(job)
-        return Message(record.key, record.properties.get("TAGS"), record.body, record.properties, record.stored_ms)
+        stored_ms = record.stored_ms
+        return Message(record.key, record.properties.get("TAGS"), record.body, record.properties, stored_ms, stored_ms)
 
     def message_id(self, job: UpstreamJob) -> str | None:
         """Its serial."""
