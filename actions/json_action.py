@@ -2,7 +2,7 @@
 
 DDMQ's lenient forms (unquoted names, single quotes) are not offered. What cannot be an object (empty, null,
 malformed, a list, a text or a number) is dead-lettered at once with the reason; nothing is consumed silently (D17,
-W17). The body that a client gets stays the original one (R29).
+W17). The body that a client gets stays the original one (R29), unless its group asks for the transformed one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from actions.transform.exact import decode_exact
 from pyddmq.actions import Action, Job, MessageUnreadable, Status, Unprocessable
 
 _CONTINUE = Status.CONTINUE
@@ -21,9 +22,15 @@ class JsonAction(Action):
     """Replace `job.data` by the parsed body: a dict."""
 
     provides_json = True
+    exact = False
+    """Numbers keep their text, for an action that writes them again; set by the registry before `open`."""
 
     def __init__(self) -> None:
         self._decode = msgspec.json.Decoder().decode
+
+    def open(self) -> None:
+        if self.exact:
+            self._decode = decode_exact
 
     def act(self, job: Job) -> Status:
         job.data = self.parse(job.body)
@@ -47,7 +54,11 @@ class JsonAction(Action):
             Unprocessable: It is not a JSON object; the text says what it is instead.
         """
         try:
-            data = self._decode(body)
+            try:
+                data = self._decode(body)
+            except msgspec.ValidationError:
+                # A number that Python's float cannot hold, such as 1e400.
+                data = decode_exact(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Unprocessable(f"body is not JSON: {error}" if bytes(body).strip() else "body is empty") from error
         if type(data) is not dict:

@@ -7,9 +7,49 @@ client library when the first action opens it (D38). The simulation hands in one
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
+from actions.http.wish import HttpWish
 from pyddmq.actions import Action
+
+if TYPE_CHECKING:
+    from aiohttp import BaseConnector
+
+    from actions.sinks.files.folders import Folders
+    from actions.sinks.files.wish import FolderWish
+    from actions.sinks.hbase.link import HBaseLink, HBaseWish
+    from actions.sinks.keep import Keep
+    from actions.sinks.redis.link import RedisLink, RedisWish
+
+
+def real_connector(wish: HttpWish) -> BaseConnector:
+    """Make aiohttp's connector over the system's sockets, in the running loop. Raises OSError for a bad `ca_file`."""
+    from actions.http.edge import connector  # aiohttp is imported when somebody pushes (D38)
+
+    return connector(wish)
+
+
+def real_redis(wish: RedisWish) -> RedisLink:
+    """Make connections to a Redis server, none of which is open yet."""
+    from actions.sinks.redis.link import RealRedis
+
+    return RealRedis(wish)
+
+
+def real_hbase(wish: HBaseWish) -> HBaseLink:
+    """Make connections to HBase's Thrift server, none of which is open yet; they are for blocking calls."""
+    from actions.sinks.hbase.link import RealHBase
+
+    return RealHBase(wish)
+
+
+def real_folders(wish: FolderWish, outside: Outside) -> Folders:
+    """Make what files are written by: the node's disk, WebHDFS, or a file system that pyarrow reaches."""
+    from actions.sinks.files.real import folders
+
+    return folders(wish, outside.keep, outside.http)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +58,24 @@ class Outside:
 
     Attributes:
         random: Draws first URLs, jitter, and ids of requests.
+        http: Makes what HTTP clients connect by.
+        redis: Makes connections to a Redis server.
+        hbase: Makes connections to HBase.
+        folders: Makes what files are written by.
+        keep: Where actions of a node keep what they must know after a restart; None before there is a node.
     """
 
     random: random.Random = field(default_factory=random.Random)
+    http: Callable[[HttpWish], BaseConnector] = real_connector
+    redis: Callable[[RedisWish], RedisLink] = real_redis
+    hbase: Callable[[HBaseWish], HBaseLink] = real_hbase
+    folders: Callable[[FolderWish, Outside], Folders] = real_folders
+    keep: Keep | None = None
 
 
 class OutsideAction(Action):
     """A built-in action that reaches outside the node; `outside` is set before `open`."""
 
+    needs_package: ClassVar[tuple[str, str] | None] = None
+    """A module that it imports when it opens, and the extra of pyddmq that brings it."""
     outside: Outside

@@ -1,6 +1,6 @@
 """Blocking actions in processes of their own, which are killed at the time limit: the option `process: true` (D45).
 
-Each call is made by a thread of the subscription's share, which hands it to a worker process (`actions.process_worker`)
+Each call is made by a thread of the subscription's share, which hands it to a worker process (`actions.process_serve`)
 and waits. A worker is a new interpreter, not a fork of the node: it has the action, its options and plain facts of the
 jobs, and no part of the node's files, connections or threads. What a call does to its job's data comes back with the
 answer, and what it counts. A worker that is killed, or that ends by itself, is replaced with the next call.
@@ -15,6 +15,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
+from actions.outside import OutsideAction
 from pyddmq.actions import Action, Job, Status, TimedOut
 from upstream.calls.modes import answers_many
 
@@ -25,7 +26,7 @@ START_SECONDS = 60.0
 GRACE_MS = 5_000
 """Beyond the time limit, until a call that was to be killed is shown as stuck."""
 
-_MAIN = "import sys; sys.path[:] = {path!r}; from actions.process_worker import main; main()"
+_MAIN = "import sys; sys.path[:] = {path!r}; from actions.process_serve import main; main()"
 
 
 class WorkerEnded(Exception):
@@ -66,6 +67,8 @@ class ProcessAction(Action):
         self._idle: list[Worker] = []
         self._closed = False
         self.limit_ms: int | None = action.time_limit_ms
+        if issubclass(action, OutsideAction):
+            raise TypeError("process: true is not for this action: its connections are the node's")
         for name in ("needs_data", "needs_json", "provides_json", "may_be_last", "changes_body"):
             setattr(self, name, getattr(action, name))
 
@@ -127,6 +130,7 @@ class ProcessAction(Action):
                 "group": context.group,
                 "topic": context.topic,
                 "timeout_ms": context.timeout_ms,
+                "tps_max": context.tps_max,
             }
         )
 

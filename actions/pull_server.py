@@ -1,26 +1,76 @@
-"""PullServer: put the job into the group's pull buffer, from where pull clients take it (R37)."""
+"""PullServer: put the job into the group's pull buffer, from where pull clients take it (R37).
+
+Clients get the body as it was published (R29), or the one that the pipeline made of it, which DDMQ cannot: the bytes
+that an action left in `job.data`, or its parsed data written as JSON (`actions.transform.exact`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
+from actions.transform.exact import encode
+from conf.base import Model, Reload, setting
 from pyddmq.actions import Action, Job, Status
 from upstream.job import UpstreamJob
+
+
+class PullServerOptions(Model):
+    """Options of PullServer."""
+
+    body: Literal["original", "transformed"] = setting(
+        "original",
+        "The body that clients get: as it was published, or as the pipeline left it (a parsed one is written as JSON "
+        "again). What it made is kept in memory until the message is finished, and counts against `memoryMax`.",
+        reload=Reload.GENERATION,
+    )
 
 
 class PullServerAction(Action):
     """Offer jobs to pulls. A job leaves the buffer by the client's answer, which finishes it."""
 
     may_be_last = True
-    needs_data = False
+    options_model = PullServerOptions
+    options: PullServerOptions
     is_timed = False
 
-    def act(self, job: Job) -> Status:
-        return self.act_many([job])[0]
+    @property
+    def needs_data(self) -> bool:  # type: ignore[override]
+        """Whether a job that waited has to run the actions before anew."""
+        return self.options.body == "transformed"
 
-    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status]:
+    @property
+    def keeps_bodies(self) -> bool:
+        """Whether its jobs hold bodies while they are in the buffer and out."""
+        return self.options.body == "transformed"
+
+    @property
+    def writes_numbers(self) -> bool:
+        """Whether it writes parsed bodies."""
+        return self.options.body == "transformed"
+
+    def act(self, job: Job) -> Status:
+        answer = self.act_many([job])[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
         # All jobs of a pipeline belong to one subscription, which knows the buffer of its group.
         own = cast("Sequence[UpstreamJob]", jobs)
-        own[0].subscription.offer(own)
-        return [Status.ASYNCHRONIZED] * len(jobs)
+        if self.options.body == "original":
+            own[0].subscription.offer(own)
+            return [Status.ASYNCHRONIZED] * len(jobs)
+        answers: list[Status | Exception] = []
+        made = []
+        for job in own:
+            try:
+                data = job.data
+                job.subscription.keep_body(job, data if isinstance(data, bytes) else encode(data))
+                made.append(job)
+                answers.append(Status.ASYNCHRONIZED)
+            except Exception as error:
+                answers.append(error)
+        if made:
+            own[0].subscription.offer(made)
+        return answers

@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actions.common_options import call_options_of, split_options
 from actions.functions import as_action
@@ -22,13 +24,28 @@ from pyddmq.actions import Action
 from pyddmq.rooms import ROOMS
 from upstream.calls.modes import Mode, mode_of
 
+if TYPE_CHECKING:
+    from actions.sinks.keep import Keep
+
 ENTRY_POINT_GROUP = "pyddmq.actions"
 
 BUILT_IN: Mapping[str, str | type[Action]] = {
     "Json": "actions.json_action:JsonAction",
     "Async": "actions.async_action:AsyncAction",
     "NonBlockAsync": "actions.async_action:AsyncAction",
+    "Transit": "actions.transform.transit:TransitAction",
+    "QueryParams": "actions.transform.query_params:QueryParamsAction",
+    "FormParams": "actions.transform.form_params:FormParamsAction",
+    "FormParams2": "actions.transform.form_params:FormParams2Action",
+    "Filter": "actions.script.filter_action:FilterAction",
+    "Python": "actions.script.python_action:PythonAction",
     "PullServer": "actions.pull_server:PullServerAction",
+    "AsyncHttp": "actions.http.action:AsyncHttp",
+    "Redis": "actions.sinks.redis.sink:RedisSink",
+    "HBase": "actions.sinks.hbase.sink:HBaseSink",
+    "Hbase": "actions.sinks.hbase.sink:HBaseSink",
+    "Hdfs": "actions.sinks.files.sink:HdfsSink",
+    "File": "actions.sinks.files.sink:FileSink",
     LOW_LEVEL: "actions.low_level:LowLevelAction",
 }
 """By name: where the class is, as `module:Class`; imported with the first configuration that names it."""
@@ -122,28 +139,39 @@ class Registry(Mapping[str, ActionSpec]):
             mode_of(action)
         except TypeError as error:
             raise ActionError(f"action {name!r}: {error}") from error
+        _check_installed(name, action)
         self._classes[name] = action
         return action
 
-    def make(self, config: SubscriptionConfig) -> list[Action]:
+    def make(self, config: SubscriptionConfig, *, keep: Keep | None = None) -> list[Action]:
         """Make the actions of one subscription, in order, each with its checked options.
+
+        Args:
+            config: Names them.
+            keep: Where those of a node keep what they must know after a restart.
 
         Raises:
             ActionError: One cannot be found or made, or takes no options and was given some.
         """
         actions = []
+        outside = self._outside if keep is None else replace(self._outside, keep=keep)
         for name in config.actions:
             cls = self.find(name)
             try:
-                action = self._make_one(cls, config.options.get(name) or {}, name)
+                action = self._make_one(cls, config.options.get(name) or {}, name, outside)
             except ActionError:
                 raise
             except Exception as error:
                 raise ActionError(f"action {name!r} cannot be made: {type(error).__name__}: {error}") from error
             actions.append(action)
+        # Numbers keep their text where somebody writes them again (W21); elsewhere it would cost for nothing.
+        if any(getattr(action, "writes_numbers", False) for action in actions):
+            for action in actions:
+                if hasattr(action, "exact"):
+                    setattr(action, "exact", True)  # noqa: B010 - Json's, which is not imported here
         return actions
 
-    def _make_one(self, cls: type[Action], given: Mapping[str, Any], name: str) -> Action:
+    def _make_one(self, cls: type[Action], given: Mapping[str, Any], name: str, outside: Outside) -> Action:
         common, own = split_options(cls, given)
         if own and cls.options_model is None:
             raise ActionError(f"action {name!r} takes no options")
@@ -158,8 +186,15 @@ class Registry(Mapping[str, ActionSpec]):
             action.time_limit_ms = common.time_limit or action.time_limit_ms
         action.name = name
         if isinstance(action, OutsideAction):
-            action.outside = self._outside
+            action.outside = outside
         return action
+
+
+def _check_installed(name: str, action: type[Action]) -> None:
+    """Raise ActionError where a built-in action's library is not installed."""
+    needed = action.needs_package if issubclass(action, OutsideAction) else None
+    if needed is not None and importlib.util.find_spec(needed[0]) is None:
+        raise ActionError(f"action {name!r} needs {needed[0]}; install it by: pip install 'pyddmq[{needed[1]}]'")
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

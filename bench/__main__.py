@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from bench.measures import runs
 from bench.measures.hostile import ATTACK, BUSY_ATTACK, TINY_ATTACK, hostile
+from bench.measures.push import push
 from bench.measures.runs import Figures, Kind
 from bench.measures.timer_figures import TimerPlan
 from bench.measures.timers import timers
@@ -24,7 +25,7 @@ from bench.rocketmq.timers import PRECISIONS_MS, rocketmq_timers
 from bench.servers import profile
 from bench.servers.processes import BenchError, Cores, Node, cores, redis_version
 
-MEASURES = ("publish", "pull", "latency", "memory", "timers")
+MEASURES = ("publish", "pull", "latency", "memory", "timers", "push")
 BESIDE_REDIS = ("publish", "pull", "latency", "memory")
 ON_REQUEST = ("hostile",)
 """Measured when asked for: it needs 13,500 open files."""
@@ -182,6 +183,9 @@ def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores, *, a
             steps.append(
                 Step(f"timers (slots of {precision:,} ms)", _rocketmq(plan, folder, where, precision), ("rocketmq",))
             )
+    if "push" in measures:
+        pushes = plan.messages[max(plan.messages)] // 5
+        steps.append(Step("push", lambda _: [push(folder, where, count=pushes)], ("pyddmq",)))
     if "hostile" in measures:
         attack = TINY_ATTACK if plan is TINY else ATTACK
         for name, kinds in zip(ON_REQUEST_STEPS, ((), BUSY_ATTACK, attack), strict=True):

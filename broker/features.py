@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from broker.consumer.options import CONSUMER_FEATURE
-from broker.deduplication.numbers import DEDUPLICATION_FEATURE
 from broker.feature import Feature
 from broker.retry.puts import RETRY_FEATURE
 from broker.scheduled.delay.levels import STANDARD_LEVELS
@@ -32,7 +31,8 @@ def features(*, delay_levels: str = STANDARD_LEVELS, timers: TimerOptions | None
         TRANSACTION_FEATURE,
         RETRY_FEATURE,
         CONSUMER_FEATURE,
-        DEDUPLICATION_FEATURE,
+        # Deduplicating producers: what a store does for them is kept beside it (`broker.deduplication`).
+        Feature(name="deduplication"),
         POP_FEATURE,
     )
 

@@ -10,20 +10,21 @@ import ipaddress
 from collections.abc import Collection, Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX
-from conf.foreign import ACTIONS_OF_LATER
+from conf.foreign import ACTIONS_OF_LATER, GROOVY
 from conf.models import LOW_LEVEL, GroupConfig, SubscriptionConfig
 from conf.node import NodeConfig
 from conf.order_key import is_json_path
+from conf.places import Path, TextError, Within
 
 RECORD_OVERHEAD_BYTES = 64 * 1024
 """Room beside the body in a record or a frame: header, topic, properties of up to 32,767 bytes."""
 MEMORY_SHARES = 8
 """The last eighth of the memory ceiling must hold the largest single thing that may be under way."""
 
-Path = tuple[str | int, ...]
 Finding = tuple[Path, str]
 
 
@@ -144,10 +145,24 @@ def check_pipeline(subscription: SubscriptionConfig, actions: Mapping[str, Actio
     yield from _check_low_level(subscription)
     for name, options in subscription.options.items():
         yield from _check_options(name, options, subscription, actions)
+    for spec in specs:
+        if spec.options_model is not None and spec.name not in subscription.options:
+            yield from _check_needed(spec.name, spec.options_model, names.index(spec.name))
+
+
+def _check_needed(name: str, model: type[BaseModel], index: int) -> Iterator[Finding]:
+    """Find options that an action cannot do without where it is given none at all."""
+    try:
+        model.model_validate({})
+    except ValidationError as error:
+        needed = ", ".join(".".join(map(str, each["loc"])) or str(each["msg"]) for each in error.errors())
+        yield ("actions", index), f"{name} needs options: {needed}; write them under options, as {name}: {{...}}"
 
 
 def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
     known = ", ".join(sorted(actions))
+    if name == "Groovy":
+        return f"there is no {GROOVY}"
     if name in ACTIONS_OF_LATER:
         return f"{name!r} is an action of DDMQ's that is not in this version; there are {known}"
     if ":" in name:
@@ -247,4 +262,22 @@ def _invalid(name: str, model: type[BaseModel], options: Mapping[str, object]) -
         model.model_validate(options)
     except ValidationError as error:
         for each in error.errors():
-            yield ("options", name, *each["loc"]), f"{each['msg'][:1].lower()}{each['msg'][1:]}"
+            # A mark of pydantic's for "the key itself" is no step of the file.
+            steps = tuple(step for step in each["loc"] if step != "[key]")
+            path: Path = ("options", name, *steps)
+            reason = each.get("ctx", {}).get("error")
+            if isinstance(reason, TextError):
+                path = (*path, Within(reason.line, reason.column))
+            yield path, _said(each, model)
+
+
+def _said(error: ErrorDetails, model: type[BaseModel]) -> str:
+    """Say what is wrong with an option."""
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+        known = [field.alias or name for name, field in model.model_fields.items()]
+        return f"is no option; {nearest(str(error['loc'][0]), known)}there are {', '.join(known) or 'none'}"
+    if error["type"] == "missing":
+        return f"is absent; add `{error['loc'][-1]}: ...`"
+    return f"{error['msg'][:1].lower()}{error['msg'][1:]}"

@@ -1,7 +1,9 @@
 """Fields of DDMQ's configuration that this version does not use, and what becomes of each (D23).
 
 Harmless ones are accepted with a warning that says why they mean nothing here. Those that would change what is
-delivered are errors, unless they stand at DDMQ's own default, where they change nothing.
+delivered are errors, unless they stand at DDMQ's own default, where they change nothing. A third kind is used: what
+DDMQ has beside `actions` and we have among an action's `options` is read from both places, so that DDMQ's YAML works;
+pages and examples have `options` only.
 """
 
 from __future__ import annotations
@@ -18,11 +20,16 @@ from conf.node import NodeConfig
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A field of DDMQ's: `harmless` ones warn with `text`; the others are errors unless their value is in `idle`."""
+    """A field of DDMQ's: `harmless` ones warn with `text`; the others are errors unless their value is in `idle`.
+
+    Where one of `actions` is in the pipeline, the field is that action's option `option` instead.
+    """
 
     harmless: bool
     text: str
     idle: tuple[Any, ...] = ()
+    option: str = ""
+    actions: tuple[str, ...] = ()
 
     def refuses(self, value: Any) -> bool:
         """Whether this value is an error."""
@@ -37,11 +44,25 @@ def _refuse(text: str, *idle: Any) -> Foreign:
     return Foreign(False, f"not in this version: {text}", idle)
 
 
+def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, ...] = ()) -> Foreign:
+    names = " or ".join(actions)
+    effect = "has no effect" if harmless else "would have no effect"
+    text = f"{effect}: it is the option `{option}` of {names}, and the pipeline has none of it"
+    return Foreign(harmless, text, idle, option=option, actions=actions)
+
+
 _THREADS = "one event loop serves all connections; take it out"
 _PUSH = "nothing is pushed over HTTP; use PullServer and take it out"
+_HTTP = "AsyncHttp"
 _EMBEDDED = "the broker is embedded, nothing connects to it; take it out"
 _BATCHED = "every publish is batched with those of its turn; take it out"
 _ONE_NODE = "one node consumes every queue; take it out"
+
+GROOVY = (
+    "Groovy, which runs in a JVM and may do anything in it; write a condition as a Filter (CEL), and what changes a "
+    "message or gathers headers, parameters and commands as a Python function for the action Python"
+)
+"""Why there are no Groovy scripts, and what takes their place: docs/actions-script.md."""
 
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     LagConfig: {},
@@ -95,21 +116,30 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     SubscriptionConfig: {
         "proxies": _warn(_ONE_NODE),
         "fetchThreads": _warn("one reader serves all queues in the order of the log; take it out"),
-        "groovyScript": _refuse("the Groovy action; filter in the client, or write an action in Python"),
-        "urls": _refuse(_PUSH),
-        "httpMethod": _refuse(_PUSH, "POST", "post"),
-        "httpMaxTps": _refuse(_PUSH, -1, 0),
-        "queryParams": _refuse(_PUSH),
-        "appendContext": _refuse(_PUSH),
-        "tokenKey": _refuse(_PUSH),
-        "transit": _refuse("the Transit action; reshape in the client, or write an action in Python"),
-        "hdfsConfiguration": _refuse("the Hdfs action; take it out"),
-        "hbaseconfiguration": _refuse("the Hbase action; take it out"),
+        "groovyScript": _refuse(GROOVY),
+        "urls": _option("urls", _HTTP, harmless=False),
+        "httpMethod": _option("httpMethod", _HTTP, harmless=False, idle=("POST", "post")),
+        "httpMaxTps": _option("httpMaxTps", _HTTP, harmless=False, idle=(-1, 0)),
+        "queryParams": _option("fields", "QueryParams"),
+        "appendContext": _option("appendContext", "FormParams", "FormParams2"),
+        "tokenKey": _option("tokenKey", "FormParams", "FormParams2"),
+        "transit": _option("fields", "Transit"),
+        "hdfsConfiguration": _refuse(
+            "the block; its fields are options of the action: "
+            "`options: {Hdfs: {urls: [http://namenode:9870], rootPath: ...}}`"
+        ),
+        "hbaseconfiguration": _refuse(
+            "the block, and ZooKeeper's address; write HBase's Thrift server and the tables as options of the action: "
+            "`options: {HBase: {hosts: [host:9090], tables: [...]}}`"
+        ),
     },
     GroupConfig: {
         "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; take it out"),
         "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; take it out"),
-        "redisConfig": _refuse("the Redis action; take it out"),
+        "redisConfig": _refuse(
+            "the block of a group; write it under the topic as `options: {Redis: {hosts: [host:6379], ...}}`, the "
+            "password as {file: PATH} or {env: NAME}"
+        ),
     },
 }
 
@@ -140,7 +170,5 @@ SPELLINGS = {
 }
 """Keys that people write, and the one that is meant; DDMQ's JSON form also takes the `is...` spellings."""
 
-ACTIONS_OF_LATER = frozenset(
-    ("FormParams", "FormParams2", "QueryParams", "Transit", "Groovy", "AsyncHttp", "Redis", "Hdfs", "Hbase")
-)
+ACTIONS_OF_LATER: frozenset[str] = frozenset()
 """DDMQ's actions that are not built yet; the message says so rather than that the name is unknown."""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from conf import checks
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
-from conf.foreign import FOREIGN, TOP_LEVEL
+from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
 from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
@@ -108,6 +108,8 @@ class _Reader:
         self._tree = tree
         self._file = file
         self._actions = actions
+        self._written: dict[Path, Path] = {}
+        """Where options stand that the file has as fields of DDMQ's."""
 
     def read(self) -> Config | None:
         tree = self._tree
@@ -260,10 +262,31 @@ class _Reader:
             if key not in values:
                 continue
             value = values.pop(key)
+            if foreign.actions and self._take_option(foreign, (*path, key), value, values):
+                continue
             if foreign.refuses(value):
                 self._problem((*path, key), foreign.text)
             elif foreign.harmless:
                 self._warning((*path, key), foreign.text)
+
+    def _take_option(self, foreign: Foreign, path: Path, value: object, values: dict[str, object]) -> bool:
+        """Put a field of DDMQ's among the options of its action; false where the pipeline has no such action."""
+        if value in (None, "", [], {}):
+            return True
+        pipeline = values.get("actions")
+        named = [action for action in foreign.actions if isinstance(pipeline, list) and action in pipeline]
+        options = values.setdefault("options", {})
+        for action in named:
+            own = options.setdefault(action, {}) if isinstance(options, dict) else None
+            if not isinstance(own, dict):
+                continue  # Said where the options are checked.
+            if foreign.option in own:
+                place = f"options.{action}.{foreign.option}"
+                self._problem(path, f"is given twice, as {place} too; keep {place}")
+                continue
+            own[foreign.option] = value
+            self._written[(*path[:-1], "options", action, foreign.option)] = path
+        return bool(named)
 
     def _problem(self, path: Path, text: str) -> None:
         self.problems.append(self._located(path, text))
@@ -272,4 +295,8 @@ class _Reader:
         self.warnings.append(self._located(path, text))
 
     def _located(self, path: Path, text: str) -> Problem:
+        for length in range(len(path), 0, -1) if self._written else ():
+            if (written := self._written.get(path[:length])) is not None:
+                path = (*written, *path[length:])
+                break
         return located(self._tree, self._file, path, text)

@@ -22,6 +22,7 @@ DAY_MS = 86_400_000
 _LIVE = Reload.LIVE
 _GENERATION = Reload.GENERATION
 
+OnExhausted = Literal["deadLetter", "stopKey", "stopQueue"]
 ConsumeFrom = Literal["first", "last", "timestamp"]
 TopicMessageType = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]
 
@@ -214,6 +215,13 @@ class SubscriptionConfig(Model):
         "A -1 at the end repeats the entry before it for ever; `[]` retries nothing (R45, W20).",
         reload=_LIVE,
         max_length=1000,
+    )
+    on_exhausted: OnExhausted = setting(
+        "deadLetter",
+        "What becomes of a message that is out of attempts. `deadLetter`: it goes to the group's dead-letter topic, "
+        "and its key goes on. `stopKey`: it stays, and its key waits until an operator has it retried, skipped or "
+        "dead-lettered (`pyddmq groups retry | skip | dead-letter`). `stopQueue`: likewise, with its whole queue.",
+        reload=_LIVE,
     )
     retry_topic: bool = setting(
         False,

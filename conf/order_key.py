@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from conf.json_path import full_path, parse_path
+
 FIXED_KEYS = ("QID", "KEY")
 
 
@@ -24,18 +26,12 @@ def check_order_key(text: str) -> str:
         raise ValueError(f"{text!r} is ambiguous; write {text.upper()}, or `$.{text}` for a field of the JSON body")
     if not text or text != text.strip():
         raise ValueError(f"{text!r} is no order key; write QID, KEY or a JSON path such as $['case id']")
-    # Imported here, since a configuration without JSON paths does not pay for the parser.
-    from jsonpath import JSONPath, JSONPathError, compile
-
-    path = text if text.startswith("$") else f"${text}" if text.startswith("[") else f"$.{text}"
     try:
-        query = compile(path)
-    except JSONPathError as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"{text!r} is no JSON path ({reason}); write QID, KEY or a path such as $['case id']"
-        ) from error
-    if not isinstance(query, JSONPath) or not query.singular_query():
+        query = parse_path(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; an order key is QID, KEY or a path such as $['case id']") from error
+    path = full_path(text)
+    if not query.singular_query():
         raise ValueError(f"{text!r} may match several values; an order key names one, such as $.case.id")
     if query.empty():
         raise ValueError(f"{text!r} names the whole body, which is no key; name one field, such as $.id")

@@ -1,4 +1,7 @@
-"""What is wrong with a configuration, in the form `file:line: key.path: what is wrong; what would be right`."""
+"""What is wrong with a configuration: `file:line: key.path: what is wrong; what would be right`.
+
+Where it lies inside a text, `file:line:column: ...`.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,20 @@ class Problem(NamedTuple):
     """One error or warning.
 
     `line` counts from 1 and is None where no line can be named (a file that is not there); `path` is the key with its
-    parents, list entries by their group or topic, and empty for the file as a whole.
+    parents, list entries by their group or topic, and empty for the file as a whole. `column` is given where the
+    problem lies inside a text of the file; it counts characters from 1.
     """
 
     file: str
     line: int | None
     path: str
     text: str
+    column: int | None = None
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.column is not None:
+            place = f"{place}:{self.column}"
         return f"{place}: {self.path}: {self.text}" if self.path else f"{place}: {self.text}"
 
 

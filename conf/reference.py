@@ -177,8 +177,10 @@ def _bounds(metadata: list[Any]) -> str:
 
 def _foreign() -> str:
     lines = [
-        "\n## DDMQ's fields that are not used\n\n*warning*: accepted, with the text as a warning. *error*: would "
-        "change what is delivered, so it is refused unless empty or at DDMQ's default (D23).\n\n"
+        "\n## DDMQ's fields that are not used, or are options of an action\n\n*warning*: accepted, with the text as a "
+        "warning. *error*: would change what is delivered, so it is refused unless empty or at DDMQ's default (D23). "
+        "*option*: read as the option of an action, which is how the pages write it; a warning where the pipeline has "
+        "no such action.\n\n"
         "| where | field | here | text |\n| --- | --- | --- | --- |\n"
     ]
     for model, title, _ in _SECTIONS:
@@ -187,7 +189,9 @@ def _foreign() -> str:
 
 
 def _foreign_row(title: str, name: str, foreign: Foreign) -> str:
-    return f"| {title} | `{name}` | {'warning' if foreign.harmless else 'error'} | {foreign.text} |\n"
+    kind = "option" if foreign.actions else "warning" if foreign.harmless else "error"
+    text = f"`{foreign.option}` of {' and of '.join(foreign.actions)}" if foreign.actions else foreign.text
+    return f"| {title} | `{name}` | {kind} | {text} |\n"
 
 
 if __name__ == "__main__":

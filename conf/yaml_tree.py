@@ -27,12 +27,19 @@ _EVENT_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(slots=True)
 class Scalar:
-    """A single value: None, bool, int, float or str."""
+    """A single value: None, bool, int, float or str.
+
+    Of a text, `raw` is how it stands in the file, `column` where that begins (from 0), and `style` how it is quoted:
+    `|`, `>`, `'`, `"`, or nothing.
+    """
 
     line: int
     value: Any
     size: int = 1
     depth: int = 1
+    column: int = 0
+    raw: str = ""
+    style: str = ""
 
 
 @dataclass(slots=True)
@@ -81,7 +88,7 @@ def parse(text: str, file: str) -> Tree:
         raise ConfigError(
             [Problem(file, line, "", "has half of a surrogate pair; write the character itself")]
         ) from error
-    builder = _Builder(file)
+    builder = _Builder(file, text)
     try:
         for event in yaml.parse(text, Loader=_EVENT_LOADER):
             builder.take(event)
@@ -102,7 +109,7 @@ def plain(tree: Tree) -> Any:
     return tree.value
 
 
-def line_of(tree: Tree, path: tuple[str | int, ...]) -> int:
+def line_of(tree: Tree, path: tuple[object, ...]) -> int:
     """Line (from 1) of the deepest part of `path` that the tree has."""
     line = tree.line
     for step in path:
@@ -114,6 +121,74 @@ def line_of(tree: Tree, path: tuple[str | int, ...]) -> int:
         else:
             break
     return line
+
+
+def find(tree: Tree, path: tuple[object, ...]) -> Tree | None:
+    """What stands at `path`; None where the tree does not lead there."""
+    at: Tree | None = tree
+    for step in path:
+        if isinstance(at, Mapping) and step in at.entries:
+            at = at.entries[str(step)][1]
+        elif isinstance(at, Sequence) and isinstance(step, int) and step < len(at.items):
+            at = at.items[step]
+        else:
+            return None
+    return at
+
+
+_BLANKS = " \t\r\n\x85\u2028\u2029"
+_ESCAPED_BLANKS = frozenset("ntr \t\n\r_LNP")
+
+
+def place_in(scalar: Scalar, line: int, column: int) -> tuple[int, int] | None:
+    """Where a character of a text stands in the file.
+
+    YAML folds, indents and unquotes a text but keeps its characters in their order. So the place is found by counting
+    those that are no blanks, whatever the style.
+
+    Args:
+        scalar: A text.
+        line: Line of its value, from 1.
+        column: Character in that line, from 1; one behind the end counts as the end.
+
+    Returns:
+        Line and column in the file, from 1; None where the file has the character in an escaped form.
+    """
+    lines = scalar.value.split("\n")
+    before = "\n".join([*lines[: line - 1], "".join(lines[line - 1 : line])[: max(0, column - 1)]])
+    wanted = sum(each not in _BLANKS for each in before)
+    at_line, at_column = scalar.line, scalar.column + 1
+    last = (at_line, at_column)
+    raw, quote = scalar.raw, scalar.style if scalar.style in ("'", '"') else ""
+    position = 0
+    if scalar.style in ("|", ">"):
+        position = raw.find("\n") + 1
+        at_line, at_column = at_line + 1, 1
+    elif quote:
+        position, at_column = 1, at_column + 1
+        raw = raw[:-1]
+    while position < len(raw):
+        each = raw[position]
+        length, blank = 1, each in _BLANKS
+        if quote == "'" and raw.startswith("''", position):
+            length = 2
+        elif quote == '"' and each == "\\":
+            length = 2
+            escaped = raw[position + 1 : position + 2]
+            if escaped in "xuU":
+                return None
+            blank = escaped in _ESCAPED_BLANKS
+        if not blank:
+            if not wanted:
+                return at_line, at_column
+            wanted -= 1
+            last = (at_line, at_column + length)
+        if each == "\n":
+            at_line, at_column = at_line + 1, 1
+        else:
+            at_column += length
+        position += length
+    return last
 
 
 def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
@@ -143,7 +218,8 @@ _Resolver.yaml_implicit_resolvers = {
 class _Builder:
     """Takes events in order; `root` is the tree and `problems` what is wrong beside the syntax."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, text: str) -> None:
+        self._text = text
         self.root: Tree | None = None
         self.problems: list[Problem] = []
         self._file = file
@@ -181,6 +257,9 @@ class _Builder:
             self._take_key("<<" if merge else event.value, line, merge=merge)
             return
         scalar = Scalar(line, self._resolve(event, line))
+        if isinstance(scalar.value, str) and event.start_mark is not None and event.end_mark is not None:
+            scalar.column, scalar.style = event.start_mark.column, event.style or ""
+            scalar.raw = self._text[event.start_mark.index : event.end_mark.index]
         self._remember(event.anchor, scalar)
         self._place(scalar, line)
 

@@ -86,20 +86,30 @@ class VisibleEnd:
         except OSError as error:
             self._give_up(error)
 
-    def set(self, offset: int) -> None:
+    def set(self, offset: int, *, live: bool = True) -> None:
         """Say up to where the commit log may be read; one system call.
 
         Args:
             offset: Commit-log offset behind the last record that is shown; never lower than before.
+            live: The node does not stop.
         """
         assert offset >= self._offset, "what may be read of the log only grows"
+        file = self._file
+        if file is None:
+            return
         self._offset = offset
-        self._write(1)
+        self._sequence = sequence = self._sequence + 1
+        _COPY.pack_into(self._copy, 0, MAGIC, VERSION, live, 0, sequence, offset, self._clock.wall_ms(), self._epoch)
+        _SUM.pack_into(self._copy, _COPY.size, crc32(self._summed))
+        try:
+            file.write(sequence % 2 * COPY_BYTES, self._buffers)
+        except OSError as error:
+            self._give_up(error)
 
     def close(self) -> None:
         """Say that the node stops, where anything was set, and close the file."""
         if self._offset >= 0:
-            self._write(0)
+            self.set(self._offset, live=False)
         self.abandon()
 
     def abandon(self) -> None:
@@ -107,19 +117,6 @@ class VisibleEnd:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-    def _write(self, live: int) -> None:
-        if self._file is None:
-            return
-        self._sequence = sequence = self._sequence + 1
-        _COPY.pack_into(
-            self._copy, 0, MAGIC, VERSION, live, 0, sequence, self._offset, self._clock.wall_ms(), self._epoch
-        )
-        _SUM.pack_into(self._copy, _COPY.size, crc32(self._summed))
-        try:
-            self._file.write(sequence % 2 * COPY_BYTES, self._buffers)
-        except OSError as error:
-            self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
         self.trouble = str(error)

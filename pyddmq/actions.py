@@ -98,6 +98,8 @@ class Message(NamedTuple):
     """User properties; the names that the broker keeps for itself are left out (R11)."""
     born_ms: int
     """When the producer's request arrived, wall clock."""
+    stored_ms: int = 0
+    """When the broker stored it, wall clock; never goes back within a queue."""
 
 
 class Outgoing:
@@ -215,6 +217,10 @@ class Context(Protocol):
     @property
     def timeout_ms(self) -> int:
         """The subscription's `timeout` in force, which a reload may change."""
+
+    @property
+    def tps_max(self) -> float | None:
+        """The subscription's rate in force, messages per second; None for no limit. A reload may change it."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""

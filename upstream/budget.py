@@ -55,9 +55,21 @@ class Budget:
         begun: How much is for those of each flush that has begun, in that order.
         level: The measures in force.
         next_at: The value of `used` from which on a further measure is due.
+        settlers: Who has something taken off that has gone without a word: called before each count.
     """
 
-    __slots__ = ("_changed", "_count_jobs", "begun", "job_bytes", "level", "limit", "next_at", "staged_bytes", "used")
+    __slots__ = (
+        "_changed",
+        "_count_jobs",
+        "begun",
+        "job_bytes",
+        "level",
+        "limit",
+        "next_at",
+        "settlers",
+        "staged_bytes",
+        "used",
+    )
 
     def __init__(
         self,
@@ -71,6 +83,7 @@ class Budget:
         self.staged_bytes = 0
         self.begun: deque[int] = deque()
         self.level = Pressure.NONE
+        self.settlers: list[Callable[[], None]] = []
         self._count_jobs, self._changed = count_jobs, changed
         self.limit = limit
         self.next_at = self.begins(Pressure.EASED)
@@ -117,12 +130,15 @@ class Budget:
 
     def flushed(self) -> None:
         """Forget all that was staged: it is durable or refused."""
-        self.end(len(self.begun))
+        if self.begun:
+            self.end(len(self.begun))
         self.used -= self.staged_bytes
         self.staged_bytes = 0
 
     def recount(self) -> None:
         """Count the jobs that there are and see which measures that calls for."""
+        for settle in self.settlers:
+            settle()
         if self._count_jobs is not None:
             counted = self._count_jobs() * JOB_BYTES
             self.used += counted - self.job_bytes

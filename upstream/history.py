@@ -19,15 +19,17 @@ class History:
         since: Monotonic seconds of the first failure that this process knows of.
         reason: Text of the last failure.
         earlier: It had failed before that, in an earlier process or generation.
+        stopped: What waits for an operator with it, a `upstream.progress.tracker.Stop`.
     """
 
-    __slots__ = ("due_wall_ms", "earlier", "errors", "fails", "reason", "since", "timeouts")
+    __slots__ = ("due_wall_ms", "earlier", "errors", "fails", "reason", "since", "stopped", "timeouts")
 
     def __init__(self, since: float, *, earlier: bool = False) -> None:
         self.earlier = earlier
         self.fails = 0
         self.errors = 0
         self.timeouts = 0
+        self.stopped = 0
         self.due_wall_ms = 0
         self.since = since
         self.reason = ""

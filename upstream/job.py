@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import History
+from upstream.holder import Holder
 from upstream.state import State
 
 if TYPE_CHECKING:
@@ -46,28 +47,14 @@ def text_of(key: OrderKey | None) -> str | None:
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
 
 
-class Holder(Protocol):
-    """A connection, as the buffer sees it.
+class Made(Protocol):
+    """A body that actions made.
 
     Attributes:
-        heard: Number of the last reply that the client can have had when it sent the request being handled.
-        carried: Number of the last reply with messages.
-        client: What the client says of itself, fit to be shown; "" where it says nothing. Nothing is decided by it.
+        data: Its bytes.
     """
 
-    heard: int
-    carried: int
-    client: str
-
-    @property
-    def address(self) -> str:
-        """`ip:port` of the client."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether the connection is gone."""
-        ...
+    data: bytes
 
 
 class Reply(NamedTuple):
@@ -109,6 +96,10 @@ class Generation(Protocol):
         """Return when a job's message was stored, ms since the epoch; None when it cannot be read."""
         ...
 
+    def refused(self, unit: Unit) -> None:
+        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        ...
+
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""
         ...
@@ -127,6 +118,10 @@ class Generation(Protocol):
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs into the pull buffer."""
+        ...
+
+    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
+        """Have clients given this body of a job that is about to be offered."""
         ...
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
@@ -216,6 +211,7 @@ class JobFields:
         deliveries: How often this process handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
         record: What the source keeps with it while an action has the job: the whole record, a view into the log.
+        made: The body that its actions made, where the group's clients get that (`upstream.delivery.made_bodies`).
     """
 
     __slots__ = (
@@ -227,6 +223,7 @@ class JobFields:
         "group_queue",
         "history",
         "key",
+        "made",
         "offset",
         "physical",
         "record",
@@ -260,6 +257,7 @@ class JobFields:
         self.successor: UpstreamJob | None = None
         self.history: History | None = None
         self.record: memoryview | None = None
+        self.made: Made | None = None
         self._message: Message | None = None
         self._outgoing: Outgoing | None = None
         self._data: Any = None
@@ -398,6 +396,7 @@ class GroupQueue:
         apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, those
             in a call of an earlier generation, and those whose retry or dead letter is not known to be durable. Each
             keeps its key.
+        stopped: It stands still until an operator has decided about a message of it (`upstream.delivery.stops`).
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
         pending: What the source looked up and did not give out yet.
@@ -425,6 +424,7 @@ class GroupQueue:
         "queue",
         "queue_id",
         "retries",
+        "stopped",
         "subscription",
         "topic",
         "tracker",
@@ -443,6 +443,7 @@ class GroupQueue:
         self.subscription: Generation | None = None
         self.live: dict[int, UpstreamJob] = {}
         self.retries = line.topic != queue.topic
+        self.stopped = False
         self.delivered_until = self.uncertain_until = queue.max_offset
         self.check_until = tracker.high
         self.adopted: dict[int, Delivery] = {}

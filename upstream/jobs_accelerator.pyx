@@ -27,7 +27,7 @@ cdef class JobFields:
     """As `upstream.job.JobFields`."""
 
     cdef public object subscription, group_queue, offset, physical, size, key, state, delivery, successor, history
-    cdef public object record, _message, _outgoing, _data
+    cdef public object record, made, _message, _outgoing, _data
     cdef public long step, deliveries
 
     # Beyond what it made: `__new__` leaves None and 0 everywhere.

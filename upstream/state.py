@@ -35,6 +35,8 @@ class State(enum.Enum):
     """On its way to the dead-letter topic; the key waits until that record is durable (D16)."""
     SENDING = "sending"
     """On its way to the group's retry topic; finished where it is when that record is durable (D37)."""
+    STOPPED = "stopped"
+    """Out of attempts, and kept for an operator (onExhausted): its key waits, and perhaps its queue. No permit."""
     UNDECIDED = "undecided"
     """The disk failed while its dead letter or retry was written: the log says after a restart whether that is there.
     Nothing becomes of it until then, and its key waits; a success counts where nothing but a dead letter may be."""
@@ -47,7 +49,7 @@ class State(enum.Enum):
     """Its generation ended; the message is read again by the next one."""
 
 
-WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY)
+WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY, State.STOPPED)
 """States in which a job holds no permit."""
 
 
@@ -80,6 +82,10 @@ class Event(enum.Enum):
     """Due again for its actions."""
     DEAD_LETTER = "dead letter"
     """Out of attempts, or nothing can process it, or an operator gave it up."""
+    STOP = "stop"
+    """Out of attempts, or found so after a restart, where the group has its key or queue wait for an operator."""
+    WITHDRAW = "withdraw"
+    """Its queue is stopped: it leaves the pull buffer, and its permit, until an operator has the queue go on."""
     SEND_BACK = "send back"
     """Failed with attempts left, and nobody else may still answer for it: to the retry topic."""
     COMPLETE = "complete"
@@ -133,11 +139,13 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.RETRY: State.RETRYING,
         Event.SEND_BACK: State.SENDING,
         Event.DEAD_LETTER: State.BURYING,
+        Event.STOP: State.STOPPED,
         Event.SKIP: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.BUFFERED: {
         Event.TAKE: State.OUT,
+        Event.WITHDRAW: State.READY,
         Event.SUCCEED: State.FINISHED,
         Event.DEAD_LETTER: State.BURYING,
         Event.SKIP: State.FINISHED,
@@ -151,11 +159,21 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.SEND_BACK: State.SENDING,
         Event.COME_BACK: State.BUFFERED,
         Event.DEAD_LETTER: State.BURYING,
+        Event.STOP: State.STOPPED,
         Event.SKIP: State.FINISHED,
         Event.EXPIRE: State.HELD,
         Event.ABANDON: State.ABANDONED,
     },
     State.RETRYING: {
+        Event.COME_BACK: State.BUFFERED,
+        Event.RERUN: State.RUNNING,
+        Event.SUCCEED: State.FINISHED,
+        Event.DEAD_LETTER: State.BURYING,
+        Event.SKIP: State.FINISHED,
+        Event.EXPIRE: State.FINISHED,
+        Event.ABANDON: State.ABANDONED,
+    },
+    State.STOPPED: {
         Event.COME_BACK: State.BUFFERED,
         Event.RERUN: State.RUNNING,
         Event.SUCCEED: State.FINISHED,

@@ -105,6 +105,50 @@ class Delivery(View, frozen=True, kw_only=True):
     since_ms: int
 
 
+class TargetView(View, frozen=True, kw_only=True):
+    """A URL that messages are pushed to (docs/actions-push.md).
+
+    Attributes:
+        url: The URL, without its query.
+        state: closed (it is in), open (it is out) or half-open (a request probes it).
+        failures: Failures in a row.
+        failed_total: Failures since the subscription began.
+        since_ms: When the present row of failures began; null while there is none.
+        probe_ms: When it may be probed; null while it is not out.
+        reason: Of its last failure; null: none yet.
+    """
+
+    url: str
+    state: str
+    failures: int = 0
+    failed_total: int = 0
+    since_ms: int | None = None
+    probe_ms: int | None = None
+    reason: str | None = None
+
+
+class PushView(View, frozen=True, kw_only=True):
+    """What an action that pushes is at.
+
+    Attributes:
+        action: Its name.
+        out: Requests that are out.
+        rate: Requests per second that are allowed; null: no limit.
+        slow: Requests that cost ten yet, because the receiver asked to slow down.
+        held: Messages that wait for the rate.
+        held_since_ms: Since when some do without a break; null while none does.
+        urls: Where it pushes to.
+    """
+
+    action: str
+    out: int = 0
+    rate: float | None = None
+    slow: int = 0
+    held: int = 0
+    held_since_ms: int | None = None
+    urls: Sequence[TargetView] = ()
+
+
 class SubscriptionView(View, frozen=True, kw_only=True):
     """A group on one topic.
 
@@ -119,6 +163,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         retrying: How many wait for their next attempt.
         burying: How many are on their way to the dead letters.
         reading_stopped: Whether so many wait behind their keys that no more are read (`maxWaitingPerTopic`).
+        throttled: The limits that hold messages back now, each by its setting and value; empty: none does.
         owner: Who inside the program consumes the queues for this group (docs/consumers.md); null: nobody.
         paused_since_ms: Since when an operator has the group or this topic paused; null when it is not.
         paused_by: From which address.
@@ -131,10 +176,13 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         queues: By queue.
         failing_total: Messages that have failed five times or more and are not finished.
         failing: Those of them with the most attempts.
+        stopped_total: Messages out of attempts that wait for an operator (`onExhausted`).
+        stopped: Those of them that have waited longest.
         dead_letters_refused: Messages whose dead letter the store refuses.
         problem: Why the subscription does not start; null when it does.
         stuck_keys_total: Keys whose first message holds others up.
         stuck_keys: Those that have done so longest, the longest first.
+        push: What its action that pushes is at; null where none does.
     """
 
     topic: str
@@ -147,6 +195,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     retrying: int = 0
     burying: int = 0
     reading_stopped: bool = False
+    throttled: Sequence[str] = ()
     owner: str | None = None
     paused_since_ms: int | None = None
     paused_by: str | None = None
@@ -158,10 +207,20 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     queues: Sequence[QueueLag]
     failing_total: int = 0
     failing: Sequence[StuckKey] = ()
+    stopped_total: int = 0
+    stopped: Sequence[StuckKey] = ()
     dead_letters_refused: int = 0
     problem: str | None = None
     stuck_keys_total: int = 0
     stuck_keys: Sequence[StuckKey] = ()
+    push: PushView | None = None
+
+
+def running_text(topic: SubscriptionView) -> str:
+    """Return a subscription's state as people read it, with the limits that hold its messages back now."""
+    if topic.paused_since_ms is not None:
+        return "paused"
+    return f"{topic.state}, at {', '.join(topic.throttled)}" if topic.throttled else topic.state
 
 
 class FetcherView(View, frozen=True, kw_only=True):
@@ -264,6 +323,7 @@ WHEREABOUTS = {
     "buffered": "ready, no client has pulled it",
     "ready": "ready, waits for a permit or the rate",
     "running": "in an action",
+    "stopped": "out of attempts, waits for an operator",
     "burying": "on its way to the dead letters",
     "sending": "on its way to the retry topic",
     "undecided": "its dead letter or retry may be stored, the next start knows",

@@ -76,7 +76,8 @@ def _file_system(folder: Path) -> str:
 
 def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
     """Return the tables with the rivals beside the node, where it is behind them, and what it was measured on."""
-    parts = [_throughput(results), _latency(results), _hostile(results), _memory(results), timer_report.tables(results)]
+    parts = [_throughput(results), _latency(results), _hostile(results), _push(results), _memory(results)]
+    parts.append(timer_report.tables(results))
     parts.append(behind(results))
     head = "Medians, smallest and largest in parentheses; CPU is the server's. What is measured: docs/performance.md.\n"
     what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
@@ -198,6 +199,21 @@ def _hostile(results: Sequence[Figures]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(rows)
+
+
+def _push(results: Sequence[Figures]) -> str:
+    runs = [each for each in results if each.measure == "push"]
+    if not runs:
+        return ""
+    ours = statistics.median(each.cpu_us or 0.0 for each in runs)
+    bare = statistics.median(each.facts["bare_us"] for each in runs)
+    ratios = sorted(each.facts["ratio"] for each in runs)
+    return (
+        "| push, CPU per message | messages | node, us | bare aiohttp client, us | ratio |\n"
+        "| --- | --- | --- | --- | --- |\n"
+        f"| 1 KiB, 64 at a time | {runs[0].messages:,} | {ours:.0f} | {bare:.0f} | "
+        f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}..{ratios[-1]:.2f}) |\n"
+    )
 
 
 def _memory(results: Sequence[Figures]) -> str:

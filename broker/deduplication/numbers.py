@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from broker.feature import Feature
 from broker.format.unique_key import KEY_BYTES, numbered_keys
-
-DEDUPLICATION_FEATURE = Feature(name="deduplication")
-"""Deduplicating producers, as `Store.open` takes them."""
 
 MARK = b"FE"
 NAME_BYTES = 20

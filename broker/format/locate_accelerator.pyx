@@ -27,7 +27,7 @@ cdef u32 _magic = 0xDAA320A7
 
 
 def locate(list places, Py_ssize_t at, view, long long base, long long visible_end, long long cold_end, list found):
-    """As `locating._locate_usual`."""
+    """As `locating._locate_none`."""
     cdef Py_buffer buffer
     cdef const u8* data
     cdef const u8* record
@@ -69,7 +69,7 @@ def locate(list places, Py_ssize_t at, view, long long base, long long visible_e
 
 
 def keys(list located, bytes foreign):
-    """As `locating._message_keys`."""
+    """As `locating._keys_none`."""
     cdef Held held
     cdef const u8* block
     cdef const u8* key

@@ -1,4 +1,4 @@
-"""The properties by which RocketMQ's clients let a message wait, taken for what they ask."""
+"""The properties by which RocketMQ's clients let a message wait, taken for what they ask; and where it belongs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ _DELAYS = {"TIMER_DELAY_SEC": 1000, "TIMER_DELAY_MS": 1}
 """Name and unit in ms, in the order in which they are looked at (HookUtils.transformTimerMessage)."""
 _MOMENT = "TIMER_DELIVER_MS"
 NAMES = frozenset((_LEVEL, *_DELAYS, _MOMENT))
+
+REAL_TOPIC_NAME = b"REAL_TOPIC"
+REAL_QUEUE_NAME = b"REAL_QID"
+"""Where a message belongs that waits in a system topic."""
 
 
 class Wait(NamedTuple):

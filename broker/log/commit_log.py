@@ -417,7 +417,7 @@ class CommitLog:
     def locate(self, places: Sequence[Place], unusual: Locator = locate) -> list[Located]:
         """Find bodies and property blocks of the records at these (physical offset, size), compared as `read` does.
 
-        One look at each header does all: a quarter of the cost of `read` and `split`.
+        Where the accelerator runs, one look at each header does all: a quarter of the cost of `read` and `split`.
 
         Args:
             places: Where; what follows in a place is not looked at.
@@ -442,7 +442,7 @@ class CommitLog:
                 sure = number
             at = locate_usual(places, at, view, base, self.visible_end, self.cold_end, found)
             if at < count and 0 <= places[at][0] - base < segment_bytes:
-                # Of another layout or without our sum, packed, or wrong in some way.
+                # Without the accelerator any; else of another layout or without our sum, packed, or wrong in some way.
                 found.append(unusual(self.read(places[at][0], places[at][1])))
                 at += 1
         return found

@@ -12,8 +12,7 @@ way from top to bottom:
 state    what holds                                               what leads on
 ======== ======================================================== ================================================
 STAGED   its records have their offsets, and are in memory alone  `begin` when no sync is on its way, or `flush`
-WRITTEN  the system has it: a kill does not lose it               its sync begins; under `async` it is shown
-SYNCING  the disk is at work, on one flush at a time              the sync ends
+WRITTEN  a kill does not lose it; its sync is under way           the sync ends; under `async` it is shown at once
 DURABLE  a power loss does not lose it                            its moment comes: at once, for nearly all
 SHOWN    consumers can read it, and the next flush has begun      who waits is told
 TOLD     its `done`s and listeners ran: replies are queued        the driver sends them
@@ -42,7 +41,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.errors import StoreError, StoreFailed
-from broker.log.commit_batch import DURABLE, ON_DISK, STAGED, SYNCING, TOLD, WRITTEN, CommitBatch, tell_all
+from broker.log.commit_batch import DURABLE, STAGED, TOLD, WRITTEN, CommitBatch, tell_all
 from broker.log.commit_log import CommitLog
 from broker.log.put import Done
 from broker.queues.consume_queue import ConsumeQueue
@@ -219,8 +218,6 @@ class GroupCommit:
         except OSError as cause:
             self._fail_store("writing the commit log", cause)
             return False
-        for batch in batches:
-            batch.go_on(SYNCING)
         self._sync_oldest()
         if self.driver is not None:
             self.driver.on_begun()
@@ -323,19 +320,18 @@ class GroupCommit:
             return
         driver.on_shown(sum([batch.is_last for batch in self._shown]))
         self.begin()
-        raised = None
-        try:
-            self.tell()
-        except Exception as error:
-            raised = error
+        raised = self._tell_shown()
         # What came of it, where nothing was staged before.
         self.begin()
         driver.on_told(raised)
 
     def tell(self) -> None:
         """Run `done`s and topic listeners of what was shown; raises the first exception after all were told."""
+        _raise(self._tell_shown())
+
+    def _tell_shown(self) -> Exception | None:
         shown, self._shown = self._shown, []
-        tell_all(shown, None)
+        return tell_all(shown, None)
 
     # All of that at once
 
@@ -350,7 +346,7 @@ class GroupCommit:
         finally:
             batches = self._take_all()
             if batches:
-                tell_all(batches, self._complete(batches))
+                _raise(tell_all(batches, self._complete(batches)))
 
     def _complete(self, batches: Sequence[CommitBatch]) -> StoreError | None:
         """Write, sync and show what is not yet, or tell why that failed."""
@@ -358,7 +354,7 @@ class GroupCommit:
             # Before another sync, which would not hear of its failure: the system tells one of the two.
             self._wait_for_sync()
             for batch in batches:
-                if batch.state is SYNCING:
+                if batch.state is WRITTEN:
                     batch.go_on(DURABLE)
             staged = [batch for batch in batches if batch.state is STAGED]
             if staged:
@@ -366,9 +362,8 @@ class GroupCommit:
             if self._is_syncing:
                 self._log.sync()
                 self._syncs.value += 1
-                for batch in batches:
-                    if batch.state in ON_DISK:
-                        batch.go_on(DURABLE)
+                for batch in staged:
+                    batch.go_on(DURABLE)
         except OSError as cause:
             for batch in batches:
                 batch.fail()
@@ -407,6 +402,11 @@ class GroupCommit:
         return bool(self._early)
 
     @property
+    def longest_sync_seconds(self) -> float:
+        """Longest sync beside the loop of the last minute, the one on its way included; 0 where none is made there."""
+        return self.syncs.longest_seconds if isinstance(self.syncs, TimedSyncs) else 0.0
+
+    @property
     def is_under_way(self) -> bool:
         """Whether a flush is on its way to the disk."""
         return bool(self._begun)
@@ -430,7 +430,7 @@ class GroupCommit:
         batches = self._take_all()
         for batch in batches:
             batch.fail()
-        tell_all(batches, error)
+        _raise(tell_all(batches, error))
 
     def forget(self) -> None:
         """Show and tell nothing any more."""
@@ -462,6 +462,11 @@ def seconds_early(stored_ms: int, clock: Clock) -> float:
         clock: Its wall clock has the moments.
     """
     return _seconds_until(stored_ms, clock)
+
+
+def _raise(error: Exception | None) -> None:
+    if error is not None:
+        raise error
 
 
 def _seconds_until(moment_ms: int, clock: Clock) -> float:

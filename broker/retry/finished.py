@@ -21,6 +21,7 @@ import structlog
 
 from broker.errors import RecordGone, StoreUnreadable
 from broker.format.properties import find_property
+from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.log.decisions import Decision
 from broker.log.shared_walk import Reading, alone, decided
 from broker.opening.checkpointer import LOG_BYTES_MAX
@@ -28,7 +29,6 @@ from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 from broker.scheduled.delay.levels import SCHEDULE_NAME
-from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer.names import TIMER_NAME
 
 if TYPE_CHECKING:

@@ -22,10 +22,11 @@ from broker.format.message import message_of
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split
+from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.queues.topics import RETRY_PREFIX, retry_topic
 from broker.scheduled.delay.levels import DELAY_NAME, WAIT_NAME
 from broker.scheduled.delay.puts import DelayedPuts
-from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, moved, without
+from broker.scheduled.release import Released, moved, without
 from broker.scheduled.timer.puts import TimedPuts
 
 if TYPE_CHECKING:

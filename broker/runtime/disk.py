@@ -48,18 +48,18 @@ class RealFile:
         total = sum(map(len, buffers))
         try:
             if total <= _JOIN_BYTES_MAX:
-                self._write_all(offset, [buffers[0] if len(buffers) == 1 else b"".join(buffers)])
+                self._write_all(offset, [buffers[0] if len(buffers) == 1 else b"".join(buffers)], total)
                 return
             for start in range(0, len(buffers), _IOV_MAX):
                 part = list(buffers[start : start + _IOV_MAX])
-                self._write_all(offset, part)
-                offset += sum(map(len, part))
+                size = sum(map(len, part))
+                self._write_all(offset, part, size)
+                offset += size
         except OSError as error:
             error.filename = self._path
             raise
 
-    def _write_all(self, offset: int, buffers: list[Buffer]) -> None:
-        left = sum(map(len, buffers))
+    def _write_all(self, offset: int, buffers: list[Buffer], left: int) -> None:
         written = os.pwritev(self._fd, buffers, offset)
         while written < left:
             if not written:

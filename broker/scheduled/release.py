@@ -24,13 +24,12 @@ from broker.format.record import (
     sys_flag,
     user_flag,
 )
+from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.log.decisions import prepared_offset_of
 from broker.log.put import Put
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
 from broker.scheduled.popped import REVIVE_PREFIX
 
-REAL_TOPIC_NAME = b"REAL_TOPIC"
-REAL_QUEUE_NAME = b"REAL_QID"
 _HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.format.record import HEADER_BYTES, Located
+from broker.format.record import HEADER_BYTES, MAGIC_V1_BYTES, SYS_UNUSUAL, Located, locate, sys_flag
 from broker.log.put import Put
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic
 from broker.runtime.accelerators import accelerated
@@ -169,7 +169,7 @@ class PlainRelease:
             dues: What the first field of each has to say, or it is not plain; None: anything.
         """
         try:
-            located = self._locate(places, _other)
+            located = self._locate(places, _locate_plain)
         except (DamagedRecord, RecordGone):
             return Plain([], [], range(len(places)))
         puts: list[Put] = []
@@ -186,5 +186,6 @@ class PlainRelease:
         return topic
 
 
-def _other(_: memoryview) -> Located:
-    return _OTHER
+def _locate_plain(record: memoryview) -> Located:
+    """Find body and block of a record of this broker's own layout; any other is left to `broker.scheduled.release`."""
+    return locate(record) if record[4:8] == MAGIC_V1_BYTES and not sys_flag(record) & SYS_UNUSUAL else _OTHER

@@ -35,6 +35,8 @@ class Outcome(IntEnum):
     """It waits in the group's retry topic, and goes on there under another offset."""
     LOST = 5
     """Retention took it."""
+    REFUSED = 6
+    """Its tags, or the stress flag, rule it out for the group: nobody got it."""
 
 
 class AckBatch(NamedTuple):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from broker.deduplication.numbers import MARK, NAME_BYTES, first_number
 from lag.rules.statuses import BY_NAME
 
 SILENT: Final = "SILENT"
@@ -163,6 +164,16 @@ def alarm_id(cluster: str, group: str, status: str, opened_ms: int) -> str:
     """Return the id of an alarm, 20 upper-case hex digits: the same for whoever saw it open at that moment."""
     text = json.dumps([cluster, group, status, opened_ms], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_ID_DIGITS].upper()
+
+
+def unique_key(key: str) -> bytes:
+    """Return the UNIQ_KEY of the message that tells an event: that of the only message of a deduplicating producer.
+
+    Its name is made of the event's key, so the same event is the same message, whoever sends it: node or watch.
+    """
+    digits = hashlib.sha256(key.encode()).hexdigest().upper().encode()
+    name = MARK + digits[: NAME_BYTES - len(MARK)]
+    return b"%b%012X" % (name, first_number(name))
 
 
 def event_of(alarm: Alarm, event: str, time_ms: int, recipients: tuple[str, ...] = ()) -> dict[str, Any]:

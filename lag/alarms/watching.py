@@ -1,7 +1,8 @@
 """Alarms from the journals of many nodes: rounds in batches, each batch once, whatever is killed.
 
 All that a batch changes (alarms, what is to be told, up to where each node was seen, the batch's number) is written in
-one step. A batch that comes again after a kill is passed over; what was to be told of it and was not is told then.
+one step. A batch that comes again after a kill is passed over; what was to be told of it and was not is told then. What
+a place took is written as soon as it did, but for the file, which says itself what it has.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final
 from broker.runtime.seams import Disk
 from broker.runtime.steps import run_now
 from lag.alarms.findings import LimitsOf, Wanted, everything, judging
-from lag.alarms.lines import AlarmLines
+from lag.alarms.model import SINKS
+from lag.alarms.places import Place
 from lag.alarms.rounds import AlarmPolicy, take_round, take_silence
 from lag.alarms.state import AlarmFile
 from lag.alarms.windows import Windows
@@ -44,16 +46,16 @@ class SeenRound:
 
 
 class Watcher:
-    """Judges rounds and writes alarms to a file.
+    """Judges rounds and tells alarms to places.
 
     Attributes:
         late: Rounds that came too late, so far.
         trouble: Why the state was not believed; null: it was, or there was none.
 
     Args:
-        disk: Where state and file are.
-        folder: Folder of the state.
-        path: The file of alarms.
+        disk: Where the state is.
+        folder: Its folder.
+        places: By name: `file`, `topic`, `webhook`. What an earlier process was to tell another one is forgotten.
         policy: What is an alarm.
         limits_of: Thresholds of a group and topic.
         wanted: What is left out.
@@ -63,7 +65,7 @@ class Watcher:
         self,
         disk: Disk,
         folder: str,
-        path: str,
+        places: Mapping[str, Place],
         *,
         policy: AlarmPolicy,
         limits_of: LimitsOf = lambda _group, _topic: Limits(),
@@ -71,13 +73,31 @@ class Watcher:
     ) -> None:
         self.late = 0
         self._file = AlarmFile(disk, folder)
-        self._lines = AlarmLines(disk, path)
+        self._places = places
         self._policy = policy
         self._limits_of = limits_of
         self._wanted = wanted
         self._windows: dict[Whose, Windows] = {}
         self.state = self._file.load()
         self.trouble = self._file.trouble
+        for name in SINKS:
+            if name not in places:
+                self.state.took(name, frozenset(event["key"] for event in self.state.waiting(name)))
+        self._deliver()
+
+    def waiting(self) -> dict[str, tuple[int, str]]:
+        """Return, by place, how much it has not taken and why; those that have all are left out."""
+        found = {}
+        for name, place in self._places.items():
+            count = len(self.state.waiting(name))
+            if count:
+                found[name] = count, place.trouble or "it is under way"
+        return found
+
+    def settle(self, seconds: float) -> None:
+        """Wait so long for places that tell beside. Raises OSError."""
+        for place in self._places.values():
+            place.settle(seconds)
         self._deliver()
 
     def recall(self, disk: Disk, folders: Sequence[str]) -> None:
@@ -150,7 +170,9 @@ class Watcher:
         return {(str(pair[0]), str(pair[1])): at for name, at in marks.items() if len(pair := json.loads(name)) == 2}
 
     def _deliver(self) -> None:
-        events = self.state.waiting("file")
-        if events:
-            # That they were taken is written with the next batch: until then the file itself says it.
-            self.state.took("file", self._lines.append(events))
+        unwritten = False
+        for name, place in self._places.items():
+            taken = self.state.took(name, place.tell(self.state.waiting(name)))
+            unwritten |= taken and name != "file"
+        if unwritten:
+            self._file.save(self.state)

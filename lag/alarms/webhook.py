@@ -52,7 +52,7 @@ class Webhook:
             if self._events and self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="lag-alarms-webhook", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._changed.notify_all()
 
     def take(self) -> frozenset[str]:
         """Return the keys of events that the other end took, of each once."""
@@ -60,11 +60,16 @@ class Webhook:
             taken, self._taken = frozenset(self._taken), set()
             return taken
 
+    def settle(self, seconds: float) -> None:
+        """Wait so long until all that was offered is taken."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._events or self._closed, seconds)
+
     def close(self, seconds: float = 0.0) -> None:
         """Post nothing more; wait so long for what is under way."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()
         if self._thread is not None and seconds:
             self._thread.join(seconds)
 
@@ -83,6 +88,7 @@ class Webhook:
                 if trouble is None:
                     self._events.pop(key, None)
                     self._taken.add(key)
+                    self._changed.notify_all()
                     gap = self._gaps[0]
                     continue
                 self.failures += 1

@@ -50,7 +50,8 @@ CAUSES: Final = (
         name="rewind",
         meaning="The committed offset was set back.",
         rule=any_of(fact("rewound") > 0, fact("reset")),
-        evidence="the committed offset is {rewound} below its peak in the window; reset by an operator: {reset}",
+        evidence="reset by an operator: {reset}; the committed offset is {rewound} below its peak; {lag} messages are "
+        "behind",
         advice="Find out who set the offset; the messages come again.",
     ),
     Cause(
@@ -87,7 +88,7 @@ CAUSES: Final = (
             fact("holders").equals(0),
             fact("in_flight").equals(0),
         ),
-        evidence="no client holds a message or pulls; {ready} messages are ready",
+        evidence="no client holds a message or pulls; {lag} messages are behind",
         advice="Start the group's consumers, or look why they do not pull.",
     ),
     Cause(
@@ -122,7 +123,7 @@ CAUSES: Final = (
         name="slow_consumer",
         meaning="Consumers are there, and finish less than comes, or less than is due.",
         rule=all_of(_behind, _present, _slower),
-        evidence="{holders} clients, {in_flight} messages out; produced {produce_rate}/s, consumed {consume_rate}/s",
+        evidence="clients: {holders}, messages out: {in_flight}; produced {produce_rate}/s, consumed {consume_rate}/s",
         advice="Make the consumers faster, or add some.",
     ),
 )

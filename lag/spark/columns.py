@@ -10,8 +10,8 @@ and moment; of two, which one comes first is not defined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ _TEMPLATES: Final = {
     "greater_equal": "({} >= {})",
     "equals": "({} = {})",
     # Spark's greatest leaves nulls out.
-    "highest": "if({0} IS NULL OR {1} IS NULL, NULL, greatest({0}, {1}))",
+    "highest": "if({0} >= {1}, {0}, if({0} < {1}, {1}, NULL))",
     "and": "({} AND {})",
     "or": "({} OR {})",
     "not": "(NOT {})",
@@ -99,6 +99,27 @@ def _literal(value: Value) -> str:
     return f"{value!r}D" if isinstance(value, float) else f"{value}L"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The columns that say whose sample a row is; who has numbers for the names gives those.
+
+    Attributes:
+        topic: Of the topic of one group: its queues stand beside each other.
+        queue: Of the queue within it.
+    """
+
+    topic: Sequence[str] = ("cluster", "group", "topic")
+    queue: Sequence[str] = ("node", "queue")
+
+    @property
+    def one(self) -> str:
+        """The columns of one queue, as SQL has a list."""
+        return ", ".join(f"`{name}`" for name in (*self.topic, *self.queue))
+
+
+BY_NAME: Final = Names()
+
+
 def judged(samples: DataFrame, limits: Limits = DEFAULTS, *, keep_facts: bool = False) -> DataFrame:
     """Judge every row as the newest sample of its queue.
 
@@ -117,21 +138,36 @@ def judged(samples: DataFrame, limits: Limits = DEFAULTS, *, keep_facts: bool = 
     missing = [name for name in SAMPLES.names if name not in samples.columns]
     if missing:
         raise ValueError(f"samples have no column {', '.join(missing)}")
-    constants: dict[str, Value] = asdict(limits)
-    frame = with_quantities(_with_facts(samples, limits), QUANTITIES, constants)
-    frame = with_quantities(_with_others(frame), TOPIC_QUANTITIES, constants)
-    frame = frame.selectExpr("*", f"{sql_of(statuses.RULE, constants)} AS status")
+    frame = with_cause(with_neighbours(with_status(samples, limits)), limits)
     cases = " ".join(f"WHEN '{each.name}' THEN '{each.level.name}'" for each in statuses.STATUSES)
-    frame = frame.selectExpr(
-        "*", f"CASE status {cases} END AS level", f"CAST({sql_of(causes.RULE, constants)} AS STRING) AS cause"
-    )
+    frame = frame.selectExpr("*", f"CASE status {cases} END AS level")
     if keep_facts:
         return frame
     given = [name for name in samples.columns if name not in ALL]
     return frame.select(*(f"`{name}`" for name in (*given, *ALL, "status", "level", "cause")))
 
 
-def with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: Mapping[str, Value]) -> DataFrame:
+def with_status(samples: DataFrame, limits: Limits, names: Names = BY_NAME) -> DataFrame:
+    """Add what needs no other queue: facts, quantities, `status`. One sort, by queue and moment, serves all of it.
+
+    Args:
+        samples: As `judged` takes them, but for names that `names` replaces, and fields that nothing looks at.
+        limits: Thresholds.
+        names: Whose samples rows are.
+    """
+    constants: dict[str, Value] = asdict(limits)
+    frame = _with_quantities(_with_facts(samples, limits, names), QUANTITIES, constants)
+    return frame.selectExpr("*", f"{sql_of(statuses.RULE, constants)} AS status")
+
+
+def with_cause(frame: DataFrame, limits: Limits) -> DataFrame:
+    """Add `skew`, `hot` and `cause` to rows that have what these look at."""
+    constants: dict[str, Value] = asdict(limits)
+    frame = _with_quantities(frame, TOPIC_QUANTITIES, constants)
+    return frame.selectExpr("*", f"CAST({sql_of(causes.RULE, constants)} AS STRING) AS cause")
+
+
+def _with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: Mapping[str, Value]) -> DataFrame:
     """Add a table's quantities, those that build on others after them."""
     types = {"int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "str": "STRING"}
     rest = {name: each for name, each in table.items() if name not in frame.columns}
@@ -145,12 +181,7 @@ def with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: 
     return frame
 
 
-_KEY = ", ".join(f"`{name}`" for name in KEY_FIELDS)
 _READABLE = "(`start` IS NOT NULL AND `end` IS NOT NULL)"
-_LIFE = f"OVER (PARTITION BY {_KEY}, _life ORDER BY time_ms"
-"""Over the samples since `end` last fell: what lay in a queue before it was made anew is in no window after that."""
-_UP_TO_HERE = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-_SO_FAR = f"{_LIFE} {_UP_TO_HERE})"
 
 
 def _median_slope(points: str, field: str) -> str:
@@ -178,58 +209,60 @@ def _halves(points: str, field: str) -> tuple[str, str]:
     return f"if({few}, NULL, {_slope(first, middle, field)})", f"if({few}, NULL, {_slope(middle, last, field)})"
 
 
-def _with_facts(samples: DataFrame, limits: Limits) -> DataFrame:
+def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
     """Add what each row's window says: the same as `lag.rules.facts.facts_of`.
 
-    Most facts are running aggregates: where a trailing run began is the last sample that began one, or the window's
-    first if that is later. Slopes need the window's samples side by side, as an array (`_w`), which is looked through
-    only where a figure has moved within the window.
+    All is by one order, queue and moment, so that one sort serves it, in two walks. The first takes the samples of the
+    window as an array (`_all`), their extremes, and the readable sample before each; the second, which compares the
+    two, where runs began: a trailing run began at the last sample that began one, or at the window's first if that is
+    later.
+
+    Where `end` fell (`_life_ms`) within a window, `_w` is the array from there on, and extremes are taken of that.
+    Slopes look through arrays only where a figure has moved within the window.
     """
     back = limits.window_ms
     now = "greatest(now_ms, time_ms)" if "now_ms" in samples.columns else "time_ms"
     reset = "reset_ms" if "reset_ms" in samples.columns else "CAST(NULL AS BIGINT)"
     kept = [f"`{name}`" for name in samples.columns if name not in ("now_ms", "reset_ms")]
-    ordered = f"OVER (PARTITION BY {_KEY} ORDER BY time_ms"
+    over = f"OVER (PARTITION BY {names.one} ORDER BY time_ms"
+    before = f"{over} RANGE BETWEEN UNBOUNDED PRECEDING AND {back + 1} PRECEDING)"
+    within = f"{over} RANGE BETWEEN {back} PRECEDING AND CURRENT ROW)"
+    so_far = f"{over} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    unfinished = "greatest(0L, greatest(0L, `end` - greatest(`start`, committed)) - finished)"
     frame = samples.selectExpr(
         *kept,
         f"{now} AS now_ms",
         f"if({reset} BETWEEN time_ms - {back}L AND {now}, {reset}, NULL) AS reset_ms",
         f"{_READABLE} AS _r",
-        f"last(if({_READABLE}, expired, NULL), true) {ordered} RANGE BETWEEN UNBOUNDED PRECEDING"
-        f" AND {back + 1} PRECEDING) AS _before",
-        f"lag(if({_READABLE}, `end`, NULL)) IGNORE NULLS {ordered}) AS _end_before",
-    ).selectExpr(
-        "*",
-        f"sum(if(_r AND `end` < _end_before, 1, 0)) {ordered} {_UP_TO_HERE}) AS _life",
-        "_r AND `end` > greatest(`start`, coalesce(committed, 0)) AS _left",
+        f"{_READABLE} AND `end` > greatest(`start`, coalesce(committed, 0)) AS _left",
+        f"if({_READABLE} AND committed IS NOT NULL, {unfinished}, NULL) AS _unfinished",
     )
+    held = "named_struct('t', time_ms, 's', `start`, 'e', `end`, 'c', committed, 'x', expired, 'u', _unfinished)"
     frame = frame.selectExpr(
         "*",
-        f"lag(if(_r, named_struct('c', committed, 'left', _left), NULL)) IGNORE NULLS {_LIFE}) AS _one",
-        f"lag(if(_r, committed, NULL)) IGNORE NULLS {_LIFE}) AS _committed_before",
-    )
-    within = f"{_LIFE} RANGE BETWEEN {back} PRECEDING AND CURRENT ROW)"
-    held = "named_struct('t', time_ms, 's', `start`, 'e', `end`, 'c', committed, 'x', expired)"
-    unfinished = "greatest(0L, greatest(0L, `end` - greatest(`start`, committed)) - finished)"
-    frame = frame.selectExpr(
-        "*",
-        f"collect_list(if(_r, {held}, NULL)) {within} AS _w",
-        f"min(if(_r AND committed IS NOT NULL, {unfinished}, NULL)) {within} AS least_unfinished",
-        f"max(if(_r, committed, NULL)) {within} AS _peak",
+        f"collect_list(if(_r, {held}, NULL)) {within} AS _all",
+        f"min(_unfinished) {within} AS _least",
+        f"max(if(_r, committed, NULL)) {within} AS _most",
         f"count(if(_r AND committed IS NULL, 1, NULL)) {within} AS _unknown",
         f"min(if(_r, `start`, NULL)) {within} = max(if(_r, `start`, NULL)) {within} AS _start_stood",
-        f"max(if(_r AND paused, time_ms, NULL)) {_SO_FAR} AS _paused_ms",
-        f"max(if(_r AND (_one IS NULL OR NOT (committed <=> _one.c)), time_ms, NULL)) {_SO_FAR} AS _moved_ms",
-        f"max(if(_left AND NOT coalesce(_one.left, false), time_ms, NULL)) {_SO_FAR} AS _left_ms",
-        f"max(if(_r AND committed < _committed_before, time_ms, NULL)) {_SO_FAR} AS _fell_ms",
-        f"last(if(_r, named_struct('c', committed, 'left', _left), NULL), true) {_SO_FAR} AS _last",
-    ).selectExpr(
+        f"last(if(_r, expired, NULL), true) {before} AS _before",
+        f"lag(if(_r, named_struct('e', `end`, 'c', committed, 'left', _left), NULL)) IGNORE NULLS {over}) AS _one",
+        f"lag(if(_r, committed, NULL)) IGNORE NULLS {over}) AS _committed_before",
+    ).selectExpr("*", "_r AND coalesce(`end` < _one.e, true) AS _begins")
+    frame = frame.selectExpr(
         "*",
-        "get(_w, 0).t AS _first_ms",
-        "get(_w, size(_w) - 1).e AS _end",
+        f"max(if(_begins, time_ms, NULL)) {so_far} AS _life_ms",
+        f"max(if(_r AND paused, time_ms, NULL)) {so_far} AS _paused_ms",
+        f"max(if(_begins OR (_r AND NOT (committed <=> _one.c)), time_ms, NULL)) {so_far} AS _moved_ms",
+        f"max(if(_left AND (_begins OR NOT _one.left), time_ms, NULL)) {so_far} AS _left_ms",
+        f"max(if(_r AND committed < _committed_before, time_ms, NULL)) {so_far} AS _fell_ms",
+    ).selectExpr("*", "_life_ms > get(_all, 0).t AS _cut")
+    frame = frame.selectExpr(
+        "*",
+        "if(_cut, filter(_all, x -> x.t >= _life_ms), _all) AS _w",
         "`start` IS NOT NULL AND committed IS NOT NULL AS _placed",
         "greatest(coalesce(_fell_ms, 0L), coalesce(reset_ms, 0L)) AS _rises_from",
-    )
+    ).selectExpr("*", "get(_w, 0).t AS _first_ms", "get(_w, size(_w) - 1).e AS _end")
     rising = "filter(_w, x -> x.c IS NOT NULL AND x.t >= _rises_from)"
     below = "if(_end > greatest(`start`, committed), size(filter(_w, x -> x.e <= greatest(`start`, committed))), NULL)"
     frame = (
@@ -241,7 +274,7 @@ def _with_facts(samples: DataFrame, limits: Limits) -> DataFrame:
         .selectExpr(
             "*",
             f"if(_end = get(_w, 0).e, NULL, {_median_slope('_w', 'e')}) AS _ends",
-            f"if(_start_stood, NULL, {_median_slope('_w', 's')}) AS _starts",
+            f"if(_start_stood OR size(_w) < 2, NULL, {_median_slope('_w', 's')}) AS _starts",
             "get(_rising, size(_rising) - 1).c = get(_rising, 0).c AS _committed_stood",
         )
         .selectExpr("*", f"if(_committed_stood, NULL, {_median_slope('_rising', 'c')}) AS _commits")
@@ -250,10 +283,12 @@ def _with_facts(samples: DataFrame, limits: Limits) -> DataFrame:
     after_reset = "array_max(transform(filter(_w, x -> x.t >= reset_ms), x -> x.c))"
     facts = {
         "readable": "CAST(size(_w) AS BIGINT)",
-        "flat_since_ms": "if(_placed AND size(_w) > 0 AND _last.c = committed, greatest(_moved_ms, _first_ms), NULL)",
-        "behind_since_ms": "if(size(_w) > 0 AND _last.left, greatest(_left_ms, _first_ms), NULL)",
-        "paused_until_ms": f"if(_paused_ms >= time_ms - {back}L, _paused_ms, NULL)",
-        "peak_committed": f"if(reset_ms IS NULL, _peak, {after_reset})",
+        "flat_since_ms": "if(_placed AND size(_w) > 0 AND if(_r, committed, _one.c) = committed, "
+        "greatest(_moved_ms, _first_ms), NULL)",
+        "behind_since_ms": "if(size(_w) > 0 AND if(_r, _left, _one.left), greatest(_left_ms, _first_ms), NULL)",
+        "paused_until_ms": f"if(_paused_ms >= greatest(time_ms - {back}L, _life_ms), _paused_ms, NULL)",
+        "least_unfinished": "if(_cut, array_min(transform(_w, x -> x.u)), _least)",
+        "peak_committed": f"if(reset_ms IS NULL, if(_cut, array_max(transform(_w, x -> x.c)), _most), {after_reset})",
         "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).x), NULL)",
         "below_ms": "if(_below > 0, get(_w, _below - 1).t, NULL)",
         "below_end": "if(_below > 0, get(_w, _below - 1).e, NULL)",
@@ -267,21 +302,27 @@ def _with_facts(samples: DataFrame, limits: Limits) -> DataFrame:
         "consume_first": consume[0],
         "consume_second": consume[1],
     }
-    assert {*facts, "now_ms", "reset_ms", "least_unfinished"} == WINDOW_FACTS.keys()
+    assert {*facts, "now_ms", "reset_ms"} == WINDOW_FACTS.keys()
     frame = frame.selectExpr("*", *(f"{rule} AS `{name}`" for name, rule in facts.items()))
     return frame.drop(*(name for name in frame.columns if name.startswith("_")))
 
 
-def _with_others(frame: DataFrame) -> DataFrame:
+def with_neighbours(frame: DataFrame, names: Names = BY_NAME) -> DataFrame:
     """Add what the topic's other queues say at the same moment: the same as `lag.rules.topic_rules.beside`.
 
     Of a queue that was read twice within one moment the later sample counts.
+
+    Args:
+        frame: Rows with `time_ms`, `lag`, `produce_rate` and their names.
+        names: Whose samples rows are.
     """
     bucket = f"time_ms DIV {BUCKET_MS}"
-    own = f"OVER (PARTITION BY {', '.join(f'`{name}`' for name in KEY_FIELDS)}, {bucket})"
-    over = f"OVER (PARTITION BY cluster, `group`, topic, {bucket})"
+    topic = f"{', '.join(f'`{name}`' for name in names.topic)}, _moment"
+    # In this order one sort serves both.
+    own = f"OVER (PARTITION BY {topic}, {', '.join(f'`{name}`' for name in names.queue)})"
+    over = f"OVER (PARTITION BY {topic})"
     figures = {"lag": "lag", "rate": "produce_rate"}
-    frame = frame.selectExpr(
+    frame = frame.selectExpr("*", f"{bucket} AS _moment").selectExpr(
         "*",
         f"time_ms = max(time_ms) {own} AS _counts",
         *(f"CAST(max_by(`{name}`, time_ms) {own} AS DOUBLE) AS _{short}_own" for short, name in figures.items()),

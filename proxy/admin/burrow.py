@@ -1,7 +1,8 @@
 """Burrow's HTTP paths on the admin port, for what asks Burrow today: same paths, same JSON, same refusals.
 
-The one cluster is the broker's (`brokerCluster`). What Burrow tells of its own configuration, and deleting a group, are
-not answered.
+The one cluster is the broker's (`brokerCluster`). Under `/v3/config` Burrow tells its own set-up: here that is one
+module of each kind, named after the cluster, with what holds in the node; what the node has no word for is empty, as of
+a Burrow in which nobody set it. A group is not deleted over these paths.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import msgspec
 from aiohttp import web
 
 from broker.runtime.async_steps import run_async
+from lag.rules.burrow import DEFAULTS
 from proxy.operate.burrow import Queues, status_of, topics_of
 from proxy.operate.node_view import NodeView
 
 PREFIX = "/v3/"
+MODULE = "pyddmq"
+"""Class name of modules: what they are is no class of Burrow's."""
+CONFIG_KINDS = ("storage", "evaluator", "cluster", "consumer", "notifier")
 _INVALID = b'{"error":true,"message":"invalid request type","result":{}}\n'
 
 
@@ -44,6 +49,9 @@ class BurrowPaths:
         router.add_get(f"{cluster}/consumer/{{consumer}}", self._consumer)
         router.add_get(f"{cluster}/consumer/{{consumer}}/status", self._status)
         router.add_get(f"{cluster}/consumer/{{consumer}}/lag", self._lag)
+        router.add_get("/v3/config", self._config)
+        router.add_get(f"/v3/config/{{kind:{'|'.join(CONFIG_KINDS)}}}", self._modules)
+        router.add_get(f"/v3/config/{{kind:{'|'.join(CONFIG_KINDS)}}}/{{name}}", self._module)
         router.add_get("/v3/{rest:.*}", self._invalid)
 
     async def _healthy(self, _: web.Request) -> web.Response:
@@ -58,15 +66,45 @@ class BurrowPaths:
     async def _cluster(self, request: web.Request) -> web.Response:
         if not self._is_here(request):
             return self._not_found(request, "cluster module not found")
+        return self._said(request, "cluster module detail returned", module=self._module_of("cluster"))
+
+    async def _config(self, request: web.Request) -> web.Response:
+        logging = {"filename": "", "max-size": 0, "max-backups": 0, "max-age": 0}
+        return self._said(
+            request,
+            "main config returned",
+            general={"pidfile": "", "stdout-logfile": "", "access-control-allow-origin": ""},
+            logging={**logging, "use-local-time": False, "use-compression": False, "level": ""},
+            zookeeper={"servers": [], "timeout": 0, "root-path": ""},
+            httpserver={"default": {"address": request.host, "tls": "", "timeout": 0}},
+        )
+
+    async def _modules(self, request: web.Request) -> web.Response:
+        kind = request.match_info["kind"]
+        # Alarms have places and rules of their own (`/api/lag/alarms`).
+        modules = [] if kind == "notifier" else [self._node.cluster]
+        return self._said(request, "module list returned", coordinator=kind, modules=modules)
+
+    async def _module(self, request: web.Request) -> web.Response:
+        kind = request.match_info["kind"]
+        if kind == "notifier" or request.match_info["name"] != self._node.cluster:
+            return self._not_found(request, f"{kind} module not found")
+        return self._said(request, f"{kind} module detail returned", module=self._module_of(kind))
+
+    def _module_of(self, kind: str) -> dict[str, Any]:
+        """Return what Burrow tells of a module, as it is here."""
         profile = {"name": "", "client-id": "", "kafka-version": "", "tls": None, "sasl": None}
-        module = {
-            "class-name": "pyddmq",
-            "servers": [],
-            "client-profile": profile,
-            "topic-refresh": 0,
-            "offset-refresh": 0,
-        }
-        return self._said(request, "cluster module detail returned", module=module)
+        found: dict[str, Any] = {"class-name": MODULE}
+        if kind == "storage":
+            found |= {"intervals": DEFAULTS.intervals, "min-distance": 0, "group-whitelist": "", "expire-group": 0}
+        elif kind == "evaluator":
+            found["expire-cache"] = 0
+        elif kind == "cluster":
+            found |= {"servers": [], "client-profile": profile, "topic-refresh": 0, "offset-refresh": 0}
+        else:
+            found |= {"cluster": self._node.cluster, "servers": [], "group-whitelist": "", "zookeeper-path": ""}
+            found |= {"zookeeper-timeout": 0, "client-profile": profile, "offsets-topic": "", "start-latest": False}
+        return found
 
     async def _topics(self, request: web.Request) -> web.Response:
         if not self._is_here(request):

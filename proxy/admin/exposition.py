@@ -17,6 +17,7 @@ from proxy.admin.lag_metrics import LAG_NAMES
 from proxy.admin.loop_lag import LoopLag
 from proxy.operate.attention.findings import DETAILS_MAX, findings
 from proxy.operate.node_view import NodeView
+from upstream.views import PushView
 
 BUILD_INFO = declare(
     "pyddmq_build_info",
@@ -48,6 +49,13 @@ STUCK_KEYS = declare("pyddmq_group_stuck_keys", "Order keys whose head holds oth
 PAUSED = declare(
     "pyddmq_group_paused", "1 while an operator has paused the group on this topic, else 0.", _GROUP_TOPIC, "gauge"
 )
+THROTTLED = declare(
+    "pyddmq_group_throttled",
+    "1 while a limit holds back messages that could go on; absent while it does not: maxTps, totalMaxTps, concurrency, "
+    "maxConsumeLag, httpMaxTps.",
+    ("group", "topic", "limit"),
+    "gauge",
+)
 
 ATTENTION = declare(
     "pyddmq_attention",
@@ -67,6 +75,20 @@ EXPIRES_BYTES = declare(
     "Bytes to be written until the oldest unfinished message is deleted for space; absent without lag or limit.",
     _GROUP_TOPIC,
     "gauge",
+)
+PUSH_OUT = declare("pyddmq_push_requests_out", "Requests of a push that are out.", _GROUP_TOPIC, "gauge")
+PUSH_HELD = declare(
+    "pyddmq_push_held_messages",
+    "Messages that a push's rate holds back.",
+    _GROUP_TOPIC,
+    "gauge",
+)
+_URL = ("group", "topic", "url")
+PUSH_URL_IN = declare(
+    "pyddmq_push_url_in", "1 while a URL of the configuration takes messages, 0 while it is out.", _URL, "gauge"
+)
+PUSH_URL_FAILURES = declare(
+    "pyddmq_push_url_failures", "Failures of a URL of the configuration in a row; 0 after a reply.", _URL, "gauge"
 )
 
 _END = b"# EOF\n"
@@ -134,10 +156,22 @@ class NodeCollector:
                 yield WAITING, labels, float(topic.waiting)
                 yield PAUSED, labels, float(topic.paused_since_ms is not None)
                 yield STUCK_KEYS, labels, float(topic.stuck_keys_total)
+                for limit in topic.throttled:
+                    yield THROTTLED, (*labels, limit.partition(" ")[0]), 1.0
+                if topic.push is not None:
+                    yield from _of_push(labels, topic.push)
                 if topic.expires_seconds is not None:
                     yield EXPIRES_SECONDS, labels, topic.expires_seconds
                 if topic.expires_bytes is not None:
                     yield EXPIRES_BYTES, labels, float(topic.expires_bytes)
+
+
+def _of_push(labels: tuple[str, str], push: PushView) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    yield PUSH_OUT, labels, float(push.out)
+    yield PUSH_HELD, labels, float(push.held)
+    for url in push.urls:
+        yield PUSH_URL_IN, (*labels, url.url), float(url.state == "closed")
+        yield PUSH_URL_FAILURES, (*labels, url.url), float(url.failures)
 
 
 def _family(spec: Spec, samples: Iterable[_Sample]) -> Metric:

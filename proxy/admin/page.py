@@ -22,9 +22,10 @@ from proxy.operate.attention.of_groups import STUCK_SECONDS, UNPULLED_SECONDS
 from proxy.operate.latencies import latencies
 from proxy.operate.moments import moment_text
 from proxy.operate.node_view import NodeView
+from proxy.operate.push_texts import state_text, throttled_text
 from proxy.operate.text import age, amount, byte_size, duration
 from proxy.operate.views.lag import LagAnswer
-from upstream.views import GroupView, SubscriptionView, holder_text, whereabouts
+from upstream.views import GroupView, SubscriptionView, holder_text, running_text, whereabouts
 
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
 REFRESH_SECONDS = 5
@@ -64,6 +65,8 @@ def render(
         parts.append(_queues_table(groups[0]))
     if any(each.fetchers for each in groups):
         parts.append(_fetchers_table(groups, node.clock.wall_ms()))
+    if any(topic.push for each in groups for topic in each.topics):
+        parts.append(_pushes_table(groups, node.clock.wall_ms()))
     parts += [_stuck_table(groups, node.clock.wall_ms()), _out_table(groups, node.clock.wall_ms())]
     if group is None:
         now_ms = node.clock.wall_ms()
@@ -154,13 +157,11 @@ def _groups_table(groups: Sequence[GroupView]) -> str:
 
 
 def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
-    unpulled = topic.lag and not topic.in_flight and topic.lag_seconds >= UNPULLED_SECONDS
+    unpulled = topic.lag and not (topic.in_flight or topic.push) and topic.lag_seconds >= UNPULLED_SECONDS
     return [
         Cell(group.group, "k", link=f"/?group={quote(group.group, safe='')}"),
         Cell(topic.topic, "k"),
-        Cell(
-            topic.state if topic.paused_since_ms is None else "paused", "" if topic.paused_since_ms is None else "late"
-        ),
+        Cell(running_text(topic), "late" if topic.paused_since_ms is not None or topic.throttled else ""),
         Cell(f"{topic.lag:,}", "n late" if unpulled else "n"),
         Cell(age(topic.lag_seconds), "n late" if unpulled else "n"),
         Cell(f"{topic.buffered:,}", "n"),
@@ -203,6 +204,29 @@ def _fetchers_table(groups: Sequence[GroupView], now_ms: int) -> str:
     ]
     header = ("Fetcher", "Group", "Client", "Owns", "#Since", "#Last fetch")
     return table("Fetchers of low-level groups", header, rows, "Nobody fetches.")
+
+
+def _pushes_table(groups: Sequence[GroupView], now_ms: int) -> str:
+    rows = [
+        [
+            Cell(url.url, "c"),
+            Cell(group.group, "k"),
+            Cell(topic.topic, "k"),
+            Cell(state_text(url), "" if url.state == "closed" else "late"),
+            Cell(f"{url.failures:,}", "n late" if url.failures else "n"),
+            Cell("–", "n") if url.since_ms is None else _since(url.since_ms, now_ms, 0.0),
+            Cell("" if url.probe_ms is None else f"in {age(max(0, url.probe_ms - now_ms) / 1000)}"),
+            Cell(url.reason or "", "k"),
+            Cell(f"{topic.push.out:,}", "n"),
+            Cell(throttled_text(topic.push), "k"),
+        ]
+        for group in groups
+        for topic in group.topics
+        if topic.push is not None
+        for url in topic.push.urls
+    ]
+    header = ("URL", "Group", "Topic", "State", "#Failures in a row", "#Since", "Next probe", "Last failure")
+    return table("Pushes", (*header, "#Requests out", "Throttled"), rows, "No URL yet.")
 
 
 def _stuck_table(groups: Sequence[GroupView], now_ms: int) -> str:

@@ -26,7 +26,13 @@ from proxy.cli.commands import (
     send_command,
     topic_commands,
 )
-from proxy.cli.demo import demo_command, demo_delay_command, demo_order_command, demo_transaction_command
+from proxy.cli.demo import (
+    demo_command,
+    demo_delay_command,
+    demo_order_command,
+    demo_push_command,
+    demo_transaction_command,
+)
 from proxy.cli.demo.demo_lag_command import lag as demo_lag
 from proxy.cli.store import (
     store_backup_commands,
@@ -82,6 +88,7 @@ FOLDERS = (
             "delay": demo_delay_command.delay,
             "lag": demo_lag,
             "order": demo_order_command.order,
+            "push": demo_push_command.push,
             "transaction": demo_transaction_command.transaction,
         },
     ),

@@ -44,6 +44,7 @@ from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
+from proxy.recording.message_lines import SUMMARY_SECONDS
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
@@ -284,13 +285,11 @@ class Node(Parts, CommitDriver):
 
     def on_begun(self) -> None:
         """The disk is at work on what was staged."""
-        self.vitals.sync_began()
         self.budget.begin()
 
     def on_shown(self, flushes: int) -> None:
         """Those that wait are told next: what follows from it leaves with them, and needs no turn."""
         self._was_asked, self._turn_asked = self._turn_asked, True
-        self.vitals.sync_ended()
         self.budget.end(flushes)
 
     def on_told(self, raised: Exception | None) -> None:
@@ -408,7 +407,7 @@ class Node(Parts, CommitDriver):
             self.budget,
             config=config,
             settings=settings,
-            make_actions=self.registry.make,
+            make_actions=self.make_actions,
             qid_prefix=self.qid_prefix,
             calls=self.calls,
         )
@@ -436,6 +435,7 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
+        self.periodic.repeat("group_lines", SUMMARY_SECONDS, self.group_lines.sum_up)
         self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
         self.begin_recording()
 

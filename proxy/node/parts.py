@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
+from functools import partial
 
 from actions.registry import Registry
 from broker.deduplication.deduplication import Deduplication
@@ -21,11 +22,13 @@ from broker.transaction.transactions import Transactions
 from conf import Config
 from proxy.node.index_work import IndexWork
 from proxy.node.retaining import Retaining
+from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import ThriftServer
 from proxy.recording.ack_logs import AckLogs
+from proxy.recording.message_lines import GroupLines
 from proxy.recording.recorder import Recorder
 from proxy.recording.visible_end import ShownEnd
 from proxy.services.consumer_service import ConsumerService
@@ -101,6 +104,7 @@ class Parts:
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
         ack_logs: Notes what becomes of single messages.
+        group_lines: Writes that into the log, and sums it up once a minute.
         shown_end: Tells others up to where they may read the store.
     """
 
@@ -128,13 +132,16 @@ class Parts:
             alarms=seams.alarms or seams.loop,
             syncs=seams.syncs,
         )
+        threads = seams.threads or LoopThreads(seams.loop)
         self.calls = NodeCalls(
             clock=seams.clock,
             scheduler=seams.loop,
             tasks=seams.loop,
-            threads=seams.threads or LoopThreads(seams.loop),
+            threads=threads,
             calls_max=config.node.action_threads,
         )
+        keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
+        self.make_actions = partial(registry.make, keep=keep)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
         self.servers: tuple[ThriftServer, ...] = ()
@@ -144,6 +151,7 @@ class Parts:
         self.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
         self.ack_logs = AckLogs(self, self.runtime)
+        self.group_lines = GroupLines(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
         self._opened: Opened | None = None
 
@@ -242,6 +250,7 @@ class Parts:
         self.shown_end.open(self.store.root, self.store.end)
         self.recorder.start(self.opened.steps)
         self.ack_logs.configure()
+        self.group_lines.configure()
 
     def end_recording(self) -> None:
         """Note that the node stops."""

@@ -177,6 +177,7 @@ class Reloader:
         node.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
         node.recorder.configure()
         node.ack_logs.configure()
+        node.group_lines.configure()
         if changes.node:
             node.apply_live_settings()
             for name, group in node.groups.items():

@@ -1,4 +1,4 @@
-"""What a node remembers of its last minutes, for what needs attention: how fast counters rise, clock steps, slow syncs.
+"""What a node remembers of its last minutes, for what needs attention: how fast counters rise, and clock steps.
 
 Each second `look` takes notice of the clocks; every few seconds it keeps the values of the counters that are watched,
 and each minute it begins a window of the histograms.
@@ -82,8 +82,6 @@ class Vitals:
         self._latest_ms = 0
         self._stepped_at = 0.0
         self._stepped_seconds = 0.0
-        self._sync_began: float | None = None
-        self._slowest: deque[tuple[float, float]] = deque(maxlen=2)
 
     def look(self) -> None:
         """Take notice; to be called each second."""
@@ -137,29 +135,3 @@ class Vitals:
     def clock_behind_seconds(self) -> float:
         """By how much the wall clock is behind what it has shown before; 0.0 while it is not."""
         return max(0.0, (self._latest_ms - self._clock.wall_ms()) / 1000)
-
-    # Syncs in the background
-
-    def sync_began(self) -> None:
-        """A flush was given to the disk."""
-        if self._sync_began is None:
-            self._sync_began = self._clock.monotonic()
-
-    def sync_ended(self) -> None:
-        """What was given to the disk is durable."""
-        if self._sync_began is None:
-            return
-        now = self._clock.monotonic()
-        took, self._sync_began = now - self._sync_began, None
-        slowest = self._slowest
-        if not slowest or now - slowest[-1][0] >= WINDOW_SECONDS / 2:
-            slowest.append((now, took))
-        elif took > slowest[-1][1]:
-            slowest[-1] = (slowest[-1][0], took)
-
-    @property
-    def sync_seconds(self) -> float:
-        """Longest sync of the last minute or so, the one on its way included."""
-        now = self._clock.monotonic()
-        under_way = 0.0 if self._sync_began is None else now - self._sync_began
-        return max([under_way, *(took for at, took in self._slowest if now - at < WINDOW_SECONDS)])

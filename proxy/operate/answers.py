@@ -55,7 +55,10 @@ def groups_of(node: NodeView, details_max: int, name: str | None = None) -> list
 def _cut(group: GroupView, limit: int) -> GroupView:
     """Return a group with so many details at most; rules over it look at more."""
     topics = [
-        replace(topic, stuck_keys=topic.stuck_keys[:limit], failing=topic.failing[:limit]) for topic in group.topics
+        replace(
+            topic, stuck_keys=topic.stuck_keys[:limit], failing=topic.failing[:limit], stopped=topic.stopped[:limit]
+        )
+        for topic in group.topics
     ]
     return replace(group, topics=topics, in_flight=group.in_flight[:limit])
 

@@ -315,9 +315,10 @@ class ThriftServer:
     def flush(self) -> None:
         """Write the replies of this turn."""
         self.shares.turn_over()
-        dirty, self._dirty = self._dirty, []
-        for connection in dirty:
-            connection.flush()
+        if self._dirty:
+            dirty, self._dirty = self._dirty, []
+            for connection in dirty:
+                connection.flush()
 
     def abort_unkept(self) -> None:
         """End every connection with a reply of this turn that stands for an ack or has messages; keep the others."""

@@ -16,7 +16,7 @@ from conf import Config
 from lag.acks.acks import AckBatch, Outcome, is_sampled
 from lag.acks.log import FOLDER, AckLog, AckLogLimits
 from lag.blocks import FileHead, FileKind
-from upstream.delivery.figures.endings import Ending
+from upstream.delivery.figures.endings import Ending, ended_jobs
 from upstream.delivery.group import ConsumerGroup
 from upstream.job import Delivery, UpstreamJob
 
@@ -78,13 +78,7 @@ class GroupAckLog:
 
     def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
         """Record messages of one delivery that its client finished."""
-        jobs = delivery.jobs or ()
-        if len(offsets) == len(jobs):
-            ended = list(jobs)
-        else:
-            wanted = set(offsets)
-            ended = [job for job in jobs if job.offset in wanted]
-        for job in ended:
+        for job in ended_jobs(delivery, offsets):
             self.ended(job, Ending.SUCCEEDED)
 
     def ended(self, job: UpstreamJob, ending: Ending) -> None:
@@ -192,7 +186,7 @@ class AckLogs:
                 log = None
             if wanted and log is None:
                 log = self._logs[name] = self._begin(name, wanted)
-            group.node.endings.listener = log
+            group.node.endings.put("ack_log", log)
 
     def _begin(self, group: str, one_in: int) -> GroupAckLog:
         node, runtime = self._node.config.node, self._runtime

@@ -6,29 +6,21 @@ whether it has it, over restarts and kills.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from broker.deduplication.numbers import MARK, NAME_BYTES, first_number
 from broker.errors import StoreError
 from broker.format.java import queue_of_key
 from broker.log.put import Put
 from broker.runtime.seams import Clock
+from lag.alarms.model import unique_key
 from proxy.recording.node import Observed
 
 _HOST: Final = bytes((127, 0, 0, 1, 0, 0, 0, 0))
 Told = Callable[[str, str | None], None]
 """Is told the key of an event, and why it is not stored; None: it is, durably."""
-
-
-def unique_key(key: str) -> bytes:
-    """Return the UNIQ_KEY of an event's message: the same for the same event."""
-    digits = hashlib.sha256(key.encode()).hexdigest().upper().encode()
-    name = MARK + digits[: NAME_BYTES - len(MARK)]
-    return b"%b%012X" % (name, first_number(name))
 
 
 class AlarmTopic:

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
-from upstream.job import GroupQueue, Holder, UpstreamJob, text_of
+from upstream.holder import Holder
+from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.state import State
 
 STEP_JOBS = 4_096
@@ -50,7 +51,7 @@ class JobFigures:
                 self.holders.add(delivery.holder)
             elif state is State.RUNNING:
                 self.in_flight += 1
-            elif state is State.RETRYING:
+            elif state in (State.RETRYING, State.STOPPED):
                 self.retrying += 1
             if job.history is not None:
                 since = job.history.since

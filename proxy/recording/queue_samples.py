@@ -23,7 +23,8 @@ from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.message_times import MessageTimes, matched_share
 from upstream.embedded.queues import EmbeddedQueues
-from upstream.job import GroupQueue, Holder
+from upstream.holder import Holder
+from upstream.job import GroupQueue
 
 Place = tuple[str, int]
 """Topic and number of a queue."""

@@ -124,7 +124,7 @@ class ConsumerService:
         group = self._groups.get(request.group)
         if (
             group is None
-            or group.config.is_low_level
+            or group.is_low_level
             or refused is not None
             or self._budget.level >= _REFUSING
             or not (group.consumes if request.topic is None else group.has_topic(request.topic))
@@ -192,7 +192,7 @@ class ConsumerService:
             slot.answer(encode_empty_pull_reply(call))
         elif (
             group is None
-            or group.config.is_low_level
+            or group.is_low_level
             or not (group.consumes if request.topic is None else group.has_topic(request.topic))
         ):
             slot.answer(self._refuse(call, *self._refusal(request, group, None), connection))
@@ -243,7 +243,7 @@ class ConsumerService:
             if group is None:
                 self._ignore("no_such_group", connection)
                 continue
-            if group.config.is_low_level:
+            if group.is_low_level:
                 self._ignore("low_level", connection)
                 continue
             applied = group.apply(
@@ -256,7 +256,7 @@ class ConsumerService:
     def _low_level(self, result: ConsumeResult) -> ConsumerGroup | None:
         """Return the group of a result, if it is low level."""
         group = None if result.group is None else self._groups.get(result.group)
-        return group if group is not None and group.config.is_low_level else None
+        return group if group is not None and group.is_low_level else None
 
     def _refuse(self, call: Call, code: PullCode, text: str, connection: Connection) -> bytes:
         """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
@@ -274,7 +274,7 @@ class ConsumerService:
         """Say why a pull cannot be served."""
         if group is None:
             return PullCode.NO_SUCH_GROUP, f"no group {request.group!r} is configured on this node"
-        if group.config.is_low_level:
+        if group.is_low_level:
             return PullCode.LOW_LEVEL, _LOW_LEVEL.format(group.name)
         if not group.consumes:
             text = f"group {request.group!r} has no enabled topic: enable one in the configuration"

@@ -137,7 +137,7 @@ class FetchService:
         if not group.consumes:
             text = f"group {name!r} has no enabled topic: enable one in the configuration"
             raise FetchRefused(PullCode.GROUP_DISABLED, text)
-        if not group.config.is_low_level:
+        if not group.is_low_level:
             text = f"group {name!r} is pulled: use pull and submit, or write actions: [LowLevel] for its topics"
             raise FetchRefused(PullCode.NOT_LOW_LEVEL, text)
         if self._budget.level >= Pressure.REFUSING:

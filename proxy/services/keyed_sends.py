@@ -14,9 +14,9 @@ from broker.errors import StoreError
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import Entry
+from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.log.put import Put
 from broker.scheduled.delay.levels import SCHEDULE_NAME
-from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_NAME
 from broker.store import MessageRefused, Position, Store

@@ -165,11 +165,12 @@ def _compact_head(kind: int, method: str) -> tuple[bytes, bytes]:
 def encode_varint(value: int) -> bytes:
     """Return an unsigned number of any size as a varint."""
     if value < 128:
-        return bytes((value,))
+        return _OF_ONE_BYTE[value]
     if value < 1 << 14:
         return bytes((value & 127 | 128, value >> 7))
     return bytes((value & 127 | 128, value >> 7 & 127 | 128)) + _upper(value >> 14)
 
 
+_OF_ONE_BYTE = tuple([bytes((value,)) for value in range(128)])
 _upper = lru_cache(maxsize=1024)(encode_varint)
 """The upper bits of what is counted or comes with the time are the same again and again."""

@@ -21,6 +21,10 @@ _LENGTH = struct.Struct(">I").pack
 _I32_FIELD = struct.Struct(">Bhi").pack
 _I64_FIELD = struct.Struct(">Bhq").pack
 
+Fields = tuple[tuple[int, str | int | None], ...]
+"""Optional fields of a result by their ids, which rise; those that are None are left out."""
+_NO_FIELDS: Fields = ((3, None), (101, None), (102, None), (103, None), (104, None))
+
 # PullResponse with a Context that has no field and no message, as DDMQ's server answers (R, 1.4).
 _EMPTY_PULL_COMPACT = b"\x0c\x00\x1c\x00\x19\x0c\x00\x00"
 _EMPTY_PULL_BINARY = b"\x0c\x00\x00\x0c\x00\x01\x00\x0f\x00\x02\x0c\x00\x00\x00\x00\x00\x00"
@@ -78,28 +82,27 @@ def encode_result_reply(
         repeat: Field 106, a `Repeat`; that of FAIL_GAP is set here.
     """
     repeat = repeat_of(code, repeat)
-    optional = ((3, key), (101, msg_id), (102, qid), (103, offset), (104, handle))
-    fields = [(field_id, value) for field_id, value in optional if value is not None]
-    rows = None if receipts is None else list(receipts)
+    fields = ((3, key), (101, msg_id), (102, qid), (103, offset), (104, handle))
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
-    if fields or rows is not None or repeat is not None:
-        body = head + _result(call.protocol, code, msg, fields, rows, repeat)
-    else:
+    if fields == _NO_FIELDS and receipts is None and repeat is None:
         body = head + _plain_result(call.protocol, code, msg)
+    else:
+        rows = None if receipts is None else list(receipts)
+        body = head + _result(call.protocol, code, msg, fields, rows, repeat)
     return _LENGTH(len(body)) + body
 
 
 @lru_cache(maxsize=64)
 def _plain_result(protocol: int, code: int, msg: str) -> bytes:
     """Code and text alone: the answer to nearly every batch is the same."""
-    return _result(protocol, code, msg, [], None, None)
+    return _result(protocol, code, msg, _NO_FIELDS, None, None)
 
 
 def _result(  # noqa: PLR0917 - one call for both protocols
     protocol: int,
     code: int,
     msg: str,
-    fields: list[tuple[int, str | int]],
+    fields: Fields,
     receipts: list[Receipt] | None,
     repeat: int | None,
 ) -> bytes:
@@ -117,12 +120,12 @@ def zigzag(value: int, bits: int) -> bytes:
     return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def _compact_result(
-    code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None, repeat: int | None
-) -> bytes:
+def _compact_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] | None, repeat: int | None) -> bytes:
     parts = [_compact_begin(code, msg)]
     last = 2
     for field_id, value in fields:
+        if value is None:
+            continue
         if isinstance(value, int):
             parts += (_compact_field(6, field_id, last), zigzag(value, 64))
         else:
@@ -163,12 +166,12 @@ def _compact_field(kind: int, field_id: int, last: int) -> bytes:
     return bytes((kind,)) + encode_varint(field_id << 1)
 
 
-def _binary_result(
-    code: int, msg: str, fields: list[tuple[int, str | int]], receipts: list[Receipt] | None, repeat: int | None
-) -> bytes:
+def _binary_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] | None, repeat: int | None) -> bytes:
     raw = msg.encode()
     parts = [b"\x0c\x00\x00", _I32_FIELD(8, 1, code), _I32_FIELD(11, 2, len(raw)), raw]
     for field_id, value in fields:
+        if value is None:
+            continue
         if isinstance(value, int):
             parts.append(_I64_FIELD(10, field_id, value))
         else:

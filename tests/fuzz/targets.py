@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.fuzz import ack_journal, configuration, directory, frames, store_files
+from tests.fuzz import ack_journal, configuration, directory, expressions, frames, pushes, store_files
 
 Target = Callable[[bytes], None]
 
@@ -19,6 +19,10 @@ TARGETS: dict[str, Target] = {
     "acks": ack_journal.acks,
     "directory": directory.directory,
     "yaml": configuration.yaml,
+    "reply": pushes.reply,
+    "callback": pushes.callback_url,
+    "expression": expressions.expression,
+    "transform": expressions.transform,
 }
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -10,7 +10,10 @@ from tests.simulation.facts import Place, Publish, Stamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """The rules of one (group, topic) as the checker needs them. `order`: KEY, PATH or empty."""
+    """The rules of one (group, topic) as the checker needs them.
+
+    `order`: KEY, PATH or empty. `stops`: what is out of attempts waits for an operator, who alone dead-letters.
+    """
 
     group: str
     topic: str
@@ -21,6 +24,7 @@ class Subscription:
     retry_max: int = 2
     json: bool = False
     rules_vary: bool = False
+    stops: bool = False
 
     def wants(self, publish: Publish) -> bool:
         """Whether the message is to reach this group, alive or as a dead letter."""

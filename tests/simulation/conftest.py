@@ -7,8 +7,11 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.testing.http import forget_connectors
+
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     with capture_logs():
         yield
+    forget_connectors()

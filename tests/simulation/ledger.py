@@ -376,6 +376,8 @@ class Ledger:
             if publish.body != letter.body or not letter.reason:
                 raise PromiseBroken(6, f"the dead letter of {letter.origin} lacks its reason or its body")
             rules = self.subscriptions[letter.group, letter.origin.topic]
+            if rules.stops and (letter.group, letter.origin) not in self.given_up:
+                raise PromiseBroken(6, f"{letter.origin} was dead-lettered where an operator decides: {letter.reason}")
             hopeless = (rules.json and not publish.json) or (letter.group, letter.origin) in self.given_up
             if not hopeless and not rules.rules_vary and letter.attempts <= min(rules.intervals, rules.retry_max):
                 raise PromiseBroken(

@@ -88,8 +88,16 @@ def operate(world: World, random: Random) -> None:
                 _settle(world, group, message, random.choice(["retry", "skip", "dead_letter"]))
 
 
-def _stuck(node: Node, group: str) -> list[StuckMessage]:
-    return stuck_messages(node.groups[group], clock=node.seams.clock, count_max=5)[0]
+def end_stops(world: World, random: Random) -> None:
+    """Decide about every message of the group by key that is stopped."""
+    assert world.node is not None
+    for message in _stuck(world.node, "by-key", count_max=10_000):
+        if message.state == "stopped":
+            _settle(world, "by-key", message, random.choice(["retry", "skip", "dead_letter"]))
+
+
+def _stuck(node: Node, group: str, *, count_max: int = 5) -> list[StuckMessage]:
+    return stuck_messages(node.groups[group], clock=node.seams.clock, count_max=count_max)[0]
 
 
 def _settle(world: World, group: str, message: StuckMessage, action: str) -> None:

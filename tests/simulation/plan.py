@@ -19,12 +19,15 @@ from tests.simulation.faults import FAULTS, SELDOM
 from tests.simulation.ledger import Ledger, PromiseBroken
 from tests.simulation.numbered import add_numbered, is_numbered
 from tests.simulation.occurrences import GROUP as LOOPS
+from tests.simulation.operator import end_stops
 from tests.simulation.world import NodeFactory, Report, World
 
 SEED_SECONDS = 7.0
 FAULTS_PER_SEED = 7
 WAIT_SHARE = 0.12
 """Of the messages of a run that wait for a level, a moment or a time."""
+ON_EXHAUSTED = ("deadLetter", "stopKey", "deadLetter", "deadLetter", "stopQueue")
+"""By seed."""
 GROUPS = ("by-key", "by-path", "free")
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
 """Events that speak of a fault of the node's own."""
@@ -65,6 +68,7 @@ class Plan:
         seed: Of what is not written here.
         ack_flush: `sync` or `async` (D9).
         retry_topic: The group without order has one.
+        on_exhausted: What the group by key does with a message that is out of attempts.
         clients: Who takes part from the beginning.
         begin: Seconds before the first fault.
         steps: The faults.
@@ -76,6 +80,7 @@ class Plan:
     seed: int
     ack_flush: str = "async"
     retry_topic: bool = False
+    on_exhausted: str = "deadLetter"
     clients: tuple[ClientPlan, ...] = ()
     begin: float = 0.0
     steps: tuple[Step, ...] = ()
@@ -111,6 +116,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         seed=seed,
         ack_flush=ack_flush,
         retry_topic=seed % 2 == 1,
+        on_exhausted=ON_EXHAUSTED[seed % len(ON_EXHAUSTED)],
         clients=tuple(clients),
         begin=begin,
         steps=tuple(steps),
@@ -137,7 +143,12 @@ def make_world(
 ) -> tuple[World, Callable[[], Report]]:
     """Return the world of a plan and what runs it to its end; it stays as it was where the run breaks off."""
     world = World(
-        plan.seed, make_node=make_node, ack_flush=plan.ack_flush, retry_topic=plan.retry_topic, make_ledger=ledger
+        plan.seed,
+        make_node=make_node,
+        ack_flush=plan.ack_flush,
+        retry_topic=plan.retry_topic,
+        on_exhausted=plan.on_exhausted,
+        make_ledger=ledger,
     )
 
     def run() -> Report:
@@ -150,7 +161,9 @@ def make_world(
             world.ledger.note(world.loop.time(), f"-- {step.fault}")
             {**FAULTS, **SELDOM}[step.fault](world, Random(step.seed))
             world.run(seconds=step.pause)
-        world.settle()
+        # Of one source for all calls: else a message that is tried again each time would never end.
+        decisions = Random(f"{plan.seed} stops")
+        world.settle(by_hand=lambda: end_stops(world, decisions))
         return world.check()
 
     return world, run

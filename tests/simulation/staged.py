@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from aiohttp.web import BaseRequest, Response, StreamResponse
+
 from broker.runtime.steps import run_now
 from broker.testing import SimSyncs
 from proxy.node.logs import LOST
 from proxy.operate.changes.groups import PauseBody
 from proxy.operate.changes.timers import StageBody
+from proxy.testing.http import serve_http
 from pyddmq.actions import Action, Job
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
@@ -89,6 +92,16 @@ def poison_without_key(ward: Ward) -> Staging:
     ward.fail(5)
     yield
     ward.finish()
+
+
+@stage("stopped", retryIntervals=[], onExhausted="stopKey")
+def stopped_key(ward: Ward) -> Staging:
+    """A message is out of attempts, and its key waits for an operator."""
+    ward.send("orders", "k")
+    [place] = ward.pull()
+    ward.answer(place, success=False)
+    yield
+    ward.skip(place)
 
 
 @stage("poison_retried", orderKey=None, retryTopic=True, retryIntervals=[100, -1], over_seconds=MINUTE)
@@ -198,6 +211,28 @@ def nobody_pulls(ward: Ward) -> Staging:
         while places := ward.pull(group, linger_ms=500):
             for place in places:
                 ward.answer(place, success=True, group=group)
+
+
+@stage(
+    "push_failing",
+    actions=["Async", "AsyncHttp"],
+    urls=["http://10.0.0.50:80/hook"],
+    maxRetry=-1,
+    options={"AsyncHttp": {"breaker": {"failures": 2, "openMs": 200, "openMsMax": 400}}},
+)
+def receiver_is_gone(ward: Ward) -> Staging:
+    """Nobody listens where a group pushes to."""
+    for key in "abc":
+        ward.send("orders", key)
+    yield
+
+    async def take(request: BaseRequest) -> StreamResponse:
+        await request.read()
+        return Response()
+
+    task = ward.world.loop.create_task(serve_http(ward.world.network, take, "10.0.0.50", 80))
+    ward.world.run(until=task.done, seconds=5)
+    ward.run(3)
 
 
 @stage("paused")

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from structlog.testing import capture_logs
 
+from broker.format.properties import encode_properties
+from broker.log.put import Put
 from lag.acks.acks import Outcome, is_sampled
 from lag.acks.log import FOLDER, read_acks
 from lag.blocks import Gap
@@ -117,6 +119,27 @@ def test_dead_letter_and_sent_back_are_ends_of_their_own() -> None:
         ("orders", Outcome.SENT_BACK),
         ("%RETRY%by-key", Outcome.SUCCEEDED),
     ]
+
+
+def test_what_the_group_does_not_want_is_recorded_as_refused() -> None:
+    """By its tags, whose codes may be the same, and by the stress flag: never handed out, passed over at once."""
+    ward = logging_ward(tags=["AaAa"], orderKey=None)
+    sent = [b"blue", b"BBBB", b"AaAa"]
+    store = ward.node.store
+    for tags in sent:
+        block = encode_properties({"TAGS": tags.decode()})
+        store.append([Put(store.topics["orders"], 0, b"{}", block, tags)], born_ms=1, born_host=b"\x7f\0\0\1\0\0\0\0")
+    flagged = encode_properties({"TAGS": "AaAa", "isPressureTraffic": "true"})
+    store.append([Put(store.topics["orders"], 0, b"{}", flagged, b"AaAa")], born_ms=1, born_host=b"\x7f\0\0\1\0\0\0\0")
+    ward.finish()
+    found = sorted(later(ward), key=lambda each: each.offset)
+    refused, succeeded = Outcome.REFUSED, Outcome.SUCCEEDED
+    assert [(each.offset, each.outcome) for each in found] == [
+        (0, refused), (1, refused), (2, succeeded), (3, refused)
+    ]  # fmt: skip
+    for each in found:
+        assert (each.handed_ms is None, each.deliveries == 0) == (each.offset != 2, each.offset != 2)
+        assert each.stored_ms <= each.ended_ms <= now_ms(ward)
 
 
 @pytest.mark.parametrize("kill", [True, False])

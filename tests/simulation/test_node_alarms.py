@@ -10,7 +10,9 @@ from structlog.testing import capture_logs
 
 from broker.runtime.state_file import read_whole
 from conf.alarms import AlarmStatus
+from lag.alarms.lines import AlarmLines
 from lag.alarms.model import STATUSES, event_of
+from lag.alarms.places import FilePlace
 from lag.alarms.state import FOLDER, AlarmFile
 from lag.alarms.watching import SeenRound, Watcher
 from lag.journal.columns import queue_sample
@@ -216,7 +218,7 @@ def test_watch_comes_to_the_same_alarms_from_the_journal() -> None:
     for number in range(0, len(blocks), 7):
         if watcher is None or number == 35:
             watcher = Watcher(
-                ward.disk, "watch", "watch/alarms.jsonl",
+                ward.disk, "watch", {"file": FilePlace(AlarmLines(ward.disk, "watch/alarms.jsonl"))},
                 policy=ward.node.recorder.alarms.policy,
                 limits_of=lambda group, topic: limits_of_config(config, topic),
             )  # fmt: skip

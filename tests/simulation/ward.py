@@ -11,7 +11,7 @@ import yaml
 from broker.testing.sim_disk import SimDisk
 from conf import Loaded, loads
 from proxy.admin import page
-from proxy.admin.exposition import ATTENTION, NodeCollector
+from proxy.admin.exposition import ATTENTION, THROTTLED, NodeCollector
 from proxy.admin.loop_lag import LoopLag
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
@@ -25,6 +25,7 @@ from tests.simulation.caller import Line, Waiting
 from tests.simulation.ledger import Place
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 from tests.simulation.world import DATA, World, settings
+from upstream.operate.heads import find_head, skip
 
 SEGMENT_BYTES = 131_072
 POLL_SECONDS = 0.25
@@ -189,6 +190,13 @@ class Ward:
             for place in found:
                 self.answer(place, success=True)
 
+    def skip(self, place: Place, *, group: str = "by-key") -> None:
+        """Pass over a message that nobody has, as an operator does."""
+        group_queue = self.node.groups[group].group_queue(place.topic, int(place.qid.rpartition("_")[2]))
+        assert group_queue is not None
+        head = find_head(self.node.groups[group], group_queue, place.offset)
+        self.process_run(lambda: skip(head, force=False, progress=self.node.progress))
+
     # What is seen.
 
     def findings(self) -> list[Finding]:
@@ -238,6 +246,14 @@ class Ward:
             if family.name == ATTENTION:
                 labels = [tuple(sample.labels.values()) for sample in family.samples]
                 assert (finding.finding, finding.group or "", finding.topic or "") in labels
+
+    def page_and_throttled(self) -> tuple[str, list[tuple[str, ...]]]:
+        """Return the status page, and the groups, topics and limits of the gauge of limits."""
+        text = page.render(self.view, loop_lag_seconds=self.lag.seconds)
+        assert text is not None
+        families = NodeCollector(self.view, self.lag, "virtual").collect()
+        samples = [sample for family in families if family.name == THROTTLED for sample in family.samples]
+        return text, [(each.labels["group"], each.labels["topic"], each.labels["limit"]) for each in samples]
 
     def flip(self, path: str, place: int) -> None:
         """Damage a file of the data directory."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from actions.outside import Outside
 from actions.registry import Registry
 from broker.errors import DamagedRecord
 from broker.features import ALL
@@ -27,6 +28,7 @@ from proxy.node.node import Node, Seams
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
+from proxy.testing.http import SimHttp
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
@@ -58,10 +60,13 @@ LOG_LOSS_SECONDS = 0.5
 NodeFactory = Callable[..., Node]
 
 
-def settings(ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool = False) -> dict[str, Any]:
+def settings(
+    ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool = False, on_exhausted: str = "deadLetter"
+) -> dict[str, Any]:
     """Return the configuration as its YAML would be read; a fresh copy.
 
-    `retry_topic`: failed messages of the group without order go through its retry topic.
+    `retry_topic`: failed messages of the group without order go through its retry topic. `on_exhausted`: of the group
+    by key.
     """
     keyed = {"timeout": TIMEOUT_MS, "maxRetry": 3, "retryIntervals": [60, 250], "maxPullBatchSize": 8}
     free = {**keyed, "retryTopic": True, "retryIntervals": [0, 300]} if retry_topic else keyed
@@ -93,7 +98,10 @@ def settings(ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool
             halves.TOPIC: {"queues": 2},
         },
         "groups": [
-            {"group": "by-key", "topics": [{"topic": "orders", "orderKey": "KEY", **keyed}]},
+            {
+                "group": "by-key",
+                "topics": [{"topic": "orders", "orderKey": "KEY", "onExhausted": on_exhausted, **keyed}],
+            },
             {
                 "group": "by-path",
                 "topics": [{"topic": "orders", **path, **keyed}, {"topic": "events", **path, **keyed}],
@@ -110,10 +118,10 @@ def settings(ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool
 RULES: dict[str, Any] = {"timeout": TIMEOUT_MS / 1000, "intervals": 2, "retry_max": 3}
 
 
-def subscriptions() -> list[Subscription]:
+def subscriptions(*, stops: bool = False) -> list[Subscription]:
     """Return the same groups as the ledger sees them, but for that of the loops."""
     return [
-        Subscription(group="by-key", topic="orders", order="KEY", **RULES),
+        Subscription(group="by-key", topic="orders", order="KEY", stops=stops, **RULES),
         Subscription(group="by-path", topic="orders", order="PATH", json=True, **RULES),
         Subscription(group="by-path", topic="events", order="PATH", json=True, **RULES),
         Subscription(group="free", topic="orders", tags=frozenset({"red"}), rules_vary=True, **RULES),
@@ -153,7 +161,7 @@ class World:
         faults: How bad the network is.
         ack_flush: `sync` or `async` (D9).
         flush: `sync` or `async` (D1).
-        retry_topic: As for `settings`.
+        retry_topic, on_exhausted: As for `settings`.
         make_ledger: The account's class.
         sync_seconds_max: The longest sync of the disk.
     """
@@ -167,6 +175,7 @@ class World:
         ack_flush: str = "async",
         flush: str = "sync",
         retry_topic: bool = False,
+        on_exhausted: str = "deadLetter",
         make_ledger: type[Ledger] = Ledger,
         sync_seconds_max: float = 0.002,
     ) -> None:
@@ -179,7 +188,7 @@ class World:
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
         self.walls = Walls(self.clock.wall_ms, self.loop.time)
         self.ledger = make_ledger(
-            subscriptions(),
+            subscriptions(stops=on_exhausted != "deadLetter"),
             ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS,
             walls=self.walls,
         )
@@ -190,9 +199,11 @@ class World:
         self.ack_flush = ack_flush
         self.flush = flush
         self._power_lost = False
-        self.registry = Registry()
+        outside = Outside(random=Random(f"outside {seed}"), http=SimHttp(self.network))
+        self.registry = Registry(outside=outside)
         self.retry_topic = retry_topic
-        self.config = self._load(settings(ack_flush, flush, retry_topic=retry_topic)).config
+        self.on_exhausted = on_exhausted
+        self.config = self._load(self._settings()).config
         self.process: Process | None = None
         self.node: Node | None = None
         self.clients: list[Producer | Consumer | LoopProducer | HalfProducer | Checked] = []
@@ -289,12 +300,15 @@ class World:
         """Change the configuration's text and have it read again, as SIGHUP does."""
         assert self.process is not None
         assert self.node is not None
-        wanted = settings(self.ack_flush, self.flush, retry_topic=self.retry_topic)
+        wanted = self._settings()
         change(wanted)
         result = self.process.run(Reloader(self.node, lambda: self._load(wanted)).reload)
         if result.accepted:
             self.config = self.node.config
         return result
+
+    def _settings(self) -> dict[str, Any]:
+        return settings(self.ack_flush, self.flush, retry_topic=self.retry_topic, on_exhausted=self.on_exhausted)
 
     def _load(self, wanted: dict[str, Any]) -> Loaded:
         text = yaml.safe_dump(wanted, sort_keys=False)
@@ -413,8 +427,13 @@ class World:
 
     # The end.
 
-    def settle(self, *, seconds: float = 120.0) -> None:
-        """Take all faults away, let perfect clients finish everything, and wait until nothing is left to do."""
+    def settle(self, *, seconds: float = 120.0, by_hand: Callable[[], None] = lambda: None) -> None:
+        """Take all faults away, let perfect clients finish everything, and wait until nothing is left to do.
+
+        Args:
+            seconds: How long that may take.
+            by_hand: Ends what waits for an operator; called while something does.
+        """
         self.network.faults = NetworkFaults()
         if self.node is None:
             self.start()
@@ -433,7 +452,13 @@ class World:
             self.add_checked().perfect = True
         for group in self.config.groups:
             self.add_consumer(group, PERFECT)
-        if not self.run(until=self._nothing_left, seconds=seconds):
+        end = self.loop.time() + seconds
+        while self.run(until=lambda: self._nothing_left() or self._stopped(), seconds=end - self.loop.time()):
+            if not self._stopped():
+                break
+            by_hand()
+            self.run(seconds=0.01)
+        else:
             left = f"{self._lag()}, {self._undecided()} undecided halves of which {self.halves.never} may stay"
             raise PromiseBroken(6, f"after {seconds} s of perfect clients there is still: {left}")
         self.run(seconds=TIMEOUT_MS / 1000 * 3)
@@ -471,6 +496,13 @@ class World:
         return not any(
             client.link.pending for client in self.clients if client.link and not isinstance(client, Consumer | Checked)
         ) and not (self._lag() or self._waiting() or self._undecided() > self.halves.never)
+
+    def _stopped(self) -> bool:
+        """Whether a message waits for an operator."""
+        assert self.node is not None
+        return self.on_exhausted != "deadLetter" and any(
+            topic.stopped_total for topic in self.node.groups["by-key"].stats().topics
+        )
 
     def _undecided(self) -> int:
         """Return how many halves wait for their decision."""

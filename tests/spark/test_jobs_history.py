@@ -43,7 +43,8 @@ def history(spark: Any) -> History:
             key = {"cluster": "c", "node": "n1", "group": name, "topic": "t", "queue": 0}
             rows.append([key.get(field, getattr(sample, field, None)) for field in SAMPLES.names])
     frame = spark.createDataFrame(rows, SAMPLES)
-    frame = frame.selectExpr("*", "CAST(NULL AS BIGINT) row_lag_max", "CAST(NULL AS BIGINT) row_age_max_ms")
+    nulls = ["CAST(NULL AS BIGINT) row_lag_max", "CAST(NULL AS BIGINT) row_age_max_ms"]
+    frame = frame.selectExpr("*", "'raw' tier", *nulls)
     made = History(frame, WINDOW, LIMITS)
     made.rows.persist()
     return made
@@ -82,6 +83,18 @@ def test_buckets_cover_the_window() -> None:
         width = Window(from_ms=7, to_ms=7 + length).width_ms(BUCKETS)
         assert width * BUCKETS >= length
         assert (length - 1) // width < BUCKETS
+
+
+def test_no_bucket_is_shorter_than_a_pause_between_samples(history: History) -> None:
+    """Else a queue would have none in every other one, and be drawn as not known; a gap is no pause."""
+    for row in history.objectives().collect():
+        assert row["pause_ms"] == EVERY_MS, "the gap of MISSING is longer, and is not counted"
+    short = Window(from_ms=START_MS, to_ms=START_MS + 60 * EVERY_MS, pause_ms=EVERY_MS)
+    assert short.width_ms(BUCKETS) == EVERY_MS
+    found = sorted((row["group"], row["bucket"]) for row in history.groups(short).where("bucket < 60").collect())
+    assert found == [(name, bucket) for name in sorted(STORIES) for bucket in range(60)]
+    year = Window(from_ms=START_MS, to_ms=START_MS + 365 * 86_400_000, pause_ms=EVERY_MS)
+    assert year.width_ms(BUCKETS) == 365 * 360_000
 
 
 def test_window_that_ends_before_it_begins_is_refused() -> None:

@@ -189,7 +189,7 @@ def test_incidents_have_begin_status_and_cause(report: Report) -> None:
     assert all("offset 3000 was tried" in each.evidence for each in blocked)
     stopped = [each for each in part(report, "stopped").incidents if each.status == "STOP"]
     assert [each.evidence for each in stopped] == [
-        f"no client holds a message or pulls; {ready} messages are ready" for ready in (1800, 9000)
+        f"no client holds a message or pulls; {lag} messages are behind" for lag in (1800, 9000)
     ], "a sentence of the moment at which it became as bad as it was"
     assert part(report, "well").incidents == part(report, "paused").incidents == []
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
+from conf.models import SubscriptionConfig
+from pyddmq.actions import Action
+from upstream.views import PushView
 
 EVENTS = declare(
     "pyddmq_action_events_total",
@@ -17,28 +20,54 @@ EVENTS = declare(
 )
 
 
-class SubscriptionContext:
-    """The `pyddmq.actions.Context` of one action in one subscription.
+@runtime_checkable
+class Pushes(Protocol):
+    """An action that pushes to servers of others."""
+
+    def view(self) -> PushView:
+        """Return what an operator is shown; may be called before it is open."""
+        ...
+
+
+def give_contexts(
+    actions: Sequence[Action], runtime: Runtime, group: str, config: Callable[[], SubscriptionConfig]
+) -> Pushes | None:
+    """Give each action of a subscription its context.
 
     Args:
+        actions: Its actions.
         runtime: Clock, counts and log lines of the node.
         group: Name of the group.
-        topic: Name of the topic.
-        action: Name of the action in the configuration.
-        timeout_ms: Tells the subscription's timeout in force.
-    """
+        config: Tells the subscription's configuration in force.
 
-    def __init__(self, runtime: Runtime, group: str, topic: str, action: str, timeout_ms: Callable[[], int]) -> None:
+    Returns:
+        The one that pushes, if one does.
+    """
+    for action in actions:
+        context = ThreadContext if action.blocking else SubscriptionContext
+        action.context = context(runtime, group, action.name, config)
+    return next((action for action in actions if isinstance(action, Pushes)), None)
+
+
+class SubscriptionContext:
+    """The `pyddmq.actions.Context` of one action in one subscription."""
+
+    def __init__(self, runtime: Runtime, group: str, action: str, config: Callable[[], SubscriptionConfig]) -> None:
         self.group = group
-        self.topic = topic
+        self.topic = config().topic
         self._runtime = runtime
         self._action = action
-        self._timeout_ms = timeout_ms
+        self._config = config
 
     @property
     def timeout_ms(self) -> int:
         """The subscription's `timeout` in force."""
-        return self._timeout_ms()
+        return self._config().timeout
+
+    @property
+    def tps_max(self) -> float | None:
+        """The subscription's rate in force, messages per second; None for no limit (R66)."""
+        return self._config().tps_max
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -54,15 +83,16 @@ class SubscriptionContext:
 
     def note(self, event: str, **facts: object) -> None:
         """Write a rate-limited log line."""
-        example: dict[str, Any] = {"topic": self.topic, "action": self._action, **facts}
-        self._runtime.limited_log.note(event, self.group, **example)
+        example: dict[str, Any] = {"topic": self.topic, "action": self._action, "what": event, **facts}
+        kind = f"{self.topic} {self._action} {event}"
+        self._runtime.limited_log.note("action_event", self.group, kind=kind, **example)
 
 
 class ThreadContext(SubscriptionContext):
     """That of a blocking action: what its threads count and note is done in the loop's thread, by `flush`."""
 
-    def __init__(self, runtime: Runtime, group: str, topic: str, action: str, timeout_ms: Callable[[], int]) -> None:
-        super().__init__(runtime, group, topic, action, timeout_ms)
+    def __init__(self, runtime: Runtime, group: str, action: str, config: Callable[[], SubscriptionConfig]) -> None:
+        super().__init__(runtime, group, action, config)
         self._events: deque[Callable[[], None]] = deque()
 
     def count(self, event: str, amount: int = 1) -> None:

@@ -27,7 +27,8 @@ from typing import NamedTuple
 from broker.runtime.seams import Clock
 from upstream.budget import Budget, Pressure
 from upstream.delivery import job_loops
-from upstream.job import Delivery, GroupQueue, Holder, TopicLine, UpstreamJob
+from upstream.holder import Holder
+from upstream.job import Delivery, GroupQueue, TopicLine, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)
@@ -172,6 +173,15 @@ class PullBuffer:
             self.bytes -= sum(job.size for job in left)
             assert self.jobs >= 0 <= self.bytes, "what is left of a generation was counted"
 
+    def withdraw(self, group_queue: GroupQueue) -> list[UpstreamJob]:
+        """Take all BUFFERED jobs of a group queue out and make them READY again: it is stopped."""
+        left = [job for _, job in group_queue.front if job.state is _BUFFERED]
+        left += [job for job in group_queue.waiting if job.state is _BUFFERED]
+        self.drop([group_queue])
+        for job in left:
+            move(job, Event.WITHDRAW)
+        return left
+
     def take(self, topic: str | None, count_max: int | None, holder: Holder) -> Batch | None:
         """Hand out one batch of one queue, or None when there is nothing.
 
@@ -221,7 +231,7 @@ class PullBuffer:
 
     def _take_jobs(self, group_queue: GroupQueue, count_max: int | None) -> list[UpstreamJob]:
         subscription = group_queue.subscription
-        if subscription is None or not subscription.hands_out:
+        if subscription is None or not subscription.hands_out or group_queue.stopped:
             return []
         count = subscription.batch_max
         if count_max is not None and 0 < count_max < count:

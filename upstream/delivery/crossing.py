@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from upstream.job import Delivery, GroupQueue, Holder
+from upstream.holder import Holder
+from upstream.job import Delivery, GroupQueue
 
 
 def is_of_present(

@@ -15,18 +15,20 @@ from pyddmq.actions import Action, BodyUnprocessable
 from upstream.budget import Budget
 from upstream.delivery.buffer import Batch, Parked, ParkedFull, PullBuffer
 from upstream.delivery.figures.counters import PARKED_REFUSED, UNKNOWN_QUEUE
-from upstream.delivery.figures.stats import LISTED_MAX, StatsReader, TopicOffsets
+from upstream.delivery.figures.group_figures import GroupFigures
+from upstream.delivery.figures.stats import LISTED_MAX, TopicOffsets
 from upstream.delivery.generations import Generations, TopicPlace, same_generation
 from upstream.delivery.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
 from upstream.delivery.group_queues import GroupQueues, UnknownTopic
 from upstream.delivery.pauses import Pause
 from upstream.delivery.results import Applied, Result, apply_result
 from upstream.delivery.subscription import Subscription
-from upstream.job import GroupQueue, Holder, UpstreamJob
+from upstream.holder import Holder
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
 from upstream.retry.retry_topic import RetryTopic, recover_retries
 from upstream.state import State
-from upstream.views import GroupView, SubscriptionView
+from upstream.views import GroupView
 
 if TYPE_CHECKING:
     from upstream.queues import TopicView
@@ -43,6 +45,7 @@ class ConsumerGroup:
     Attributes:
         name: Its name; `name_bytes` in UTF-8.
         config: The configuration in force.
+        is_low_level: As its configuration says; kept beside it, since every pull and every result asks.
         node: What it has of its node.
         fetch_hooks: Who serves its fetches, where it is low level.
         queues_by_topic: Every queue that it has read: by topic, by qid.
@@ -80,7 +83,7 @@ class ConsumerGroup:
         limited_log = runtime.limited_log
         self.name = config.group
         self.name_bytes = config.group.encode()
-        self.config = config
+        self._configure(config)
         self.node = node
         self._progress = progress
         self._limited_log = limited_log
@@ -116,6 +119,13 @@ class ConsumerGroup:
             limited_log=limited_log,
             drain_seconds=limits.drain_seconds,
             ended=self._ended,
+        )
+        self._figures = GroupFigures(
+            self._parts,
+            places=self._slots,
+            generations=self._generations,
+            queues_by_topic=self.queues_by_topic,
+            paused=paused,
         )
 
     # Pulls
@@ -328,6 +338,9 @@ class ConsumerGroup:
         recover_dead_letters(self.name, broker=self.node.broker, progress=self._progress, begin=self._begin)
         self._generations.start()
 
+    def _configure(self, config: GroupConfig) -> None:
+        self.config, self.is_low_level = config, config.is_low_level
+
     def _begin(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where this group starts in a queue that it subscribes; None for any other."""
         config = next((each for each in self.config.enabled_topics if each.topic == topic), None)
@@ -349,7 +362,7 @@ class ConsumerGroup:
             for name, each in wanted.items()
             if name not in self._slots or not same_generation(self._slots[name].config, each)
         }
-        self.config = config
+        self._configure(config)
         if limits is not None:
             self._buffer.limits = limits.buffer
             self._waiting_max = limits.waiting_max
@@ -384,57 +397,11 @@ class ConsumerGroup:
 
     def stats(self, *, details_max: int = LISTED_MAX) -> GroupView:
         """Lag, what is out to whom since when, at most so many of that, and keys that hold others up."""
-        reader = StatsReader(times=self.node.broker, clock=self.node.runtime.clock)
-        topics, out = [], []
-        for name, slot in self._slots.items():
-            group_queues = self.queues_by_topic.get(name, {}).values()
-            pause = self._paused(name)
-            loss = self._progress.losses.of(self.name, name)
-            stats, deliveries = reader.topic(
-                name,
-                self._generations.state_of(slot),
-                group_queues,
-                slot.subscription,
-                pause,
-                loss=loss,
-                owner=slot.owner,
-                problem=slot.problem,
-            )
-            topics.append(stats)
-            out += deliveries
-        topics += self._retry_stats(reader)
-        out.sort(key=lambda each: each.since_ms)
-        return GroupView(
-            group=self.name,
-            parked_pulls=self._buffer.parked_count,
-            buffered_bytes=self._buffer.bytes,
-            topics=topics,
-            in_flight_total=len(out),
-            in_flight=out[:details_max],
-            fetchers=self.fetch_hooks.fetchers(),
-        )
+        return self._figures.stats(details_max)
 
     def offsets(self, topic: str | None = None) -> list[TopicOffsets]:
         """Return where each topic, or the one named, stands, whatever is unfinished in it."""
-        found = []
-        for name in self._slots:
-            group_queues = self.queues_by_topic.get(name, {}).values()
-            found.append(
-                TopicOffsets.of(name, [group_queue for group_queue in group_queues if not group_queue.retries])
-            )
-        retries = {group_queue.queue_id: group_queue for group_queue in self.group_queues() if group_queue.retries}
-        if retries:
-            found.append(TopicOffsets.of(self.retry_topic, retries.values()))
-        return [each for each in found if topic is None or each.topic == topic]
-
-    def _retry_stats(self, reader: StatsReader) -> list[SubscriptionView]:
-        """The retry topic, apart from those whose failed messages it holds."""
-        group_queues = {group_queue.queue_id: group_queue for group_queue in self.group_queues() if group_queue.retries}
-        if not group_queues:
-            return []
-        running = any(each.reads_retries and not each.draining for each in self._generations.running())
-        loss = self._progress.losses.of(self.name, self.retry_topic)
-        return [reader.retries(self.retry_topic, group_queues.values(), loss, running=running)]
+        return self._figures.offsets(topic)
 
     def _subscription(self, config: SubscriptionConfig, slot: TopicPlace) -> Subscription:
         """Make the next generation of a topic, paused where the topic is. Raises UnknownTopic, QueuesOwned, others."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from broker.runtime.accelerators import accelerated
-from upstream.job import Delivery, Generation, GroupQueue, Holder, OrderKey, Unit, UpstreamJob
+from upstream.holder import Holder
+from upstream.job import Delivery, Generation, GroupQueue, OrderKey, Unit, UpstreamJob
 from upstream.state import Event, State, next_state
 
 _READY = next_state(State.READ, Event.PASS_GATE)

@@ -7,10 +7,10 @@ is one subscription: a group on a topic.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from conf.json_path import compile_getter
 from upstream.delivery import job_loops
 from upstream.job import OrderKey, UpstreamJob
 from upstream.state import Event, State, move, next_state
@@ -80,14 +80,8 @@ class OrderQueue:
         self.waiting = 0
 
 
-_PLAIN_PATH = re.compile(r"""\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:0|[1-9][0-9]*)\]|\['[^'\\]+'\]|\["[^"\\]+"\])+""")
-_PLAIN_STEP = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]|\['([^']+)'\]|\["([^"]+)"\]""")
-
-
 def compile_path(path: str) -> Callable[[Any], str | None]:
-    """Make the getter of a JSON-path order key.
-
-    Plain paths (names, bracketed names, indexes) are walked directly; everything else goes through python-jsonpath.
+    """Make the getter of a JSON-path order key (`conf.json_path`).
 
     Args:
         path: Starts with `$` and names one value, as the configuration has checked.
@@ -96,35 +90,10 @@ def compile_path(path: str) -> Callable[[Any], str | None]:
         A function from parsed data to the key's text, or None where it is missing, null or composite: such a message
         is unordered (D14).
     """
-    if _PLAIN_PATH.fullmatch(path):
-        steps = tuple(
-            int(index) if index else name or single or double
-            for name, index, single, double in _PLAIN_STEP.findall(path)
-        )
-        return _plain_getter(steps)
-    import jsonpath
-
-    query = jsonpath.compile(path)
+    get_value = compile_getter(path)
 
     def get(data: Any) -> str | None:
-        found = query.findall(data) if isinstance(data, dict | list) else []
-        return key_text(found[0]) if len(found) == 1 else None
-
-    return get
-
-
-def _plain_getter(steps: tuple[str | int, ...]) -> Callable[[Any], str | None]:
-    def get(data: Any) -> str | None:
-        for step in steps:
-            if isinstance(step, str):
-                if not isinstance(data, dict):
-                    return None
-                data = data.get(step)
-            elif isinstance(data, list) and step < len(data):
-                data = data[step]
-            else:
-                return None
-        return key_text(data)
+        return key_text(get_value(data))
 
     return get
 

@@ -6,8 +6,7 @@ A job has up to four things: a **permit** (from `admit` on), its place in the ch
 - What ends a job ends in `over`, once (the state table leads nowhere from FINISHED), so permit and key are released
   exactly once (W36, W41). A job that waits for its retry keeps both: nothing of its key overtakes it.
 - An attempt is staged for the journal before the redelivery that it causes (D17), so a restart knows of it.
-- A record that takes a message's place is durable before the offset is finished (D16, D27). Until then the job is
-  BURYING or SENDING. If the disk fails meanwhile only the log can tell: UNDECIDED, and the key waits (`apart`).
+- A record that takes a message's place is durable before the offset is finished (`leaving`).
 - A late success may finish the offset while somebody has the job; then it waits, HELD, and counts once.
 """
 
@@ -19,21 +18,23 @@ from functools import partial
 
 from conf.models import SubscriptionConfig
 from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, Unprocessable
-from upstream.delivery.apart import Apart, complete_successor
+from upstream.delivery.apart import Apart
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
 from upstream.delivery.figures.latency import Latency
 from upstream.delivery.group_parts import GroupParts
+from upstream.delivery.leaving import Leaving
 from upstream.delivery.limits import Permits
 from upstream.delivery.order import OrderQueue
+from upstream.delivery.stops import Stops
 from upstream.delivery.timers import Deadlines, DueJobs
-from upstream.history import FAILING_ATTEMPTS, noted
+from upstream.history import noted
 from upstream.job import Delivery, UpstreamJob
-from upstream.progress.tracker import FailureKind
-from upstream.retry.dead_letters import UNDECIDED
+from upstream.progress.tracker import FailureKind, Stop
 from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
 from upstream.state import WITHOUT_PERMIT, Event, State, move
 
+_STOPS = {"deadLetter": Stop.NOTHING, "stopKey": Stop.KEY, "stopQueue": Stop.QUEUE}
 PAUSED_LOOK_SECONDS = 1.0
 """How long a retry that is due while its subscription is paused waits until it is looked at again."""
 
@@ -46,9 +47,10 @@ class Outcomes:
         order: Chains per key.
         permits: Concurrency.
         ready: Jobs that are first of their key and wait for a permit.
+        stops: Jobs that wait for an operator.
         deadlines: Deliveries that are out.
         apart: Jobs that nothing is done with for now.
-        burying: Jobs on their way to the dead letters or to the retry topic, without those that are UNDECIDED.
+        leaving: Jobs on their way to the dead letters or to the retry topic.
         draining: The generation ends: no key is released, no retry comes.
         paused: An operator paused it: nothing is run or handed out.
         stopped: It has ended.
@@ -83,13 +85,10 @@ class Outcomes:
         self.order = OrderQueue()
         self.permits = Permits(config.concurrency)
         self.ready: deque[UpstreamJob] = deque()
-        self.leaving = 0
         self.draining = False
         self.paused = False
         self.stopped = False
         self._buffer = parts.buffer
-        self._dead_letters = parts.dead_letters
-        self._retry_topic = parts.retry_topic
         self._progress = parts.node.progress
         self._clock = clock
         self._limited_log = limited_log
@@ -98,6 +97,17 @@ class Outcomes:
         self._pump = pump
         self._due = DueJobs(clock=clock, scheduler=scheduler, due=self._come_again)
         self.deadlines = Deadlines(clock=clock, scheduler=scheduler, expired=self._expire)
+        self.stops = Stops(
+            parts.group,
+            ready=self.ready,
+            permits=self.permits,
+            buffer=parts.buffer,
+            counters=counters,
+            progress=parts.node.progress,
+            clock=clock,
+            limited_log=limited_log,
+            rerun=rerun,
+        )
         self.apart = Apart(
             parts.group,
             permits=self.permits,
@@ -108,27 +118,38 @@ class Outcomes:
             over=partial(self.over, held_permit=False),
             pump=pump,
         )
-
-    def is_dead_letter(self, job: UpstreamJob) -> bool:
-        """Whether a job is a dead letter itself, of which there is none (D16)."""
-        return self._dead_letters.holds(job.topic)
+        self.leaving = Leaving(
+            parts.group,
+            dead_letters=parts.dead_letters,
+            retry_topic=parts.retry_topic,
+            apart=self.apart,
+            counters=counters,
+            latency=self.latency,
+            limited_log=limited_log,
+            over=self.over,
+            pump=pump,
+        )
 
     def begin_drain(self) -> None:
         """From here on no key is released and no retry comes."""
         self.draining = True
         self._due.clear()
         self.ready.clear()
+        self.stops.clear()
         self.order.clear()
 
     def stop(self) -> None:
         """Nothing happens any more."""
-        self.stopped = True
+        self.stopped = self.leaving.stopped = True
         self.deadlines.clear()
 
     def postponed(self, job: UpstreamJob) -> bool:
         """Whether a job that failed before a restart still waits; it keeps its permit and its place in the key."""
         history = job.history
         assert history is not None, "only jobs in trouble are asked about"
+        if history.stopped:
+            self.stops.stop_again(job)
+            return True
         wait_ms = history.due_wall_ms - self._clock.wall_ms()
         if wait_ms <= 0:
             return False
@@ -144,7 +165,7 @@ class Outcomes:
 
     def succeed(self, job: UpstreamJob) -> None:
         """Finish a consumed job: its offset is finished, its permit free, its key released."""
-        held_permit = job.state is not State.READ
+        held_permit = job.state not in WITHOUT_PERMIT
         move(job, Event.SUCCEED)
         job.group_queue.tracker.finish(job.offset)
         self.count_finished(job)
@@ -179,6 +200,8 @@ class Outcomes:
             self.permits.release(1)
         if job.key is not None and not self.draining:
             self._release(job)
+        if self.stops.queues:
+            self.stops.ended(job)
 
     def let_go(self, job: UpstreamJob) -> None:
         """End a HELD job: who had it answered, or is waited for no longer."""
@@ -201,7 +224,7 @@ class Outcomes:
         history.fails += 1
         self.counters.failed.value += 1
         if wait_ms is None:
-            self.dead_letter(job, "fails", f"failed {history.fails} times: {reason}")
+            self._exhausted(job, "fails", f"failed {history.fails} times: {reason}")
         else:
             self._retry(job, FailureKind.FAIL, history.fails, wait_ms)
 
@@ -222,7 +245,7 @@ class Outcomes:
             self.counters.bodies_unusable(error.reason).add()
         if isinstance(error, Unprocessable):
             noted(job, str(error), self._clock.monotonic())
-            self.dead_letter(job, "unprocessable", str(error))
+            self._exhausted(job, "unprocessable", str(error))
             return
         reason = f"{type(error).__name__}: {error}"
         history = noted(job, reason, self._clock.monotonic())
@@ -235,7 +258,18 @@ class Outcomes:
         if may_retry_error(earlier, self.config.max_retry):
             self._retry(job, FailureKind.ERROR, history.errors, error_delay_ms(earlier))
         else:
-            self.dead_letter(job, "errors", reason)
+            self._exhausted(job, "errors", reason)
+
+    def _exhausted(self, job: UpstreamJob, kind: str, reason: str) -> None:
+        """Give up on a job that is out of attempts, or have it wait for an operator, as the group has chosen.
+
+        One that failed before the order gate has no key that could wait: it always goes to the dead letters.
+        """
+        stop = _STOPS[self.config.on_exhausted]
+        if stop is Stop.NOTHING or job.state is State.READ:
+            self.dead_letter(job, kind, reason)
+        else:
+            self.stops.stop(job, stop, kind, reason)
 
     def was_finished(self, job: UpstreamJob) -> bool:
         """Whether a late success finished the offset while an action had the job; then the job is over."""
@@ -270,61 +304,24 @@ class Outcomes:
             # Its key is not known yet, so it keeps its place by holding up the gate.
             self._delay_gate(wait_ms / 1000)
             return
-        if counted and self.config.retry_topic and self._send_back(job, wait_ms):
+        if counted and self.config.retry_topic and self.leaving.send_back(job, wait_ms):
             return
         move(job, Event.RETRY)
         if not self.draining:
             self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
 
-    def _send_back(self, job: UpstreamJob, wait_ms: int) -> bool:
-        """Put a failed job into the retry topic (D37); False when it is to be retried in place.
-
-        That is so where the store takes no record, and where somebody else may still answer for the message: a
-        delivery of it timed out, or may have been made before this generation. Such a success must count (D12), and
-        what has left its queue can no longer be finished there. So too where retention has appended a dead letter.
-        """
-        history = job.history
-        assert history is not None, "only what failed is sent back"
-        if (
-            history.timeouts
-            or job.offset < job.group_queue.delivered_until
-            or job.offset in job.group_queue.tracker.expiring
-        ):
-            self.counters.kept_in_place.value += 1
-            return False
-        held_permit = job.state not in WITHOUT_PERMIT
-        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
-            return False
-        if history.attempts >= FAILING_ATTEMPTS:
-            self.counters.sent_back_again.value += 1
-        move(job, Event.SEND_BACK)
-        self.leaving += 1
-        return True
-
-    def _sent_back(self, held_permit: bool, job: UpstreamJob, durable: bool) -> None:
-        if self.stopped:
-            complete_successor(job)
-            return
-        self.leaving -= 1
-        if durable:
-            move(job, Event.COMPLETE)
-            self.latency.ended(job, Ending.SENT_BACK)
-            self.over(job, held_permit=held_permit)
-        else:
-            self.apart.leave(job, held_permit=held_permit)
-        self._pump()
-
     def _come_again(self, jobs: list[UpstreamJob]) -> None:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
         jobs = [job for job in jobs if job.state is State.RETRYING]
         rerun = [job for job in jobs if not job.deliveries]
-        if self.paused:
-            for job in rerun:
-                self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
-            rerun = []
+        standing = [job for job in rerun if self.paused or job.group_queue.stopped]
+        for job in standing:
+            self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
+        if standing:
+            rerun = [job for job in rerun if job not in standing]
         for job in rerun:
             move(job, Event.RERUN)
-        self._buffer.put_back([job for job in jobs if job.deliveries])
+        self._put_back([job for job in jobs if job.deliveries])
         if rerun:
             self._rerun(rerun)
         self._pump()
@@ -346,52 +343,17 @@ class Outcomes:
     def dead_letter(self, job: UpstreamJob, kind: str, reason: str) -> None:
         """Give up on a job: to the dead letters; its key waits until that is durable (D16).
 
-        Args:
-            job: READ, RUNNING or OUT; for an operator in any state but WAITING and HELD.
-            kind: Label of the counter: fails, errors, timeouts, unprocessable or operator.
-            reason: Sentence for the record.
+        Args: as those of `Leaving.dead_letter`.
         """
+        if not self.leaving.is_dead_letter(job):
+            self.leaving.dead_letter(job, kind, reason)
+            return
+        # No dead letter of a dead letter: the message stays readable where it is (D16).
         held_permit = job.state not in WITHOUT_PERMIT
         job.drop_data()
         move(job, Event.DEAD_LETTER)
-        if self.is_dead_letter(job):
-            # No dead letter of a dead letter: the message stays readable where it is (D16).
-            self._limited_log.note(
-                "dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason
-            )
-            self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
-            return
-        self.leaving += 1
-        if not self._dead_letters.write(job, reason, partial(self._dead_lettered, kind, held_permit)):
-            self.counters.refused.add()
-            self._limited_log.note("dead_letter_refused", self.group, topic=job.topic, qid=job.qid, offset=job.offset)
-
-    def _dead_lettered(self, kind: str, held_permit: bool, job: UpstreamJob, problem: str | None) -> None:
-        if self.stopped:
-            complete_successor(job)
-            return
-        self.leaving -= 1
-        if problem == UNDECIDED:
-            self.apart.leave(job, held_permit=held_permit)
-            self._pump()
-            return
-        if problem is None:
-            self.counters.dead_letters(kind).add()
-            self._limited_log.note(
-                "message_dead_lettered",
-                self.group,
-                topic=job.topic,
-                qid=job.qid,
-                offset=job.offset,
-                reason=job.history.reason if job.history else kind,
-            )
-        else:
-            job.group_queue.tracker.finish(job.offset)
-            self.counters.skipped(problem).add()
-        move(job, Event.COMPLETE)
-        self.latency.ended(job, Ending.DEAD_LETTERED if problem is None else Ending.SKIPPED)
-        self.over(job, held_permit=held_permit)
-        self._pump()
+        self._limited_log.note("dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason)
+        self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
 
     def give_up(self, job: UpstreamJob, reason: str) -> None:
         """Dead-letter a job because an operator says so; see `dead_letter`."""
@@ -409,20 +371,9 @@ class Outcomes:
 
     def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
         """Finish a BURYING job if its dead letter can still be called off, its append having been refused so far."""
-        if not self.call_off_dead_letter(job):
+        if not self.leaving.call_off(job):
             return False
         self.succeed(job)
-        return True
-
-    def dead_letter_refused(self, job: UpstreamJob) -> bool:
-        """Whether the dead letter of a BURYING job has been refused so far; it is tried again."""
-        return self._dead_letters.refused(job)
-
-    def call_off_dead_letter(self, job: UpstreamJob) -> bool:
-        """Give up writing the dead letter of a BURYING job; False when that is under way or done."""
-        if not self._dead_letters.withdraw(job):
-            return False
-        self.leaving -= 1
         return True
 
     # Deliveries
@@ -450,8 +401,14 @@ class Outcomes:
                     self.over(job)
                 elif job.state is State.OUT:
                     self._time_out(job, delivery, back)
-        self._buffer.put_back(back)
+        self._put_back(back)
         self._pump()
+
+    def _put_back(self, jobs: list[UpstreamJob]) -> None:
+        """Put jobs that came back into the pull buffer; those of stopped queues come out of it again."""
+        self._buffer.put_back(jobs)
+        if self.stops.queues:
+            self.stops.withdraw()
 
     def _time_out(self, job: UpstreamJob, delivery: Delivery, back: list[UpstreamJob]) -> None:
         self.counters.timeouts.value += 1
@@ -462,7 +419,7 @@ class Outcomes:
         earlier = history.errors + history.timeouts
         history.timeouts += 1
         if not may_retry_error(earlier, self.config.max_retry):
-            self.dead_letter(job, "timeouts", reason)
+            self._exhausted(job, "timeouts", reason)
         elif self.draining:
             self._retry(job, FailureKind.TIMEOUT, history.timeouts, 0)
         else:
@@ -498,7 +455,7 @@ class Outcomes:
                 del job.group_queue.live[job.offset]
                 move(job, Event.ABANDON)
         else:
-            self._buffer.put_back(back)
+            self._put_back(back)
         self._pump()
 
     def readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:

@@ -23,7 +23,8 @@ from upstream.delivery import job_loops
 from upstream.delivery.crossing import is_of_only, is_of_present
 from upstream.delivery.subscription import Subscription
 from upstream.history import History
-from upstream.job import GroupQueue, Holder, UpstreamJob
+from upstream.holder import Holder
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.retry.reasons import clean_reason
 from upstream.state import Event, State, move
 
@@ -201,7 +202,7 @@ def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) 
         move(job, Event.SUCCEED_LATE)
         group_queue.tracker.finish(job.offset)
         outcomes.count_finished(job)
-    elif state in (State.BUFFERED, State.RETRYING):
+    elif state in (State.BUFFERED, State.RETRYING, State.STOPPED):
         if state is State.BUFFERED:
             subscription.buffer.forget(job)
         outcomes.succeed(job)

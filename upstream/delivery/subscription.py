@@ -16,6 +16,7 @@ goes backwards this way: no pull, so no ack, so no permit, so no admission, so n
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,20 +24,20 @@ from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Message, Status
-from upstream.delivery import job_loops
-from upstream.delivery.action_context import SubscriptionContext, ThreadContext
+from upstream.delivery.action_context import give_contexts
+from upstream.delivery.admission import Admission
 from upstream.delivery.calling import Calling, CallOfAction
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
-from upstream.delivery.limits import TokenBucket
+from upstream.delivery.made_bodies import MadeBodies
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
-from upstream.job import Delivery, GroupQueue, Reply, Slices, UpstreamJob
-from upstream.state import Event, State, move, next_state
+from upstream.job import Delivery, GroupQueue, Reply, Slices, Unit, UpstreamJob
+from upstream.state import WITHOUT_PERMIT, Event, State, move, next_state
 
 if TYPE_CHECKING:
     from upstream.queues import TopicView
@@ -50,6 +51,10 @@ READ_AHEAD_JOBS = 256
 """Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
 WAITING_EASED = 10_000
 """Jobs that may wait behind their keys while nothing is read ahead: what one silent key must not hold up (D15)."""
+BODIES_AT_ONCE = 16
+"""Jobs that are run at once where their bodies are kept: by so many the share of memory may be passed."""
+BODIES_LOOK_SECONDS = 0.1
+"""How often it is looked whether bodies have gone, while those that are kept leave no room for more."""
 READS_PER_PUMP = 8
 """Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
 
@@ -67,6 +72,7 @@ class Subscription:
         config: Its configuration; limits in it may change live (`configure`).
         hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
         pushes: Whether its last action, and no pull, is where messages go.
+        pusher: The action that pushes to servers of others and can say how these are; None where none does.
     """
 
     def __init__(
@@ -125,10 +131,7 @@ class Subscription:
         self._scheduler = runtime.scheduler
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
-        self._bucket = TokenBucket(config.tps_max, runtime.clock)
-        for action in actions:
-            context = ThreadContext if action.blocking else SubscriptionContext
-            action.context = context(runtime, parts.group, config.topic, action.name, self._timeout_ms)
+        self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
         self._calling = Calling(
@@ -149,10 +152,20 @@ class Subscription:
                 self, self.group_queues, counters=self.counters, keeps_bodies=keeps_bodies
             )
         self._fetches = self._source.bodies_come_later
+        # In the place of those in the log, where the last action keeps some (`keep_body`).
+        self.made_bodies: MadeBodies | None = None
         self._adopting = False
         self._pumping = False
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
+        self._admission = Admission(
+            self.outcomes,
+            config,
+            metrics=runtime.metrics,
+            clock=runtime.clock,
+            again=self._again,
+            count_max=BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize,
+        )
         self.reading_stopped = False
         self._set_limits(config)
 
@@ -178,6 +191,7 @@ class Subscription:
             group_queue.rewind()
             group_queue.subscription = self
         self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
+        self.outcomes.stops.begin(self.group_queues)
         for topic in self._topics:
             topic.listeners.append(self._arrived)
         self.pump()
@@ -186,25 +200,30 @@ class Subscription:
         """Change limits, timeouts, intervals and batch sizes of the running generation (D22)."""
         self.config = self.outcomes.config = config
         self.waiting_max = waiting_max
-        self._bucket.configure(config.tps_max)
+        self._admission.configure(config)
         self._set_limits(config)
         self.deadlines.set_timeout(self.timeout_seconds)
         self.pump()
 
     def _set_limits(self, config: SubscriptionConfig) -> None:
-        self.permits.maximum = config.concurrency
         self.batch_max = config.max_pull_batch_size
         self._read_ahead = max(READ_AHEAD_JOBS, 2 * config.max_pull_batch_size)
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
 
-    def _timeout_ms(self) -> int:
-        return self.config.timeout
-
     @property
     def held_by_rate(self) -> int:
         """How often its rate held messages back."""
-        return self._bucket.held
+        return self._admission.held_by_rate
+
+    @property
+    def throttled(self) -> list[str]:
+        """The limits that hold messages back now, each by its setting and value."""
+        met = list(self._admission.limits_met(self.group_queues, more=not self._source.caught_up))
+        push = None if self.pusher is None else self.pusher.view()
+        if push is not None and push.held:
+            met.append(f"httpMaxTps {push.rate or 0:,g}")
+        return met
 
     def set_paused(self, paused: bool) -> None:
         """Stop reading, running actions and handing out, or go on; what is out may be answered."""
@@ -248,7 +267,7 @@ class Subscription:
     @property
     def drained(self) -> bool:
         """Whether nothing is out, in an action or on its way to the dead letters."""
-        if not self.draining or self.deadlines.open or self.outcomes.leaving:
+        if not self.draining or self.deadlines.open or self.outcomes.leaving.count:
             return False
         return not any(is_in_action(job) for group_queue in self.group_queues for job in group_queue.live.values())
 
@@ -274,6 +293,8 @@ class Subscription:
             self._calling.end()
         except Exception as error:
             self._limited_log.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
+        if self.made_bodies is not None:
+            self.made_bodies.close()
 
     def _arrived(self) -> None:
         """Read what became visible; the topic's listener."""
@@ -307,6 +328,9 @@ class Subscription:
         source, ready = self._source, self._ready
         for _ in range(READS_PER_PUMP):
             while ready:
+                if self.made_bodies is not None and not self.made_bodies.has_room:
+                    self._again.after(BODIES_LOOK_SECONDS)
+                    return
                 if not self._admit():
                     return
             if (source.caught_up and not self.reading_stopped) or not self._may_read():
@@ -365,12 +389,16 @@ class Subscription:
         waiting_max = self.waiting_max
         if waiting_max > WAITING_EASED and buffer.budget.level:
             waiting_max = WAITING_EASED
-        if self.order.waiting >= waiting_max:
+        stops = self.outcomes.stops
+        if self.order.waiting + stops.held >= waiting_max:
             if not self.reading_stopped:
                 self.reading_stopped = True
                 self.counters.reading_stopped.add()
                 self._limited_log.note(
-                    "reading_stopped_by_keys", self.group, topic=self.config.topic, waiting=self.order.waiting
+                    "reading_stopped_by_keys",
+                    self.group,
+                    topic=self.config.topic,
+                    waiting=self.order.waiting + stops.held,
                 )
             return False
         self.reading_stopped = False
@@ -382,34 +410,11 @@ class Subscription:
         return permits.used < permits.maximum and buffer.has_room(self._line, self.batch_max)
 
     def _admit(self) -> bool:
-        """Run ready jobs as far as permits and rate tokens go, which are taken together (W42); whether any could go."""
-        ready = self._ready
-        permits, bucket = self.permits, self._bucket
-        room = min(len(ready), permits.free)
-        if bucket.rate is not None:
-            tokens = bucket.available()
-            if tokens is not None and tokens < room:
-                bucket.held += 1
-                if not tokens:
-                    self._again.after(bucket.wait_seconds())
-                room = tokens
-        admitted = job_loops.admit(ready, room)
-        taken = len(admitted)
-        while taken < room and ready:
-            job = ready.popleft()
-            if job.state is not _READY or self.outcomes.apart.take(job):
-                continue
-            job.state = _RUNNING
-            taken += 1
-            if job.history is not None and self.outcomes.postponed(job):
-                continue
-            admitted.append(job)
-        permits.used += taken
-        if bucket.rate is not None:
-            bucket.take(taken)
+        """Run ready jobs as far as limits go; whether any could go."""
+        admitted, went = self._admission.next()
         if admitted:
             self._run(admitted)
-        return taken > 0 or not ready
+        return went
 
     # Actions
 
@@ -443,6 +448,12 @@ class Subscription:
             self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
         if jobs:
             self.buffer.offer(jobs)
+
+    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
+        """Have clients given this body of a job that is about to be offered."""
+        if self.made_bodies is None:
+            self.made_bodies = MadeBodies(self.buffer.budget)
+        self.made_bodies.keep(job, body)
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
         """Carry out the answer for a job that an action kept; see `Job.answer`."""
@@ -524,7 +535,7 @@ class Subscription:
             # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
             job.group_queue.forget(job.offset)
         else:
-            self.outcomes.over(job, held_permit=state is not State.READY)
+            self.outcomes.over(job, held_permit=state not in WITHOUT_PERMIT)
 
     def now(self) -> float:
         """Monotonic seconds."""
@@ -533,6 +544,13 @@ class Subscription:
     def stored_ms(self, job: UpstreamJob) -> int | None:
         """Return when a job's message was stored; None when it cannot be read."""
         return self._source.stored_ms(job)
+
+    def refused(self, unit: Unit) -> None:
+        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        latency = self.outcomes.latency
+        if latency.is_recorded:
+            physical, size, _, offset, group_queue = unit
+            latency.ended(UpstreamJob(self, group_queue, offset, physical, size, None), Ending.REFUSED)
 
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""
@@ -544,10 +562,12 @@ class Subscription:
 
     def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
         """Return offsets and slices of a batch for its reply; see `Source.slices`."""
-        return self._source.slices(jobs)
+        return self._source.slices(jobs) if self.made_bodies is None else None
 
     def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
         """Look at the jobs of a batch one by one; see `Source.sort_out`."""
+        if self.made_bodies is not None:
+            return self.made_bodies.sort_out(self._source, jobs, bytes_max)
         return self._source.sort_out(jobs, bytes_max)
 
     def message_id(self, job: UpstreamJob) -> str | None:

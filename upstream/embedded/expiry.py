@@ -57,7 +57,7 @@ _WITH_SOMEBODY = (State.OUT, State.RUNNING)
 _WAITS_MAX = 8
 """How often a file waits beside the loop while groups go on working in it; then the loop waits for the disk once, since
 else each of its messages would be given out, and be a dead letter as well."""
-_ENDED_AT_ONCE = (State.READ, State.WAITING, State.READY, State.BUFFERED, State.RETRYING)
+_ENDED_AT_ONCE = (State.READ, State.WAITING, State.READY, State.BUFFERED, State.RETRYING, State.STOPPED)
 
 
 class _Origin(NamedTuple):

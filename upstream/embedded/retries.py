@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, reconsume_times, split, topic_of
+from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, retry_topic
 from broker.retry.dead_letter import is_dead_letter_topic
 from broker.retry.puts import RETRY_TOPIC_NAME, is_retry_topic, read_counts
 from broker.runtime.seams import Clock
 from broker.scheduled.delay.levels import SCHEDULE_NAME
-from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer.names import TIMER_NAME, TIMER_TOPIC
 from broker.store import Store
 from upstream.history import History

@@ -249,7 +249,7 @@ class EmbeddedSource:
                 # A client has it, or had it: it is this group's, whatever tags are wanted now.
                 wanted.append(unit)
             elif not unit[4].tracker.is_finished(unit[3]):
-                self._skip(unit[4], unit[3], "tag_filter")
+                self._refuse(unit, "tag_filter")
         return wanted
 
     def _make_inspected(self, units: Sequence[Unit]) -> list[UpstreamJob]:
@@ -289,19 +289,15 @@ class EmbeddedSource:
         subscription, filters, keyed = self._subscription, self._tags is not None, self._message_keys
         jobs: list[UpstreamJob] = []
         key: OrderKey | None = None
-        for (physical, size, _, offset, group_queue), (view, _, _, block_at, end) in found:
+        for unit, (view, _, _, block_at, end) in found:
+            physical, size, _, offset, group_queue = unit
             if offset < group_queue.check_until and group_queue.is_over(offset):
                 continue
             block = view[block_at:end].tobytes()
-            if (filters or PRESSURE_NAME in block) and self._unwanted(group_queue, offset, block):
+            if (filters or PRESSURE_NAME in block) and self._unwanted(unit, block):
                 continue
             if keyed:
-                # `_value`, inline: this runs for every message.
-                if block[:5] == _KEYS_FIRST:
-                    key = block[5 : block.find(_END, 5)] or None
-                else:
-                    begin = block.find(_KEYS_LATER) + 6
-                    key = (block[begin : block.find(_END, begin)] or None) if begin > 5 else None
+                key = _value(block, _KEYS_FIRST, _KEYS_LATER)
             elif self._queue_keys:
                 key = group_queue.qid
             job = UpstreamJob(subscription, group_queue, offset, physical, size, key)
@@ -327,24 +323,33 @@ class EmbeddedSource:
             else:
                 yield unit, located
 
-    def _unwanted(self, group_queue: GroupQueue, offset: int, properties: bytes) -> bool:
+    def _unwanted(self, unit: Unit, properties: bytes) -> bool:
         """Skip a message that the tag's text (codes may collide) or the pressure flag rules out; whether it was."""
+        offset, group_queue = unit[3], unit[4]
         if offset in group_queue.adopted or offset in group_queue.apart:
             return False
         if self._tags is not None and _value(properties, _TAGS_FIRST, _TAGS_LATER) not in self._tags:
-            self._skip(group_queue, offset, "tag_filter")
+            self._refuse(unit, "tag_filter")
             return True
         if not self._pressure_traffic and is_pressure(properties):
-            self._skip(group_queue, offset, "pressure_traffic")
+            self._refuse(unit, "pressure_traffic")
             return True
         return False
 
-    def _skip(self, group_queue: GroupQueue, offset: int, reason: str) -> None:
+    def _refuse(self, unit: Unit, reason: str) -> None:
+        """Skip a message that this group does not want, and have that recorded."""
+        if self._skip(unit[4], unit[3], reason):
+            self._subscription.refused(unit)
+
+    def _skip(self, group_queue: GroupQueue, offset: int, reason: str) -> bool:
+        """Finish a message that nobody gets; returns whether it was not finished before."""
         group_queue.apart.discard(offset)
-        if group_queue.tracker.finish(offset):
+        is_new = group_queue.tracker.finish(offset)
+        if is_new:
             self._counters.skipped(reason).add()
         if group_queue.adopted or group_queue.unanswered:
             group_queue.forget(offset)
+        return is_new
 
     def _unreadable(self, group_queue: GroupQueue, offset: int, reason: str) -> None:
         self._skip(group_queue, offset, reason)
@@ -370,6 +375,7 @@ class EmbeddedSource:
             history.fails = failure.fails
             history.errors = failure.errors
             history.timeouts = failure.timeouts
+            history.stopped = failure.stopped
             history.due_wall_ms = failure.due_wall_ms
 
     @property
@@ -458,7 +464,7 @@ class EmbeddedSource:
         properties = parse_properties(block)
         key, tag = properties.get("KEYS"), properties.get("TAGS")
         user = {name: value for name, value in properties.items() if not is_system_property(name.encode())}
-        return Message(key, tag, bytes(body), user, born_timestamp(record))
+        return Message(key, tag, bytes(body), user, born_timestamp(record), store_timestamp(record))
 
 
 def _value(properties: bytes, first: bytes, later: bytes) -> bytes | None:

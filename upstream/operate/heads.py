@@ -142,6 +142,10 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
         return Handled(
             True, f"It was taken back from {holder}: the next pull gets it. A success from there still counts."
         )
+    if job.state is State.STOPPED:
+        outcomes.stops.try_again(job)
+        subscription.pump()
+        return Handled(True, "It is tried again, with all of its attempts.")
     if job.state is State.HELD:
         return _let_go(head, force)
     if job.state is State.BURYING:
@@ -152,6 +156,9 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
         raise HeadRefused(_UNDECIDED)
     if job.state is State.RUNNING:
         raise HeadRefused("An action has it; it comes again when that has failed. `skip` or `dead-letter` end it.")
+    if job.group_queue.stopped:
+        offset = min(outcomes.stops.queues[job.group_queue])
+        raise HeadRefused(f"Its queue is stopped by the message at offset {offset}; name that one.")
     return Handled(False, "It waits for nothing: the next pull gets it, as far as concurrency and rate allow.")
 
 
@@ -204,7 +211,7 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
             letter itself (D16).
     """
     job, subscription = head
-    if subscription.outcomes.is_dead_letter(job):
+    if subscription.outcomes.leaving.is_dead_letter(job):
         raise HeadRefused("It is a dead letter, and there are none of those; `skip` finishes it where it is.")
     if job.state is State.HELD:
         raise HeadRefused("It is finished already; its key waits for the answer of its present holder. See `skip`.")
@@ -230,7 +237,7 @@ def _may_end(head: Head, force: bool) -> str:
         raise HeadRefused(_SENDING)
     if job.state is State.UNDECIDED:
         raise HeadRefused(_UNDECIDED)
-    if job.state is State.BURYING and not subscription.outcomes.call_off_dead_letter(job):
+    if job.state is State.BURYING and not subscription.outcomes.leaving.call_off(job):
         raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
     return ""
 

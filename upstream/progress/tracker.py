@@ -35,6 +35,16 @@ class FailureKind(enum.IntEnum):
     """An action raised an exception. Counts against maxRetry."""
     TIMEOUT = 3
     """The holder did not answer in time. Counts against maxRetry."""
+    STOPPED = 4
+    """Out of attempts, and an operator decides (onExhausted). Its count says what waits: see `Stop`."""
+
+
+class Stop(enum.IntEnum):
+    """What waits for an operator with a message that is out of attempts."""
+
+    NOTHING = 0
+    KEY = 1
+    QUEUE = 2
 
 
 class Failure(NamedTuple):
@@ -43,14 +53,16 @@ class Failure(NamedTuple):
     fails: int = 0
     errors: int = 0
     timeouts: int = 0
+    stopped: int = 0
+    """A `Stop`."""
     due_wall_ms: int = 0
     """Wall clock, milliseconds since the epoch; not in the future means at once."""
 
     def with_count(self, kind: FailureKind, count: int, due_wall_ms: int) -> Failure:
         """Return a copy whose count of `kind` is `count`, due at `due_wall_ms`."""
-        counts = [self.fails, self.errors, self.timeouts]
+        counts = [self.fails, self.errors, self.timeouts, self.stopped]
         counts[kind - 1] = count
-        return Failure(counts[0], counts[1], counts[2], due_wall_ms)
+        return Failure(counts[0], counts[1], counts[2], counts[3], due_wall_ms)
 
     def count(self, kind: FailureKind) -> int:
         """Return how many attempts failed in this way."""

@@ -136,6 +136,7 @@ class MemorySource:
             history = job.history = History(self._clock.monotonic(), earlier=True)
             history.fails, history.errors, history.timeouts = failure[:3] if failure else record.counts
             history.due_wall_ms = failure.due_wall_ms if failure else 0
+            history.stopped = failure.stopped if failure else 0
         return job
 
     # Bodies
@@ -181,7 +182,8 @@ class MemorySource:
     def load(self, job: UpstreamJob) -> Message:
         """Of one that was fetched."""
         record = self._read(job)
-        return Message(record.key, record.properties.get("TAGS"), record.body, record.properties, record.stored_ms)
+        stored_ms = record.stored_ms
+        return Message(record.key, record.properties.get("TAGS"), record.body, record.properties, stored_ms, stored_ms)
 
     def message_id(self, job: UpstreamJob) -> str | None:
         """Its serial."""

@@ -95,7 +95,7 @@ class Delays:
         delays = cls(store, runtime)
         positions, checkpoint = delays._state.load()
         delays._attach()
-        store.waiting(DelayedPuts).delivered_by(on_topic=delays._attach)
+        store.waiting(DelayedPuts).connect(on_topic=delays._attach)
         whole_log = None
         start = 0
         if checkpoint is None:

@@ -10,10 +10,10 @@ from broker.errors import StoreError
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split, store_timestamp
+from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.level_queue import DelayLevel, Waiting
 from broker.scheduled.delay.puts import DelayedPuts
-from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.views import DelayedMessage, DelayLevelView
 
 _CHUNK_UNITS = 64

@@ -14,12 +14,12 @@ from broker import feature
 from broker.errors import MessageRefused
 from broker.feature import Feature, SystemTopic, WaitingPuts
 from broker.format.record import split
-from broker.format.wait_properties import Wait
+from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Wait
 from broker.log.put import Put
 from broker.queues.topics import Topic
 from broker.runtime.seams import Clock
 from broker.scheduled.delay.levels import DELAY_NAME, SCHEDULE_TOPIC, STANDARD_LEVELS, WAIT_NAME, DelayLevels, due_ms
-from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Released, check_waits, closed, moved, without
+from broker.scheduled.release import Released, check_waits, closed, moved, without
 
 W = TypeVar("W", bound=WaitingPuts)
 
@@ -58,7 +58,7 @@ class DelayedPuts:
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
 
-    def delivered_by(self, *, on_topic: Callable[[], None]) -> None:
+    def connect(self, *, on_topic: Callable[[], None]) -> None:
         """What waits is delivered from now on; `on_topic` is called when the schedule topic is made."""
         # A true circle: a store is opened with its puts, and what delivers is made over the open store.
         self.on_topic = on_topic

@@ -26,11 +26,12 @@ from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split, topic_of
+from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.log.put import Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.step_size import STEPS_MAX, StepSize
 from broker.scheduled.delivery import Delivery, Due
-from broker.scheduled.release import REAL_TOPIC_NAME, Released, moved, release, without
+from broker.scheduled.release import Released, moved, release, without
 from broker.scheduled.release_plain import Facts, Plain, PlainRelease
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer import taking

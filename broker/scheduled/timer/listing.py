@@ -18,8 +18,8 @@ from broker.format.java import tags_code
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split, store_timestamp
+from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.scheduled.recurring.occurrence import parse_id, user_key
-from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.due import Refused
 from broker.scheduled.timer.names import ROLLS_NAME

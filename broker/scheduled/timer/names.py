@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
-from broker.scheduled.release import REAL_QUEUE_NAME, REAL_TOPIC_NAME
+from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMER_NAME = TIMER_TOPIC.encode()

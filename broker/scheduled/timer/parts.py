@@ -11,9 +11,9 @@ from broker.errors import StoreError
 from broker.format.java import tags_code
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split
+from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.queues.consume_queue import ConsumeQueue
 from broker.runtime.bundle import Runtime
-from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.due import DueTimers, Follower
 from broker.scheduled.timer.entering import Entering
@@ -156,13 +156,14 @@ class TimerParts:
             physical: Commit-log offset of its record.
             error: Why that record is not durable: the timer goes on.
         """
+        # First what came due meanwhile is pending again: what is not pending is not taken out.
+        self.due.let_go(physical)
         try:
             if error is None:
                 self.take_out(physical)
         except (TimersDamaged, OSError):
             # The next step finds that the timer log is damaged, or cannot be read; it is not delivered meanwhile.
             self.due.superseded.add(physical)
-        self.due.let_go(physical)
 
     # Records
 

@@ -79,7 +79,7 @@ class TimedPuts:
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
 
-    def delivered_by(self, *, on_topic: Callable[[], None], in_slot: Callable[[int], int]) -> None:
+    def connect(self, *, on_topic: Callable[[], None], in_slot: Callable[[int], int]) -> None:
         """What waits is delivered from now on.
 
         Args:

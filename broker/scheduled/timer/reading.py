@@ -10,8 +10,8 @@ from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.java import tags_code
 from broker.format.properties import find_property
 from broker.format.record import Located, strip_own
+from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
-from broker.scheduled.release import REAL_TOPIC_NAME
 from broker.scheduled.timer.names import CANCEL_NAME, due_of, slot_of
 from broker.scheduled.timer.pending.table import Entry
 from broker.store import Store

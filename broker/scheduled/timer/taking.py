@@ -11,23 +11,16 @@ from itertools import groupby
 from broker.runtime.accelerators import accelerated
 from broker.scheduled.timer.pending.log import (
     MAGIC_DELETE,
-    MAGIC_END,
     MAGIC_ROLL,
     MAGIC_TIMER,
-    UNIT,
     UNIT_BYTES,
     Taken,
     TimerLog,
-    Unit,
 )
 
-_unpack = UNIT.unpack_from
 _WHAT_WAITS = struct.Struct(">12xiqi8xii8x")
 """Of a unit: magic, write time, delay to its slot, size, topic's hash."""
 assert _WHAT_WAITS.size == UNIT_BYTES
-# NamedTuple's own constructor is a Python function; this one is not, and there is one call per timer.
-_new = tuple.__new__
-
 
 Runs = list[tuple[int, int]]
 """Values that follow each other, and how often each comes there; one may come again later."""
@@ -36,10 +29,10 @@ Completed = tuple[int | None, int, Runs, Runs]
 rolls; the times of their slots; the hashes of their topics, without cancels."""
 
 
-def _read(  # noqa: PLR0917 - what compiled functions take by name costs more
+def _read_none(  # noqa: PLR0917 - what compiled functions take by name costs more
     positions: list[int], at: int, view: memoryview, base: int, last_at: int, marked: set[int], found: list[Taken]
 ) -> int:
-    """Read units of one file.
+    """Read units of one file; without the accelerator none: `TimerLog.unit` reads each.
 
     Args:
         positions: Where; those from `at` on are looked at.
@@ -53,19 +46,7 @@ def _read(  # noqa: PLR0917 - what compiled functions take by name costs more
     Returns:
         Index of the first position that is not in this file, or has no valid unit.
     """
-    for index in range(at, len(positions)):
-        position = positions[index]
-        place = position - base
-        if not 0 <= place <= min(last_at, len(view) - UNIT_BYTES):
-            return index
-        unit_bytes, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = _unpack(view, place)
-        if unit_bytes != UNIT_BYTES or not 0 < magic < MAGIC_END or physical < 0 or size < 0:
-            return index
-        if position in marked:
-            size = 0
-        unit = _new(Unit, (previous, magic, write_ms + delay_ms, physical, size, topic_hash, due_ms))
-        found.append(_new(Taken, (position, unit)))
-    return len(positions)
+    return at
 
 
 def _fitting(taken: list[Taken], bytes_max: int) -> int:
@@ -128,7 +109,7 @@ def _waiting(units: memoryview, read_ms: int, found: dict[int, int]) -> None:
             found[topic_hash] = found.get(topic_hash, 0) + 1
 
 
-read_units = accelerated("broker.scheduled.timer.taking_accelerator", "read", _read)
+read_units = accelerated("broker.scheduled.timer.taking_accelerator", "read", _read_none)
 fitting = accelerated("broker.scheduled.timer.taking_accelerator", "fitting", _fitting)
 usual = accelerated("broker.scheduled.timer.taking_accelerator", "usual", _usual)
 completed = accelerated("broker.scheduled.timer.taking_accelerator", "completed", _completed)

@@ -29,7 +29,7 @@ assert Unit._fields == ("previous", "magic", "slot_ms", "physical", "size", "top
 
 def read(list positions not None, Py_ssize_t at, view, long long base, long long last_at, set marked not None,
          list found not None):
-    """As `taking._read`."""
+    """As `taking._read_none`."""
     cdef Py_buffer buffer
     cdef const u8* data
     cdef Py_ssize_t count = len(positions)

@@ -95,7 +95,7 @@ class Timers:
     def reading_of(cls, store: Store, runtime: Runtime, *, follower: Follower | None = None) -> Reading[Timers]:
         """`reading`, of a program that has a bundle of all this."""
         timers = cls(store, runtime, follower=follower)
-        store.waiting(TimedPuts).delivered_by(on_topic=timers._attach, in_slot=timers.parts.in_slot)
+        store.waiting(TimedPuts).connect(on_topic=timers._attach, in_slot=timers.parts.in_slot)
         if TIMER_TOPIC in store.topics:
             timers._attach()
             timers.parts.is_fresh = False

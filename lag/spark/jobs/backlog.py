@@ -1,6 +1,7 @@
 """What lies between committed and end: a store's messages, aggregated by Spark, so that only the greatest come back.
 
 Files are read once, their small columns are kept for the aggregates; bodies are read only where a key stands in them.
+Ages count from when a message could first be consumed: a delayed one, or a timer, from when it was due.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _waiting(spark: SparkSession, options: BacklogOptions) -> DataFrame:
         first, end = spans[each.topic].get(str(each.queue), (each.first, each.end))
         spans[each.topic][str(each.queue)] = [min(first, each.first), max(end, each.end)]
     columns = (
-        "topic STRING, queue BIGINT, offset BIGINT, stored_ms BIGINT, id STRING, keys STRING, tags STRING, size BIGINT"
+        "topic STRING, queue BIGINT, offset BIGINT, due_ms BIGINT, id STRING, keys STRING, tags STRING, size BIGINT"
     )
     if options.order_by is not None:
         columns += ", body BINARY"
@@ -90,7 +91,7 @@ def _waiting(spark: SparkSession, options: BacklogOptions) -> DataFrame:
     else:
         order_key = f"get_json_object(CAST(body AS STRING), '{_quoted(options.order_by)}')"
     messages = messages.selectExpr(
-        "topic", "queue", "offset", "size", f"{options.read_ms}L - stored_ms AS age_ms",
+        "topic", "queue", "offset", "size", f"{options.read_ms}L - due_ms AS age_ms",
         *(f"left({rule}, {NAME_LENGTH_MAX}) AS {name}"
           for name, rule in {"id": "id", "keys": "keys", "tags": "tags", "order_key": order_key}.items()),
     )  # fmt: skip

@@ -1,21 +1,26 @@
 """From judged samples to what a report shows: all in Spark, so that only buckets, worst queues and incidents come back.
 
 A *bucket* is an equal part of the window. Of each queue a bucket keeps the worst, so a peak of one sample is seen in a
-year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment.
+year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment. For
+that each queue must have a sample in each bucket, whenever its node looked at it: so buckets are joined until each is
+as long as the longest pause between two samples that is no gap (`Window.pause_ms`), however short the window.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import broadcast
 
 from lag.rules import causes, statuses
 from lag.rules.expression import names_in
 from lag.rules.limits import Limits
+from lag.rules.quantities import TOPIC_QUANTITIES
 from lag.rules.statuses import BY_NAME, SEVERITY, Status
-from lag.spark.columns import judged
+from lag.rules.topic_rules import ALONE
+from lag.spark.columns import Names, with_cause, with_neighbours, with_status
 
 BUCKETS: Final = 240
 HEAT_BUCKETS: Final = 120
@@ -25,6 +30,24 @@ INCIDENTS_MAX: Final = 200
 """Incidents of a group's queues that are kept, the worst."""
 GROUP: Final = ("cluster", "`group`")
 QUEUE: Final = ("cluster", "node", "`group`", "topic", "queue")
+PART_ROWS: Final = 1_000_000
+"""Samples that one task sorts, about: a topic is never cut."""
+QUEUE_NAMES: Final = ("cluster", "node", "group", "topic", "queue")
+_NUMBERS: Final = Names(topic=("topic_number",), queue=("queue_number",))
+_SUMMED: Final = ("time_ms", "lag", "produce_rate", "consume_rate", "expired", "in_time")
+"""Columns that every sample keeps under their names."""
+_FIGURES: Final = frozenset(
+    ("status", "earlier_ms", "after_ms", "last_ms", "tier", "committed", "end", "unfinished", "lost", "catch_up_s",
+     "time_lag_ms", "time_lag_high_ms", "time_lag_method")
+)  # fmt: skip
+_WIDE_MS: Final = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
+"""What a row stands for, before its moment, as SQL."""
+_LIMITS: Final = frozenset(field.name for field in fields(Limits))
+_TOLD: Final = tuple(
+    sorted({*_FIGURES, *names_in(causes.RULE), *causes.EVIDENCE, *names_in(TOPIC_QUANTITIES["hot"].rule)}
+           - {*_SUMMED, *_LIMITS, *ALONE, *TOPIC_QUANTITIES})
+)  # fmt: skip
+"""What is told of single samples besides: all that causes look at and their evidence names, and a queue's figures."""
 _NAMES: Final = {rank: name for name, rank in SEVERITY.items()}
 _SEVERITY: Final = f"CASE status {' '.join(f'WHEN {name!r} THEN {rank}' for name, rank in SEVERITY.items())} END"
 _CALM: Final = ", ".join(repr(name) for name, each in BY_NAME.items() if each.level.name == "OK")
@@ -46,10 +69,12 @@ class Window:
     Attributes:
         from_ms: Its begin.
         to_ms: Its end, exclusive.
+        pause_ms: The longest pause between two samples of a queue that is no gap: no bucket is shorter.
     """
 
     from_ms: int
     to_ms: int
+    pause_ms: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what is none. Raises ValueError."""
@@ -58,74 +83,141 @@ class Window:
 
     def width_ms(self, buckets: int) -> int:
         """Return how long a bucket is: the last one may reach over the end."""
-        return max(1, -(-(self.to_ms - self.from_ms) // buckets))
+        part_ms = max(1, -(-(self.to_ms - self.from_ms) // buckets))
+        return part_ms * max(1, -(-self.pause_ms // part_ms))
 
 
 class History:
-    """The frames of one report; each is small but `rows`.
+    """The frames of one report, from one walk over its samples; each is small.
 
     Attributes:
-        rows: The window's samples, judged.
+        queues: Names of queues and topics, numbered, with the moment of each queue's last sample: rows carry the
+            numbers alone.
+        rows: The window's samples, judged: those that are calm added up by queue and bucket, each other one, and each
+            queue's last one, by itself, with what was told of it as the struct `told`.
 
     Args:
         samples: Samples of the window, and of `limits.window_ms` before it, so that its first rows are judged as well.
         window: What is reported on.
         limits: Thresholds.
+        told: Whether anything is told of single samples. If not, objectives and groups are all that there is.
     """
 
-    def __init__(self, samples: DataFrame, window: Window, limits: Limits) -> None:
+    def __init__(self, samples: DataFrame, window: Window, limits: Limits, *, told: bool = True) -> None:
         self._window = window
         self._limits = limits
-        width = window.width_ms(BUCKETS)
-        age = "coalesce(time_lag_ms, time_lag_high_ms)"
-        self.rows = (
-            judged(samples, limits, keep_facts=True)
-            .where(f"time_ms >= {window.from_ms} AND time_ms < {window.to_ms}")
-            .selectExpr(
-                "*",
-                f"{_SEVERITY} AS severity",
-                "greatest(lag, row_lag_max) AS peak_lag",
-                f"greatest({age}, CAST(row_age_max_ms AS DOUBLE)) AS peak_age_ms",
-                f"CAST((time_ms - {window.from_ms}) DIV {width} AS INT) AS bucket",
-                f"{_IN_TIME.format(target=limits.target_ms)} AS in_time",
-                f"lead(time_ms) OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms) - time_ms AS until_next_ms",
-                f"time_ms - lag(time_ms) OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms) AS since_last_ms",
-            )
+        samples = samples.where(f"time_ms < {window.to_ms}")
+        self.queues = _queues(samples).persist()
+        count = self.queues.agg(*_aggregates("coalesce(sum(count), 0) count")).collect()[0]["count"]
+        parts = max(int(samples.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1), -(-count // PART_ROWS))
+        names = broadcast(self.queues.drop("count"))
+        numbered = samples.join(names, list(QUEUE_NAMES)).drop(*QUEUE_NAMES).repartition(parts, "topic_number")
+        narrow = self._narrow(self._judged(numbered), told=told)
+        if told:
+            narrow = self._with_causes(narrow)
+        self.rows = narrow.groupBy("queue_number", "bucket", "heat_bucket", "told").agg(*_aggregates(
+            "count(1) samples",
+            "count_if(in_time) kept",
+            "sum(came) produced",
+            "sum(if(in_time, came, 0.0D)) produced_kept",
+            "sum(over_ms) over_ms",
+            "max(expired) expired_max",
+            "min(expired) expired_min",
+            "max(pause_ms) pause_ms",
+            "max(peak_lag) lag",
+            "max(peak_age_ms) age_ms",
+            "max(severity) severity",
+            "sum(produce_rate) produce_sum",
+            "count(produce_rate) produce_count",
+            "sum(consume_rate) consume_sum",
+            "count(consume_rate) consume_count",
+        ))  # fmt: skip
+
+    def _judged(self, numbered: DataFrame) -> DataFrame:
+        """Judge the window's samples, each with the moments of its queue's sample before and after it in the window."""
+        window = self._window
+        over = f"OVER (PARTITION BY {_NUMBERS.one} ORDER BY time_ms)"
+        around = numbered.selectExpr("*", f"lag(time_ms) {over} AS earlier_ms", f"lead(time_ms) {over} AS after_ms")
+        frame = with_status(around, self._limits, _NUMBERS)
+        return frame.where(f"time_ms >= {window.from_ms}").selectExpr(
+            "* EXCEPT (earlier_ms)", f"if(earlier_ms >= {window.from_ms}, earlier_ms, NULL) AS earlier_ms"
         )
 
-    def groups(self) -> DataFrame:
-        """A row per group and bucket: lag, age, severity, rates."""
+    def _narrow(self, frame: DataFrame, *, told: bool) -> DataFrame:
+        """Return what is added up, and `told`, which is null of a calm sample but the last of its queue."""
+        window, stale_ms = self._window, self._limits.stale_ms
+        age = "coalesce(time_lag_ms, time_lag_high_ms)"
+        alone = f"status NOT IN ({_CALM}) OR time_ms = last_ms"
+        kept = ", ".join(f"`{name}`" for name in _TOLD)
+        frame = frame.selectExpr("*", f"{_IN_TIME.format(target=self._limits.target_ms)} AS in_time")
+        return frame.selectExpr(
+            *(f"`{name}`" for name in (*_NUMBERS.topic, *_NUMBERS.queue, *_SUMMED)),
+            f"{_SEVERITY} AS severity",
+            "greatest(lag, row_lag_max) AS peak_lag",
+            f"greatest({age}, CAST(row_age_max_ms AS DOUBLE)) AS peak_age_ms",
+            f"CAST((time_ms - {window.from_ms}) DIV {window.width_ms(BUCKETS)} AS INT) AS bucket",
+            f"CAST((time_ms - {window.from_ms}) DIV {window.width_ms(HEAT_BUCKETS)} AS INT) AS heat_bucket",
+            f"if(time_ms - earlier_ms <= {stale_ms}, coalesce(produce_rate, 0.0D) * (time_ms - earlier_ms), 0.0D)"
+            " AS came",
+            f"if(time_ms - earlier_ms <= {stale_ms} + {_WIDE_MS}, time_ms - earlier_ms, NULL) AS pause_ms",
+            f"if(NOT in_time AND after_ms - time_ms <= {stale_ms}, after_ms - time_ms, 0L) AS over_ms",
+            f"if({alone}, struct({kept}), NULL) AS told" if told else "CAST(NULL AS STRING) AS told",
+        )
+
+    def _with_causes(self, narrow: DataFrame) -> DataFrame:
+        """Tell the cause, which is looked for where there is something told at all."""
+        frame = with_neighbours(narrow, _NUMBERS).selectExpr("*", "told.*")
+        beside = [name for name in (*_SUMMED, *ALONE) if name != "expired"]
+        whole = ", ".join(f"`{name}`" for name in (*_TOLD, *beside, "cause"))
+        frame = with_cause(frame, self._limits)
+        return frame.selectExpr(*(f"`{name}`" for name in narrow.columns if name != "told"),
+                                f"if(told IS NULL, NULL, struct({whole})) AS told")  # fmt: skip
+
+    def close(self) -> None:
+        """Give back what is held in memory."""
+        self.queues.unpersist()
+        self.rows.unpersist()
+
+    def _named(self, frame: DataFrame) -> DataFrame:
+        """Return rows with their queues' names in place of numbers."""
+        return frame.join(broadcast(self.queues.drop("last_ms", "count")), "queue_number").drop(
+            "queue_number", "topic_number"
+        )
+
+    def _joined(self, window: Window, name: str, buckets: int) -> DataFrame:
+        """Return the rows with the numbers of a window's buckets, each made of whole ones of the walk, as `bucket`."""
+        width, part = window.width_ms(buckets), self._window.width_ms(buckets)
+        return self.rows.selectExpr("* EXCEPT (bucket)", f"CAST({name} * {part}L DIV {width} AS INT) AS bucket")
+
+    def groups(self, window: Window) -> DataFrame:
+        """A row per group and bucket of the window, whose `pause_ms` is known: lag, age, severity, rates."""
         return (
-            self.rows.groupBy("cluster", "group", "node", "topic", "queue", "bucket")
-            .agg(*_aggregates("max(peak_lag) lag", "max(peak_age_ms) age_ms", "max(severity) severity",
-                              "avg(produce_rate) produced", "avg(consume_rate) consumed"))
+            self._named(self._joined(window, "bucket", BUCKETS).groupBy("queue_number", "bucket").agg(*_aggregates(
+                "max(lag) lag", "max(age_ms) age_ms", "max(severity) severity",
+                "try_divide(sum(produce_sum), sum(produce_count)) produced",
+                "try_divide(sum(consume_sum), sum(consume_count)) consumed",
+            )))
             .groupBy("cluster", "group", "bucket")
             .agg(*_aggregates("sum(lag) lag", "max(age_ms) age_ms", "max(severity) severity",
                               "sum(produced) produced", "sum(consumed) consumed"))
         )  # fmt: skip
 
     def objectives(self) -> DataFrame:
-        """A row per group: how the target was kept, what was lost, how many samples there were."""
-        passed = f"until_next_ms <= {self._limits.stale_ms}"
-        came = f"if(since_last_ms <= {self._limits.stale_ms}, coalesce(produce_rate, 0.0D) * since_last_ms, 0.0D)"
+        """A row per group: how the target was kept, what was lost, how many samples there were, `pause_ms`."""
         return (
-            self.rows.groupBy("cluster", "group", "node", "topic", "queue")
-            .agg(*_aggregates(
-                "count(1) samples",
-                "count_if(in_time) kept",
-                f"sum({came}) produced",
-                f"sum(if(in_time, {came}, 0.0D)) produced_kept",
-                f"sum(if(NOT in_time AND {passed}, until_next_ms, 0)) over_ms",
-                "max(expired) - min(expired) lost",
-            ))
+            self._named(self.rows.groupBy("queue_number").agg(*_aggregates(
+                "sum(samples) samples", "sum(kept) kept", "sum(produced) produced",
+                "sum(produced_kept) produced_kept", "sum(over_ms) over_ms",
+                "max(expired_max) - min(expired_min) lost", "max(pause_ms) pause_ms",
+            )))
             .groupBy("cluster", "group")
             .agg(*_aggregates("sum(samples) samples", "sum(kept) kept", "sum(produced) produced",
-                              "sum(produced_kept) produced_kept", "max(over_ms) over_ms", "sum(lost) lost"))
+                              "sum(produced_kept) produced_kept", "max(over_ms) over_ms", "sum(lost) lost",
+                              "max(pause_ms) pause_ms"))
         )  # fmt: skip
 
     def last(self) -> DataFrame:
         """A row per queue, its last one, with all that the rules looked at; of a group the worst queues only."""
-        newest = f"row_number() OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms DESC) AS newest"
         place = (
             f"row_number() OVER (PARTITION BY {', '.join(GROUP)} "
             "ORDER BY severity DESC, lag DESC NULLS LAST, topic, queue, node) AS place"
@@ -145,8 +237,10 @@ class History:
         )
         sums.append(f"max(catch_up_s) OVER (PARTITION BY {', '.join(GROUP)}) AS group_catch_up_s")
         told = "if(gone, 'UNKNOWN', status) AS status", f"if(gone, {SEVERITY['UNKNOWN']}, severity) AS severity"
+        newest = f"row_number() OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms DESC) AS newest"
         return (
-            self.rows.selectExpr("*", newest)
+            self._told("time_ms = last_ms")
+            .selectExpr("*", newest)
             .where("newest = 1")
             .selectExpr("*", f"{self._gone()} AS gone")
             .selectExpr("* EXCEPT (status, severity, cause)", *told, "if(gone, NULL, cause) AS cause")
@@ -160,25 +254,27 @@ class History:
         What was lost or set back stays what it is. A row of a minute or an hour speaks for all of it.
         """
         kept = ", ".join(repr(each.name) for each in statuses.STATUSES if _holds_for_ever(each))
-        wide = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
-        return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {wide} AND status NOT IN ({kept})"
+        return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {_WIDE_MS} AND status NOT IN ({kept})"
 
-    def heat(self) -> DataFrame:
-        """A row per bucket of each group's worst queues, and of the sum of its others, whose topic is null."""
-        width = self._window.width_ms(HEAT_BUCKETS)
-        rows = self.rows.selectExpr(
-            *QUEUE, f"CAST((time_ms - {self._window.from_ms}) DIV {width} AS INT) AS bucket", "peak_lag"
+    def _told(self, condition: str) -> DataFrame:
+        """Return single samples of which something holds, with names."""
+        single = self.rows.where("told IS NOT NULL").selectExpr(
+            "queue_number", "told.*", "lag AS peak_lag", "age_ms AS peak_age_ms", "severity"
         )
+        return self._named(single.where(condition))
+
+    def heat(self, window: Window) -> DataFrame:
+        """A row per bucket of each group's worst queues, and of the sum of its others, whose topic is null."""
+        joined = self._joined(window, "heat_bucket", HEAT_BUCKETS)
+        rows = self._named(joined.groupBy("queue_number", "bucket").agg(*_aggregates("max(lag) lag")))
         place = (
             f"dense_rank() OVER (PARTITION BY {', '.join(GROUP)} ORDER BY highest DESC NULLS LAST, topic, queue, node)"
         )
-        highest = f"max(peak_lag) OVER (PARTITION BY {', '.join(QUEUE)}) AS highest"
+        highest = f"max(lag) OVER (PARTITION BY {', '.join(QUEUE)}) AS highest"
         named = f"place <= {QUEUES_MAX}"
         return (
             rows.selectExpr("*", highest)
             .selectExpr("*", f"{place} AS place")
-            .groupBy(*(name.strip("`") for name in QUEUE), "bucket", "place")
-            .agg(*_aggregates("max(peak_lag) lag"))
             .selectExpr("cluster", "`group`", f"if({named}, node, NULL) node", f"if({named}, topic, NULL) topic",
                         f"if({named}, queue, NULL) queue", f"least(place, {QUEUES_MAX + 1}) place", "bucket", "lag")
             .groupBy("cluster", "group", "node", "topic", "queue", "place", "bucket")
@@ -192,15 +288,14 @@ class History:
         are what the cause's evidence names, as they were when it was worst.
         """
         over = f"OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms)"
-        calm = f"status IN ({_CALM})"
+        # The sample before is in trouble, too, if it is the one before among those in trouble.
         begins = (
-            f"NOT {calm} AND (coalesce(lag({calm}) {over}, true) "
-            f"OR time_ms - lag(time_ms) {over} > {self._limits.stale_ms}) AS begins"
+            f"(NOT coalesce(earlier_ms = lag(time_ms) {over}, false) "
+            f"OR time_ms - earlier_ms > {self._limits.stale_ms}) AS begins"
         )
-        after = f"lead(time_ms) {over} AS after_ms"
         rows = (
-            self.rows.selectExpr("*", begins, after)
-            .where(f"NOT {calm}")
+            self._told(f"status NOT IN ({_CALM})")
+            .selectExpr("*", begins)
             .selectExpr("*", f"sum(CAST(begins AS INT)) {over} AS incident")
         )
         ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms}"
@@ -219,6 +314,17 @@ class History:
             "ORDER BY severity DESC, lag DESC NULLS LAST, from_ms) AS place"
         )
         return found.selectExpr("*", place).where(f"place <= {INCIDENTS_MAX}")
+
+
+def _queues(samples: DataFrame) -> DataFrame:
+    """Number queues and topics in the order of their names, and count; what has no name is no sample of a queue."""
+    topic = "cluster, `group`, topic"
+    return (
+        samples.groupBy(*QUEUE_NAMES)
+        .agg(*_aggregates("max(time_ms) last_ms", "count(1) count"))
+        .selectExpr("*", f"CAST(dense_rank() OVER (ORDER BY {topic}) AS BIGINT) AS topic_number",
+                    f"CAST(row_number() OVER (ORDER BY {topic}, node, queue) AS BIGINT) AS queue_number")
+    )  # fmt: skip
 
 
 def _holds_for_ever(status: Status) -> bool:

@@ -63,12 +63,14 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
     history.rows.persist()
     try:
         objectives = {(row["cluster"], row["group"]): row for row in history.objectives().collect()}
-        buckets = _by_group(history.groups().collect())
+        pauses = [row["pause_ms"] for row in objectives.values() if row["pause_ms"] is not None]
+        window = replace(window, pause_ms=max(pauses, default=1))
+        buckets = _by_group(history.groups(window).collect())
         last = _by_group(history.last().collect())
-        heat = _by_group(history.heat().collect())
+        heat = _by_group(history.heat(window).collect())
         incidents = _by_group(history.incidents().collect())
     finally:
-        history.rows.unpersist()
+        history.close()
     earlier = _earlier(spark, options) if options.compared else {}
     parts = []
     for group, objective in objectives.items():
@@ -95,12 +97,12 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
     )
 
 
-def _history(spark: SparkSession, options: ReportOptions, window: Window) -> History:
+def _history(spark: SparkSession, options: ReportOptions, window: Window, *, told: bool = True) -> History:
     since_ms = window.from_ms - options.limits.window_ms
     resets = events(spark, options.given, since_ms, window.to_ms).where(f"kind = '{EventKind.RESET.value}'")
     rows = [row.asDict() for row in resets.collect()]
     found = samples(spark, options.given, since_ms, window.to_ms)
-    return History(found.selectExpr("*", f"{_reset_of(rows)} AS reset_ms"), window, options.limits)
+    return History(found.selectExpr("*", f"{_reset_of(rows)} AS reset_ms"), window, options.limits, told=told)
 
 
 def _reset_of(resets: Iterable[Mapping[str, Any]]) -> str:
@@ -124,7 +126,9 @@ def _earlier(spark: SparkSession, options: ReportOptions) -> dict[Group, float]:
     window = options.window
     length = window.to_ms - window.from_ms
     before = Window(from_ms=window.from_ms - length, to_ms=window.from_ms)
-    rows = _history(spark, options, before).objectives().collect()
+    history = _history(spark, options, before, told=False)
+    rows = history.objectives().collect()
+    history.close()
     return {(row["cluster"], row["group"]): row["kept"] / row["samples"] for row in rows}
 
 

@@ -70,6 +70,7 @@ COLUMNS: Final[dict[str, tuple[str, pa.DataType, Callable[[QueuePart, Found, byt
     "queue": ("bigint", pa.int64(), lambda part, found, block: part.queue),
     "offset": ("bigint", pa.int64(), lambda part, found, block: found.offset),
     "stored_ms": ("bigint", pa.int64(), lambda part, found, block: store_timestamp(found.record)),
+    "due_ms": ("bigint", pa.int64(), lambda part, found, block: found.due_ms),
     "born_ms": ("bigint", pa.int64(), lambda part, found, block: born_timestamp(found.record)),
     "id": ("string", pa.string(), _property(b"UNIQ_KEY")),
     "keys": ("string", pa.string(), _property(b"KEYS")),

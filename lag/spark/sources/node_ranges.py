@@ -203,6 +203,7 @@ def _pairs(value: Mapping[bytes, bytes] | None) -> list[tuple[str | None, str | 
 MAKERS: Final[dict[str, tuple[pa.DataType, Callable[[dict[int, Any]], Any]]]] = {
     "offset": (pa.int64(), lambda message: message[4]),
     "stored_ms": (pa.int64(), lambda message: message.get(101)),
+    "due_ms": (pa.int64(), lambda message: None),
     "born_ms": (pa.int64(), lambda message: message.get(102)),
     "id": (pa.string(), lambda message: None),
     "keys": (pa.string(), lambda message: _text(message.get(1))),

@@ -19,11 +19,13 @@ from typing import Final, NamedTuple
 from broker.errors import DamagedRecord
 from broker.format.record import locate, physical_offset, queue_id, queue_offset, store_timestamp, sum_matches, topic_of
 from broker.runtime.disk import RealDisk
+from lag.spark.sources.due import consumable_ms
 from lag.spark.sources.numbered_files import NumberedFiles
 from lag.spark.sources.store_tail import UNIT, Tail, Units, read_tail
 from lag.visible_end import FILE, read_visible_end
 
 RECORD_MIN: Final = 91
+_Whole = tuple[memoryview, tuple[int, int], tuple[int, int]]
 
 
 class StoreUnreadable(Exception):
@@ -39,6 +41,7 @@ class Found(NamedTuple):
         record: All of it.
         body: Positions of the body.
         block: Positions of the property block.
+        log: The log that it is in.
     """
 
     offset: int
@@ -46,6 +49,12 @@ class Found(NamedTuple):
     record: memoryview
     body: tuple[int, int]
     block: tuple[int, int]
+    log: NumberedFiles
+
+    @property
+    def due_ms(self) -> int:
+        """When it could first be consumed, Unix ms: when it was stored or, if it waited for its time, was due."""
+        return consumable_ms(self.record, self.log.view)
 
 
 class StoreFiles:
@@ -194,7 +203,7 @@ class StoreFiles:
             record = self._log.view(physical, size)
             found = None if record is None else _whole(record, physical, topic, queue, offset, verify=verify)
             if found is not None:
-                yield found
+                yield Found(offset, physical, *found, self._log)
 
     def _units(
         self, topic: str, queue: int, first: int, end: int, tail: Units | None
@@ -237,8 +246,8 @@ class StoreFiles:
         return 0 if unit is None else int(UNIT.unpack(unit)[0])
 
 
-def _whole(record: memoryview, physical: int, topic: str, queue: int, offset: int, *, verify: bool) -> Found | None:
-    """Return a record that is what its unit says and whole; else None."""
+def _whole(record: memoryview, physical: int, topic: str, queue: int, offset: int, *, verify: bool) -> _Whole | None:
+    """Return a record that is what its unit says and whole, and where its body and block are; else None."""
     try:
         view, body_at, body_end, block_at, block_end = locate(record)
     except (DamagedRecord, struct.error, IndexError):
@@ -249,7 +258,7 @@ def _whole(record: memoryview, physical: int, topic: str, queue: int, offset: in
         return None
     if verify and not sum_matches(view):
         return None
-    return Found(offset, physical, view, (body_at, body_end), (block_at, block_end))
+    return view, (body_at, body_end), (block_at, block_end)
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:

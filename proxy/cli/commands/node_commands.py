@@ -11,12 +11,13 @@ from proxy.cli.admin_client import get
 from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
-from proxy.operate.text import amount, duration
+from proxy.operate.push_texts import state_text, throttled_text
+from proxy.operate.text import age, amount, duration
 from proxy.operate.views.groups import GroupsAnswer
 from proxy.operate.views.node import StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer
 from proxy.process.exit_codes import ExitCode
-from upstream.views import holder_text, whereabouts
+from upstream.views import holder_text, running_text, whereabouts
 
 _LIMIT = 10_000
 _OUT_SHOWN = 20
@@ -76,7 +77,7 @@ def groups(
         [
             each.group,
             subscription.topic,
-            subscription.state if subscription.paused_since_ms is None else "paused",
+            running_text(subscription),
             str(subscription.lag),
             f"{subscription.lag_seconds:.1f}",
             str(subscription.in_flight),
@@ -87,11 +88,36 @@ def groups(
     ]
     columns = ["group", "topic", "state", "lag", "lag s", "in flight", "waiting"]
     print_table("Groups", columns, rows, right=(3, 4, 5, 6))
+    _print_pushes(answer)
     _print_stuck_keys(answer)
     _print_fetchers(answer)
     if group is not None:
         _print_in_flight(answer)
     return ExitCode.OK
+
+
+def _print_pushes(answer: GroupsAnswer) -> None:
+    """Print the URLs that groups push to, if any do."""
+    rows = [
+        [
+            each.group,
+            subscription.topic,
+            url.url,
+            state_text(url),
+            f"{url.failures}",
+            "" if url.since_ms is None else age((answer.now_ms - url.since_ms) / 1000),
+            "" if url.probe_ms is None else f"in {age(max(0, url.probe_ms - answer.now_ms) / 1000)}",
+            url.reason or "",
+            throttled_text(subscription.push),
+        ]
+        for each in answer.groups
+        for subscription in each.topics
+        if subscription.push is not None
+        for url in subscription.push.urls
+    ]
+    if rows:
+        columns = ["group", "topic", "url", "state", "failures", "since", "next probe", "last failure", "throttled"]
+        print_table("Pushes", columns, rows, right=(4, 5))
 
 
 def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:

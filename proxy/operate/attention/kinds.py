@@ -104,6 +104,10 @@ KINDS: dict[str, Kind] = {
         "Start a process of their producer group, or decide them with `pyddmq transactions`.",
     ),
     # Groups.
+    "stopped": Kind(
+        "a message is out of attempts, and its key or queue waits for you",
+        "Mend the cause, then end the wait with the command: retry, skip or dead-letter.",
+    ),
     "poison": Kind(
         "a message fails again and again", "Mend the consumer, or end it with the command; others of its key wait."
     ),
@@ -137,6 +141,10 @@ KINDS: dict[str, Kind] = {
         "End what holds the keys (see Keys that hold others up), or raise maxWaitingPerTopic and reload.",
     ),
     "no_puller": Kind("no client pulls", "Start the group's clients; do they use this group's name and this port?"),
+    "push_failing": Kind(
+        "a URL that messages are pushed to fails",
+        "Mend the receiver; it is probed by itself, and its messages wait or go to the other URLs.",
+    ),
     "paused": Kind("a group is paused", "Resume it with the command."),
     "queues_owned": Kind(
         "the group's queues are consumed by somebody else", "Stop that consumer, or take the group out here."

@@ -10,7 +10,7 @@ from proxy.node.trouble_facts import Labels
 from proxy.operate.attention.kinds import command, found
 from proxy.operate.text import age, amount, byte_size, short
 from proxy.operate.views.findings import Finding
-from upstream.views import GroupView, StuckKey, SubscriptionView, whereabouts
+from upstream.views import GroupView, PushView, StuckKey, SubscriptionView, TargetView, whereabouts
 
 STUCK_SECONDS = 60.0
 """A key that is held this long is named; shorter is ordinary work."""
@@ -21,6 +21,8 @@ SILENT_SECONDS = 60.0
 EXPIRES_SHARE = 0.1
 """Part of a retention limit that is left when a group is told of."""
 LOST_SECONDS = 24 * 3600.0
+FAILURES = 5
+"""Failures of a URL in a row that are told of, also where none puts it out."""
 TIMEOUTS = 3
 FLOOD = 10
 """Timeouts, and dead letters, of one group and topic within a minute that are told of."""
@@ -53,7 +55,7 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
         yield found("paused", False, f"{where}: paused for {since}, from {topic.paused_by}. To go on: {resume}")
     elif (
         topic.lag
-        and not (topic.in_flight or topic.failing_total or group.fetchers)
+        and not (topic.in_flight or topic.failing_total or group.fetchers or topic.push)
         and topic.lag_seconds >= UNPULLED_SECONDS
     ):
         behind, since = amount(topic.lag, "message"), age(topic.lag_seconds)
@@ -63,15 +65,50 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
         yield found("queues_owned", False, text)
     if topic.problem:
         yield found("not_starting", True, f"{where}: does not start: {short(topic.problem)}", reason=topic.problem)
+    if topic.push is not None:
+        yield from _of_push(where, topic.push, now_ms)
     yield from _of_retention(where, topic, now_ms)
     if topic.reading_stopped:
         text = f"{where}: reading has stopped, {topic.waiting:,} messages wait for earlier ones of their keys."
         yield found("reading_stopped", True, text, count=topic.waiting)
+    yield from _of_stops(where, group, topic, now_ms)
     yield from _of_keys(where, group, topic, now_ms)
     if topic.dead_letters_refused:
         text = f"{where}: {amount(topic.dead_letters_refused, 'dead letter')} cannot be written, and the keys wait."
         yield found("dead_letters_refused", True, text, count=topic.dead_letters_refused)
     yield from _of_rises(where, (group.group, topic.topic), risen)
+
+
+def _of_stops(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
+    """Messages that are out of attempts and wait for an operator."""
+    for each in topic.stopped[:_NAMED]:
+        what = f"key {each.key}" if each.key is not None else "a message without a key"
+        behind = f", {amount(each.waiting, 'message')} behind it" if each.waiting else ""
+        why = f" The last failure: {short(each.reason)}." if each.reason else ""
+        since = age((now_ms - each.since_ms) / 1000)
+        text = f"{where}: {what} is stopped, failing for {since} ({_place(each)}{behind}).{why}{_way_out(group, each)}"
+        yield found("stopped", True, text, key=each.key, attempts=each.attempts, reason=each.reason)
+    if topic.stopped_total > _NAMED:
+        more = topic.stopped_total - min(_NAMED, len(topic.stopped))
+        yield found("stopped", True, f"{where}: {amount(more, 'more message')} that are stopped.", count=more)
+
+
+def _of_push(where: str, push: PushView, now_ms: int) -> Iterator[Finding]:
+    """URLs that are out, or fail again and again though nothing puts them out."""
+    for url in failing_urls(push):
+        since = age((now_ms - (url.since_ms or now_ms)) / 1000)
+        every = all(each.state != "closed" for each in push.urls)
+        what = "No URL is left: its messages wait." if every else "The others take its messages."
+        text = (
+            f"{where}: pushes to {url.url} fail for {since}: {amount(url.failures, 'failure')} in a row, "
+            f"the last with: {short(url.reason or 'unknown')}. {what}"
+        )
+        yield found("push_failing", every, text, count=url.failures, reason=url.reason)
+
+
+def failing_urls(push: PushView) -> list[TargetView]:
+    """Return the URLs that an operator is told of."""
+    return [each for each in push.urls if each.state != "closed" or each.failures >= FAILURES]
 
 
 def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:

@@ -30,7 +30,6 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
         faults=node.limited_log.faults,
         last_fault="" if fault is None else f"{fault.event}: {fault.text}",
         last_fault_ago=0.0 if fault is None else clock.monotonic() - fault.at,
-        sync_seconds=vitals.sync_seconds,
         clock_forward_seconds=0.0 if forward is None else forward.seconds,
         clock_forward_ago=0.0 if forward is None else forward.ago,
         clock_behind_seconds=vitals.clock_behind_seconds,
@@ -43,6 +42,7 @@ def _of_store(node: Node, common: Troubles) -> Troubles:
     damage = store.damage.left(store.min_offset)
     return replace(
         common,
+        sync_seconds=store.commit.longest_sync_seconds,
         acks_refused=isinstance(node.progress.failed, ProgressFull),
         publishes_refused=store.segment_space.refuses,
         file_bytes=store.options.segment_bytes,

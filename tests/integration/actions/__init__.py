@@ -1,0 +1,1 @@
+"""Actions in a whole node."""

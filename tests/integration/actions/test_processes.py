@@ -21,7 +21,7 @@ PLACE = "tests.integration.actions.in_process:"
 class Context:
     """Remembers what was counted."""
 
-    group, topic, timeout_ms = "g", "t", 60_000
+    group, topic, timeout_ms, tps_max = "g", "t", 60_000, None
 
     def __init__(self) -> None:
         self.counted: list[str] = []

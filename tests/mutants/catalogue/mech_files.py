@@ -25,9 +25,10 @@ MUTANTS = (
     Mutant(
         name="what a flush has written is shown before its sync has ended",
         file="broker/log/group_commit.py",
-        old="            batch.go_on(SYNCING)\n        self._sync_oldest()\n",
+        old="            return False\n        self._sync_oldest()\n",
         new=(
-            "            batch.go_on(SYNCING)\n"
+            "            return False\n"
+            "        for batch in batches:\n"
             "            self._log.visible_end = batch.end\n"
             "            for queue, offset in batch._queues:\n"
             "                queue.max_offset = offset\n"
@@ -38,7 +39,7 @@ MUTANTS = (
     Mutant(
         name="a flush that waits does not note that the one on its way is durable",
         file="broker/log/group_commit.py",
-        old="                if batch.state is SYNCING:\n",
+        old="                if batch.state is WRITTEN:\n",
         new="                if batch.state is None:\n",
         caught_by=(f"{COMMIT}::test_flush_completes_what_is_under_way_without_a_sync_of_its_own",),
     ),

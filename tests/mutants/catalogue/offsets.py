@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         name="a stop waits for nothing that is out",
         file="upstream/delivery/subscription.py",
-        old="        if not self.draining or self.deadlines.open or self.outcomes.leaving:\n",
-        new="        if not self.draining or self.outcomes.leaving:\n",
+        old="        if not self.draining or self.deadlines.open or self.outcomes.leaving.count:\n",
+        new="        if not self.draining or self.outcomes.leaving.count:\n",
         caught_by=(
             f"{NODE}::test_stop_takes_acks_before_it_closes",
             f"{GROUP}::test_drain_hands_out_nothing_and_ends_when_the_last_is_answered",

@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         name="messages pass without a permit",
         file="upstream/delivery/subscription.py",
-        old="        room = min(len(ready), permits.free)\n",
+        old="        room = min(len(ready), permits.free, self._admitted_max)\n",
         new="        room = len(ready)\n",
         caught_by=(f"{GROUP}::test_concurrency_counts_only_jobs_past_the_gate",),
         rows=("W44",),

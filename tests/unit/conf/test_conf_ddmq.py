@@ -148,6 +148,11 @@ def test_field_of_ddmq_has_its_place(section: str, model: type[Model], name: str
         model
     ]
     text = file_with(where, name, VALUES.get(name, {"some": "thing"}))
+    if foreign.option and not foreign.harmless:
+        with pytest.raises(ConfigError) as refused:
+            loads(text)
+        assert f"{name}: would have no effect: it is the option" in str(refused.value.problems[0])
+        return
     if foreign.harmless:
         [warning] = [str(each) for each in loads(text).warnings]
         assert f"{name}: has no effect: " in warning

@@ -20,10 +20,10 @@ from broker.scheduled.delay.levels import WAIT_NAME
 from broker.scheduled.release_plain import Facts, Origin
 from broker.scheduled.timer import taking
 from broker.scheduled.timer.due import _FACTS as TIMER_FACTS
-from broker.scheduled.timer.pending.log import UNIT, UNIT_BYTES, Taken, Unit
+from broker.scheduled.timer.pending.log import UNIT, UNIT_BYTES, Taken, TimerLog, Unit
 from broker.store import Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
-from tests.accelerator_ways import both, need_compiled
+from tests.accelerator_ways import both, need_compiled, running
 
 ROOM = b"\x04room"
 TIMER = b"TIMER_DELIVER_MS\x0112\x02TIMER_OUT_MS\x0110\x02REAL_TOPIC\x01orders\x02REAL_QID\x013\x02"
@@ -193,20 +193,26 @@ units = st.builds(
 
 @given(st.lists(units, min_size=1, max_size=6), st.data())
 def test_reading_of_whatever_stands_in_a_file(written: list[bytes], data: st.DataObject) -> None:
-    """The same units up to the same position, in the file or not, marked or not."""
-    view, base = memoryview(b"".join(written)), 1 << 33
-    places = [place * UNIT_BYTES for place in range(len(written))]
-    at = st.one_of(st.sampled_from(places), st.integers(-60, len(view) + 60))
-    positions = data.draw(st.lists(at.map(lambda each: base + each), max_size=6))
-    marked = data.draw(st.sets(st.sampled_from(positions))) if positions else set()
-    last_at = data.draw(st.sampled_from([places[-1], places[-1] + UNIT_BYTES, places[0]]))
+    """The same units, or the same refusal, in the files or not, marked or not; all of them and each alone."""
+    log = TimerLog("/s", disk=SimDisk(), file_bytes=3 * UNIT_BYTES + 16)
+    log.append(b"".join(written))
+    places = [log.position(number) for number in range(len(written))]
+    at = st.one_of(st.sampled_from(places), st.integers(-60, places[-1] + 2 * UNIT_BYTES))
+    positions = data.draw(st.lists(at, max_size=6))
+    log.marked = data.draw(st.sets(st.sampled_from(positions))) if positions else set()
+    for some in [positions, *([each] for each in positions)]:
+        taken = both(lambda: taking.take(log, some))  # noqa: B023
+        assert isinstance(taken, tuple) or [each.position for each in taken] == some
 
-    def work() -> tuple[int, list[Taken]]:
-        found: list[Taken] = []
-        return taking.read_units(positions, 0, view, base, last_at, marked, found), found
 
-    count, found = both(work)
-    assert len(found) == count
+@given(st.binary(max_size=3 * UNIT_BYTES), st.lists(st.integers(-60, 4 * UNIT_BYTES), max_size=6), st.integers(0, 400))
+def test_reading_stays_in_its_view(data: bytes, positions: list[int], last_at: int) -> None:
+    """Wherever a unit is said to be, and wherever the last one."""
+    found: list[Taken] = []
+    with running("compiled"):
+        count = taking.read_units(positions, 0, memoryview(data), 0, last_at, set(), found)
+    assert [each.position for each in found] == positions[:count]
+    assert all(0 <= each <= len(data) - UNIT_BYTES for each in positions[:count])
     assert all(type(each) is Taken and type(each.unit) is Unit for each in found)
 
 

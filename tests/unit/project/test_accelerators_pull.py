@@ -271,10 +271,16 @@ def test_reply_of_places_outside_of_their_view_is_refused(found: bytes, body_at:
 @example([block([(b"KEYS", b"k")]), block([(b"isPressureTraffic", b"true")])])
 @example([block([(b"TAGS", b"t"), (b"KEYS", b"k")]), block([(b"KEYS", b"")]), b""])
 def test_keys_of_any_blocks_same(found: list[bytes]) -> None:
-    """The message key, or that more must be looked at."""
+    """The message key as who looks at each block finds it, or that more must be looked at."""
     located = [locate(record(b"body", each)) for each in found]
-    keys = both(lambda: message_keys_of(located))
-    assert keys is None or len(keys) == len(found)
+    with running("compiled"):
+        keys = message_keys_of(located)
+    begins = [(b"\x02" + each).find(b"\x02KEYS\x01") for each in found]
+    ended = all(begin < 0 or b"\x02" in each[begin + 5 :] for begin, each in zip(begins, found, strict=True))
+    if ended and not any(PRESSURE_NAME in each for each in found):
+        assert keys == [source._value(each, b"KEYS\x01", b"\x02KEYS\x01") for each in found]
+    else:
+        assert keys is None
 
 
 def stored(disk: SimDisk) -> tuple[Store, list[tuple[int, int]]]:
@@ -291,6 +297,12 @@ def stored(disk: SimDisk) -> tuple[Store, list[tuple[int, int]]]:
     return store, [(physical, size) for physical, size, _ in topic.queues[0].read(0, 40)]
 
 
+def parts(located: Located) -> tuple[bytes, bytes]:
+    """Body and properties; one way finds them in the segment, the other in the record."""
+    view, body_at, body_end, block_at, end = located
+    return view[body_at:body_end].tobytes(), view[block_at:end].tobytes()
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 39), st.integers(-1, 1500), st.integers(0, 7)), max_size=3),
     st.booleans(),
@@ -301,9 +313,10 @@ def test_records_found_same_after_any_damage(
 ) -> None:
     """Bits flipped anywhere in records, warm and cold ones; places that are wrong; over the ends of segments."""
     disk = SimDisk()
-    store, places = stored(disk)
+    store, written = stored(disk)
+    places = list(written)
     for number, at, bit in damage:
-        physical, size = places[number]
+        physical, size = written[number]
         start = (physical + min(max(at, 0), size - 1)) % (1 << 14)
         disk.flip_bit(f"/s/commitlog/{physical // (1 << 14) * (1 << 14):020d}", start, bit)
         if at < 0:
@@ -314,10 +327,10 @@ def test_records_found_same_after_any_damage(
         all_found: list[Any] = []
         for place in places:
             try:
-                all_found += [(each[0].tobytes(), *each[1:]) for each in store.locate([place])]
+                all_found += map(parts, store.locate([place]))
             except (DamagedRecord, RecordGone) as error:
                 all_found.append(str(error))
         return all_found
 
     assert len(both(found)) == 40
-    both(lambda: [each[1:] for each in store.locate(places)])
+    both(lambda: [parts(each) for each in store.locate(places)])

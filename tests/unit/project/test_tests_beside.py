@@ -21,6 +21,13 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # Interfaces and sentences: there is nothing to run but what uses them.
     "broker/errors.py": ("test_store_recovery", "test_failed_disk", "test_full_disk"),
     "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
+    # The whole of a push, over real sockets and over simulated ones.
+    "actions/http/action.py": ("test_push", "test_pushes"),
+    # What it prints and judges, by the command.
+    "proxy/demo/push/run.py": ("test_demo_push",),
+    # What is shown, by those who ask for it.
+    "proxy/admin/exposition.py": ("test_admin_http", "test_troubles"),
+    "proxy/cli/commands/node_commands.py": ("test_cli",),
     # Two makes of one thing, each case run over both.
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
@@ -34,9 +41,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # What is one thing with its store: made only there, and tested with all that it stands on.
     "broker/index/file.py": ("test_index", "test_index_damage"),
     "broker/opening/opening.py": ("test_store_recovery", "test_shared_walk"),
-    "broker/scheduled/timer/due.py": ("test_timers", "test_accelerators_due"),
-    "broker/scheduled/timer/opening.py": ("test_timers_model", "test_timers_power", "test_timers_stops"),
-    "broker/scheduled/timer/parts.py": ("test_timers", "test_timers_cancel"),
     "broker/tools/check/queues.py": ("test_store_check",),
     "broker/tools/check/records.py": ("test_store_check", "test_nested_records"),
     "broker/tools/check/small_files.py": ("test_store_check",),
@@ -54,8 +58,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),
     "proxy/operate/changes/desk.py": ("test_admin_changes", "test_topic_changes"),
     "proxy/operate/live_node.py": ("test_admin_node",),
-    "proxy/port/replying.py": ("test_connection_turn", "test_shares"),
-    "proxy/port/server.py": ("test_connection_turn", "test_hostile_port"),
     "proxy/process/serve.py": ("test_reload_and_stop", "test_exit_codes"),
     "proxy/services/consumer_service.py": ("test_waiting_pulls", "test_node"),
     "proxy/services/delay_service.py": ("test_timers_wire", "test_delays_node"),

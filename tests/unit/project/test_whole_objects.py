@@ -15,8 +15,8 @@ CONTINUATIONS = {"start", "withdraw"}
 A request that waits is made by its arrival, and what it waits for is known by the service that it reaches."""
 
 TWO_PHASES = {
-    "broker/scheduled/delay/puts.py::delivered_by": "a store is opened with its puts; what delivers is made over it",
-    "broker/scheduled/timer/puts.py::delivered_by": "likewise",
+    "broker/scheduled/delay/puts.py::connect": "a store is opened with its puts; what delivers is made over it",
+    "broker/scheduled/timer/puts.py::connect": "likewise",
     "upstream/delivery/group_parts.py::serve": "a group is made first; what serves its fetches is made over it",
     "upstream/progress/tracker.py::stage_to": "what a replay finishes is in the journal, and is staged nowhere",
 }

@@ -35,6 +35,12 @@ SKIPPED = declare(
 )
 UNORDERED = declare("pyddmq_unordered_messages_total", "Messages without an order key where one is asked for", _LABELS)
 DEAD_LETTERS = declare("pyddmq_dead_letters_total", "Messages moved to the group's dead-letter topic", _REASONS)
+STOPPED = declare(
+    "pyddmq_stopped_messages_total",
+    "Messages out of attempts that wait for an operator, with their key or queue (onExhausted); by reason: fails, "
+    "errors, timeouts, unprocessable",
+    _REASONS,
+)
 DEAD_LETTERS_REFUSED = declare(
     "pyddmq_dead_letters_refused_total", "Dead-letter appends refused by the store; retried, the key waits", _LABELS
 )
@@ -103,6 +109,10 @@ class SubscriptionCounters:
     def dead_letters(self, reason: str) -> Counter:
         """Messages moved to the dead-letter topic, for one kind of reason."""
         return self._metrics.counter(DEAD_LETTERS, *self._labels, reason)
+
+    def stopped(self, reason: str) -> Counter:
+        """Messages that wait for an operator, for one kind of reason."""
+        return self._metrics.counter(STOPPED, *self._labels, reason)
 
     def bodies_unusable(self, reason: str) -> Counter:
         """Messages whose body cannot be unpacked, for one reason."""

@@ -1,4 +1,4 @@
-"""What becomes of single messages, told to whoever records it: nobody, unless a group's ack log is on.
+"""What becomes of single messages, told to whoever records it: nobody, unless a group's ack log or debug lines are on.
 
 A group has one `EndingHook`, which its generations share. Off, it costs one branch per batch that is handed out or
 finished, and one per message that ends otherwise.
@@ -7,7 +7,7 @@ finished, and one per message that ends otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
@@ -22,6 +22,7 @@ class Ending(IntEnum):
     SKIPPED = 3
     SENT_BACK = 4
     LOST = 5
+    REFUSED = 6
 
 
 class EndingListener(Protocol):
@@ -40,6 +41,34 @@ class EndingListener(Protocol):
         ...
 
 
+def ended_jobs(delivery: Delivery, offsets: Sequence[int]) -> list[UpstreamJob]:
+    """Return the jobs of a delivery that have these offsets."""
+    jobs = delivery.jobs or ()
+    if len(offsets) == len(jobs):
+        return list(jobs)
+    wanted = set(offsets)
+    return [job for job in jobs if job.offset in wanted]
+
+
+class _Several:
+    """An `EndingListener` that tells several."""
+
+    def __init__(self, listeners: Sequence[EndingListener]) -> None:
+        self._listeners = listeners
+
+    def handed_out(self, delivery: Delivery) -> None:
+        for each in self._listeners:
+            each.handed_out(delivery)
+
+    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+        for each in self._listeners:
+            each.finished(delivery, offsets)
+
+    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+        for each in self._listeners:
+            each.ended(job, ending)
+
+
 @dataclass(slots=True)
 class EndingHook:
     """Where a group tells of endings.
@@ -49,3 +78,13 @@ class EndingHook:
     """
 
     listener: EndingListener | None = None
+    _by_name: dict[str, EndingListener] = field(default_factory=dict)
+
+    def put(self, name: str, listener: EndingListener | None) -> None:
+        """Have somebody told in the place of the one of this name; None: nobody any more."""
+        if listener is None:
+            self._by_name.pop(name, None)
+        else:
+            self._by_name[name] = listener
+        several = list(self._by_name.values())
+        self.listener = _Several(several) if len(several) > 1 else several[0] if several else None

@@ -50,6 +50,11 @@ class Latency:
         self._wall_us = clock.wall_us
         self._endings = endings
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether somebody records what becomes of single messages."""
+        return self._endings.listener is not None
+
     def handed_out(self, delivery: Delivery, stored_ms_of: Callable[[UpstreamJob], int | None]) -> None:
         """Observe a batch that goes to a client.
 

@@ -132,6 +132,7 @@ class StatsReader(JobReader):
         out: list[Delivery] = []
         heads: list[UpstreamJob] = []
         failing: list[UpstreamJob] = []
+        stopped: list[UpstreamJob] = []
         dead_letters_refused = 0
         waiting, of_waiting = 0, State.WAITING
         for group_queue in group_queues:
@@ -155,13 +156,17 @@ class StatsReader(JobReader):
                         )
                     )
                 elif job.state is State.BURYING and subscription is not None:
-                    dead_letters_refused += subscription.outcomes.dead_letter_refused(job)
+                    dead_letters_refused += subscription.outcomes.leaving.is_refused(job)
+                if job.state is State.STOPPED:
+                    stopped.append(job)
+                    continue
                 if job.successor is not None:
                     heads.append(job)
                 if job.history is not None and job.history.attempts >= FAILING_ATTEMPTS:
                     failing.append(job)
         heads.sort(key=self.since)
         failing.sort(key=lambda job: -job.attempts)
+        stopped.sort(key=self.since)
         stats = subscription_view(
             name,
             state,
@@ -173,15 +178,19 @@ class StatsReader(JobReader):
             retrying=counts[State.RETRYING],
             burying=counts[State.BURYING],
             reading_stopped=subscription is not None and subscription.reading_stopped,
+            throttled=() if subscription is None else subscription.throttled,
             owner=owner,
             paused_since_ms=None if pause is None else pause.since_ms,
             paused_by=None if pause is None else pause.who,
             failing_total=len(failing),
             failing=[self.stuck(job) for job in failing[:KEYS_MAX]],
+            stopped_total=len(stopped),
+            stopped=[self.stuck(job) for job in stopped[:KEYS_MAX]],
             dead_letters_refused=dead_letters_refused,
             problem=problem or None,
             stuck_keys_total=len(heads),
             stuck_keys=[self.stuck(job) for job in heads[:KEYS_MAX]],
+            push=subscription.pusher.view() if subscription is not None and subscription.pusher is not None else None,
         )
         return stats, out
 

@@ -21,6 +21,7 @@ from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.cancel import DelayCancels
 from broker.scheduled.timer import metrics as timer_counted
 from broker.scheduled.timer.retention_hold import TimerHold
+from broker.scheduled.timer.stages import Stage
 from broker.testing import SimSyncs
 from tests.integration import delay_tools, loop_tools, timer_tools
 from tests.integration.store_tools import HOST
@@ -92,6 +93,23 @@ def test_loop_goes_on_while_a_cancel_is_stored(tools: Any, cancelled: bytes) -> 
     again = made.again()
     again.scheduler.advance(60)
     assert (again.delivered(), again.pending) == (others, 0)
+
+
+def test_cancelled_timer_that_came_due_meanwhile_waits_for_no_entry_of_its_cancel() -> None:
+    """Nothing is entered in the wheel while that stage is paused: what was answered `cancelled` is not delivered."""
+    made = timer_tools.broker()
+    name = send(made, b"no")
+    slow(made)
+    steps, awaited = begun(made, name)
+    made.timers.stages.pause(Stage.ENQUEUE_PUT)
+    made.scheduler.advance(SYNC_SECONDS + 0.5)
+    assert awaited.is_told
+    assert drive(steps, made.scheduler) is CANCELLED
+    made.scheduler.advance(60)
+    assert made.delivered() == []
+    made.timers.stages.resume(Stage.ENQUEUE_PUT)
+    made.scheduler.advance(60)
+    assert (made.delivered(), made.pending) == ([], 0)
 
 
 @KINDS

@@ -83,9 +83,34 @@ def test_consumers_their_detail_and_status_are_answered() -> None:
     assert said(CLUSTER)[1]["module"]["class-name"] == "pyddmq"
 
 
+def test_its_set_up_is_one_module_of_each_kind() -> None:
+    """What Burrow tells of its configuration: the lists, and each module with all of Burrow's fields for it."""
+    status, body = said("/v3/config")
+    assert (status, body["message"]) == (200, "main config returned")
+    assert set(body) == {"error", "message", "general", "logging", "zookeeper", "httpserver"}
+    fields = {
+        "storage": {"intervals", "min-distance", "group-whitelist", "expire-group"},
+        "evaluator": {"expire-cache"},
+        "cluster": {"servers", "client-profile", "topic-refresh", "offset-refresh"},
+        "consumer": {"cluster", "servers", "group-whitelist", "zookeeper-path", "zookeeper-timeout", "client-profile",
+                     "offsets-topic", "start-latest"},
+    }  # fmt: skip
+    for kind, names in fields.items():
+        status, body = said(f"/v3/config/{kind}")
+        assert (status, body["message"], body["coordinator"]) == (200, "module list returned", kind)
+        [name] = body["modules"]
+        status, body = said(f"/v3/config/{kind}/{name}")
+        assert (status, body["message"]) == (200, f"{kind} module detail returned")
+        assert set(body["module"]) == {"class-name", *names}
+    assert said("/v3/config/storage/DefaultCluster")[1]["module"]["intervals"] == 10
+    assert said("/v3/config/notifier")[1]["modules"] == []
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [
+        ("/v3/config/storage/other", "storage module not found"),
+        ("/v3/config/notifier/mail", "notifier module not found"),
         ("/v3/kafka/other", "cluster module not found"),
         ("/v3/kafka/other/topic", "cluster not found"),
         ("/v3/kafka/other/topic/permits/consumers", "cluster not found"),
@@ -111,6 +136,7 @@ def test_unknown_path_is_refused_as_burrow_does_and_health_is_good() -> None:
     """Clients match these texts."""
     refused = (404, '{"error":true,"message":"invalid request type","result":{}}\n', "text/plain")
     assert asked("/v3/nothing") == refused
+    assert asked("/v3/config/nothing") == refused
     assert asked(f"{CLUSTER}/consumer/permits-audit/nothing") == refused
     assert asked("/burrow/admin")[:2] == (200, "GOOD")
     assert asked(f"{CLUSTER}/consumer/permits-audit", "DELETE")[0] == 405

@@ -164,6 +164,29 @@ groups:
         assert [message.value for message in consumer.pull("first").messages] == [body]
 
 
+def test_transformed_body_is_handed_out_where_asked(tmp_path: Path) -> None:
+    """W21: what Transit made keeps numbers as they were sent; another group of the topic gets the body as stored."""
+    topics = """
+topics: {orders: {queues: 1}}
+groups:
+  - group: first
+    topics:
+      - topic: orders
+        actions: [Json, Transit, Async, PullServer]
+        options: {Transit: {fields: {$.n: $.a.n, $.m: $.a.m}}, PullServer: {body: transformed}}
+  - group: second
+    topics: [{topic: orders, actions: [Json, Async, PullServer]}]
+"""
+    body = b' {"a": {"n": 9223372036854775808, "m": 1e400}, "b": 0.10}'
+    with run(tmp_path, topics=topics) as node, Peer(node.producer) as producer, Peer(node.consumer) as consumer:
+        assert producer.send("orders", body, key="k", tags="red", properties={"p": "1"}).code == 0
+        [made] = consumer.pull("first").messages
+        assert (made.value, made.key, made.tag) == (b'{"n":9223372036854775808,"m":1e400}', "k", "red")
+        assert made.properties == {"p": "1"}
+        assert [message.value for message in consumer.pull("second").messages] == [body]
+        assert consumer.submit(result("first", "orders", QID, [0]))
+
+
 def test_reply_cap_counts_keys_and_properties(tmp_path: Path) -> None:
     """W8: no frame is longer than maxRecvMsgsLength, although the bodies alone would fit in one many times over."""
     with (

@@ -105,7 +105,7 @@ def test_begin_takes_one_flush_at_a_time() -> None:
 
 def test_each_state_follows_its_own_and_no_other() -> None:
     """Invariant 3: no way leads to SHOWN but over the write, none to TOLD but over SHOWN or FAILED."""
-    on_their_way = [BatchState.WRITTEN, BatchState.SYNCING, BatchState.DURABLE, BatchState.SHOWN, BatchState.TOLD]
+    on_their_way = [BatchState.WRITTEN, BatchState.DURABLE, BatchState.SHOWN, BatchState.TOLD]
     batch = _batch()
     for state in on_their_way:
         batch.go_on(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from broker.runtime.disks.timed_syncs import SYNC_SECONDS, TimedSyncs
@@ -124,3 +126,24 @@ def test_syncs_are_observed_when_the_loop_hears_of_them() -> None:
     assert (told, buckets(histogram)) == ([], {})
     scheduler.advance(0.001)
     assert (told, buckets(histogram)) == ([None, None], {12: 1})
+
+
+def test_longest_sync_of_the_last_minute_counts_and_the_one_under_way() -> None:
+    """It shows while the disk is still at it, and is forgotten a minute after it ended."""
+    clock, ends = ManualClock(), []
+
+    class ByHand:
+        def begin(self, _: object, done: Callable[[OSError | None], None]) -> None:
+            ends.append(done)
+
+    timed = TimedSyncs(ByHand(), clock, Metrics(), "commit_log")  # type: ignore[arg-type]
+    file = SimDisk().open("/log", create=True)
+    assert timed.longest_seconds == 0.0
+    for seconds in (4, 0.001):
+        timed.begin(file, lambda _: None)
+        clock.advance(seconds)
+        assert timed.longest_seconds == 4
+        ends.pop()(None)
+    assert timed.longest_seconds == 4
+    clock.advance(61)
+    assert timed.longest_seconds == 0.0

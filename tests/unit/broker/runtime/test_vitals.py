@@ -62,19 +62,3 @@ def test_clock_steps_are_noticed_and_a_slow_drift_is_none() -> None:
     assert 27 < vitals.clock_behind_seconds <= 30
     look(vitals, clock, 40)
     assert vitals.clock_behind_seconds == 0.0
-
-
-def test_longest_sync_of_the_last_minute_counts_and_the_one_under_way() -> None:
-    """It shows while the disk is still at it, and is forgotten a minute after it ended."""
-    clock = ManualClock()
-    vitals = Vitals(Metrics(), clock)
-    vitals.sync_began()
-    clock.advance(4)
-    assert vitals.sync_seconds == 4
-    vitals.sync_ended()
-    vitals.sync_began()
-    clock.advance(0.001)
-    vitals.sync_ended()
-    assert vitals.sync_seconds == 4
-    clock.advance(61)
-    assert vitals.sync_seconds == 0.0

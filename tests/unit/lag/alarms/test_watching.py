@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.testing import SimDisk
+from lag.alarms.lines import AlarmLines
 from lag.alarms.model import SILENT, AlarmRule
+from lag.alarms.places import FilePlace
 from lag.alarms.rounds import AlarmPolicy
 from lag.alarms.watching import LATE_MS, SeenRound, Watcher
 from lag.samples import QueueSample
@@ -23,7 +25,14 @@ class Killed(Exception):
 
 def watcher(disk: SimDisk) -> Watcher:
     """Begin, as a process does."""
-    return Watcher(disk, "state", PATH, policy=POLICY)
+    return Watcher(disk, "state", {"file": FilePlace(AlarmLines(disk, PATH))}, policy=POLICY)
+
+
+def lines_in(watcher: Watcher) -> AlarmLines:
+    """Return the file of a watcher."""
+    place = watcher._places["file"]
+    assert isinstance(place, FilePlace)
+    return place.lines
 
 
 def seen(time_ms: int, *, good: bool, node: str = "n") -> SeenRound:
@@ -58,7 +67,8 @@ def test_kill_anywhere_in_a_batch_doubles_nothing_and_loses_nothing(goods: list[
             for at in range(each.state.marks.get("batch", -1) + 1):
                 # As `recall` does from the journal.
                 each._look(seen(at * 10_000, good=goods[at]))
-            save, append = each._file.save, each._lines.append
+            lines = lines_in(each)
+            save, append = each._file.save, lines.append
 
             def saving(state: object, save: object = save) -> None:
                 killed()
@@ -74,7 +84,7 @@ def test_kill_anywhere_in_a_batch_doubles_nothing_and_loses_nothing(goods: list[
                 return keys
 
             each._file.save = saving  # type: ignore[method-assign]
-            each._lines.append = appending  # type: ignore[method-assign, assignment]
+            lines.append = appending  # type: ignore[method-assign, assignment]
             while number < len(goods):
                 each.take(number, [seen(number * 10_000, good=goods[number])])
                 number += 1

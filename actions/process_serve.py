@@ -21,10 +21,11 @@ from upstream.calls.modes import answers_many
 class WorkerContext:
     """The `pyddmq.actions.Context` of an action in a worker; what it counts goes to the node with the next answer."""
 
-    def __init__(self, group: str, topic: str, timeout_ms: int) -> None:
+    def __init__(self, group: str, topic: str, timeout_ms: int, tps_max: float | None) -> None:
         self.group = group
         self.topic = topic
         self.timeout_ms = timeout_ms
+        self.tps_max = tps_max
         self.events: list[tuple[str, str, Any]] = []
 
     def wall_ms(self) -> int:
@@ -78,7 +79,7 @@ def _opened(setup: dict[str, Any]) -> tuple[Action, WorkerContext]:
     cls = as_action(functools.reduce(getattr, attribute.split("."), importlib.import_module(module)))
     action = cls()
     action.name = setup["name"]
-    context = WorkerContext(setup["group"], setup["topic"], setup["timeout_ms"])
+    context = WorkerContext(setup["group"], setup["topic"], setup["timeout_ms"], setup["tps_max"])
     action.context = context
     if cls.options_model is not None:
         action.options = cls.options_model.model_validate(setup["options"])

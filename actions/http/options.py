@@ -1,0 +1,235 @@
+"""Options of AsyncHttp, as the configuration writes them; the names are DDMQ's where DDMQ has the field."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from actions.http.addresses import Network
+from actions.http.callback import Origin, parse_origin
+from conf.base import Model, Reload, setting
+from conf.secrets import Secret
+
+_GENERATION = Reload.GENERATION
+_URL = re.compile(r"[!#-;=?-\[\]_a-z~]+\Z")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
+_KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+FORBIDDEN_HEADERS = frozenset(
+    (
+        *("connection", "content-length", "content-type", "expect", "forwarded", "host", "keep-alive", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "via", "authorization", "cookie"),
+    )
+)
+"""Headers that no message may set: they frame the request, or speak for the node."""
+FORBIDDEN_PREFIXES = ("proxy-", "x-forwarded-", "pyddmq-", "sec-")
+
+
+def is_header(name: str) -> bool:
+    """Whether a text may be the name of an HTTP header (RFC 9110 5.6.2)."""
+    return _HEADER.match(name) is not None
+
+
+def _check_url(url: str) -> str:
+    if not _URL.match(url):
+        raise ValueError(f"{url!r:.80} has a character that no URL has; write it with %XX")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"{url!r:.80} is no URL ({error}); write http://host:port/path") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ValueError(f"{url!r:.80} is no URL to push to; write http://host:port/path or https://host/path")
+    if "@" in parts.netloc:
+        raise ValueError("a URL with a user shows its password in logs; write headers: {Authorization: {file: ...}}")
+    if parts.fragment:
+        raise ValueError(f"{url!r:.80} has a fragment, which is never sent; take out what begins with #")
+    return url
+
+
+def _check_urls(urls: list[str]) -> list[str]:
+    if len(set(urls)) != len(urls):
+        raise ValueError("a URL is listed twice; keep one of the two")
+    return urls
+
+
+def _check_header_name(name: str) -> str:
+    if not is_header(name):
+        raise ValueError(f"{name!r:.60} is no name of a header; write letters, digits and -")
+    if name.lower() in FORBIDDEN_HEADERS - {"authorization", "cookie"} or name.lower().startswith("pyddmq-"):
+        raise ValueError(f"{name} is set by the node itself; take it out")
+    return name
+
+
+def _check_header_value(value: str | Secret) -> str | Secret:
+    if isinstance(value, str) and not is_header_value(value):
+        raise ValueError(f"{value!r:.60} is no value of a header; write printable ASCII without blanks at its ends")
+    return value
+
+
+def is_header_value(value: str) -> bool:
+    """Whether a text may be the value of a header: printable ASCII, no blanks around it."""
+    return len(value) <= 8192 and value.isascii() and (value.isprintable() and value == value.strip())
+
+
+def _check_message_header(pattern: str) -> str:
+    name = pattern.removesuffix("*").lower()
+    if not is_header(pattern) or pattern == "*":
+        raise ValueError(f"{pattern!r:.60} is no name of a header, or its beginning and *; write for example X-Shop-*")
+    if name in FORBIDDEN_HEADERS or name.startswith(FORBIDDEN_PREFIXES):
+        raise ValueError(f"{pattern} is a header that no message may set; take it out")
+    return pattern
+
+
+def _parse_networks(texts: list[str]) -> list[str]:
+    for text in texts:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            raise ValueError(
+                f"{text!r:.60} is no block of addresses ({error}); write for example 10.1.0.0/16"
+            ) from None
+    return texts
+
+
+def _check_origins(texts: list[str]) -> list[str]:
+    for text in texts:
+        parse_origin(text)
+    return texts
+
+
+def _check_key_id(text: str) -> str:
+    if not _KEY_ID.match(text):
+        raise ValueError(f"{text!r:.60} is no key id; write 1 to 64 letters, digits, . _ -")
+    return text
+
+
+def _method(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+class CallbackOptions(Model):
+    """Which URLs of messages are pushed to in place of `urls`."""
+
+    origins: Annotated[list[str], AfterValidator(_check_origins)] = setting(
+        ...,
+        "Origins that a message may name: `https://hooks.example.com`, `https://*.example.com`, with the port unless "
+        "it is the scheme's own; `:*` is any port.",
+        reload=_GENERATION,
+        min_length=1,
+        max_length=256,
+    )
+    networks: Annotated[list[str], AfterValidator(_parse_networks)] = setting(
+        [],
+        "Blocks of addresses that may be connected to although they are not public, such as `10.1.0.0/16`.",
+        reload=_GENERATION,
+        max_length=256,
+    )
+
+    @property
+    def parsed_origins(self) -> list[Origin]:
+        """The origins, taken apart."""
+        return [parse_origin(text) for text in self.origins]
+
+    @property
+    def parsed_networks(self) -> list[Network]:
+        """The blocks, taken apart."""
+        return [ipaddress.ip_network(text) for text in self.networks]
+
+
+class SignatureOptions(Model):
+    """How requests are signed: HMAC-SHA256 over time, key id, topic, query and body."""
+
+    key_id: Annotated[str, AfterValidator(_check_key_id)] = setting(
+        ..., "Name of the key, which receivers find it by; a new key gets a new name.", reload=_GENERATION
+    )
+    secret: Secret = setting(..., "The key: `{file: PATH}` or `{env: NAME}`.", reload=_GENERATION)
+
+
+class BreakerOptions(Model):
+    """When a URL is out, and for how long."""
+
+    failures: int = setting(
+        5, "Failures in a row after which a URL is out; 0: never.", reload=_GENERATION, ge=0, le=10_000
+    )
+    open_ms: int = setting(
+        1_000,
+        "Ms until one request probes it; twice as long after each probe that fails.",
+        reload=_GENERATION,
+        ge=10,
+        le=3_600_000,
+    )
+    open_ms_max: int = setting(30_000, "Ms that it is out at a time, at most.", reload=_GENERATION, ge=10, le=3_600_000)
+
+
+class TlsOptions(Model):
+    """How https servers are known. Certificates and host names are always checked."""
+
+    ca_file: str | None = setting(
+        None,
+        "PEM file of the authorities to trust instead of the system's.",
+        reload=_GENERATION,
+        absent="the system's",
+        min_length=1,
+    )
+
+
+class AsyncHttpOptions(Model):
+    """Options of AsyncHttp."""
+
+    urls: Annotated[
+        list[Annotated[str, AfterValidator(_check_url), Field(max_length=2048)]], AfterValidator(_check_urls)
+    ] = setting(
+        ...,
+        "Where to push, http or https; another one after each error (R53).",
+        reload=_GENERATION,
+        min_length=1,
+        max_length=64,
+    )
+    http_method: Annotated[Literal["POST", "GET"], BeforeValidator(_method)] = setting(
+        "POST", "`POST` or `GET`, in any case. With GET the form is sent in the query.", reload=_GENERATION
+    )
+    http_max_tps: float = setting(
+        -1,
+        "Requests per second, repeats included; 0 or less: what maxTps allows (R61).",
+        reload=_GENERATION,
+        le=1_000_000,
+    )
+    success: Literal["200", "2xx"] = setting(
+        "200", "Statuses whose body is read for an errno: 200 alone, as DDMQ, or every 2xx.", reload=_GENERATION
+    )
+    connections: int = setting(
+        64, "Requests that one URL is given at a time; others wait.", reload=_GENERATION, ge=1, le=4096
+    )
+    request_bytes_max: int = setting(
+        16_777_216, "Bytes of one request's body; a message with more is dead-lettered.", reload=_GENERATION, ge=1024
+    )
+    reply_bytes_max: int = setting(
+        65_536, "Bytes of a reply's body; more is an error.", reload=_GENERATION, ge=16, le=16_777_216
+    )
+    headers: dict[
+        Annotated[str, AfterValidator(_check_header_name)], Annotated[str | Secret, AfterValidator(_check_header_value)]
+    ] = setting(
+        {},
+        "Headers of every request: a text, or `{file: PATH}` or `{env: NAME}` for a secret.",
+        reload=_GENERATION,
+        max_length=64,
+    )
+    message_headers: list[Annotated[str, AfterValidator(_check_message_header)]] = setting(
+        [],
+        "Headers that a message's property carrera_headers, a JSON object, may set: names, or their beginning and `*`.",
+        reload=_GENERATION,
+        max_length=64,
+    )
+    signature: SignatureOptions | None = setting(None, "Sign every request.", reload=_GENERATION, absent="unsigned")
+    callback: CallbackOptions | None = setting(
+        None,
+        "Push to the URLs of a message's property carrera_http_callback_url where they are of this list.",
+        reload=_GENERATION,
+        absent="the property has no effect",
+    )
+    breaker: BreakerOptions = setting(BreakerOptions(), "When a URL is out.", reload=_GENERATION)
+    tls: TlsOptions = setting(TlsOptions(), "How https servers are known.", reload=_GENERATION)

@@ -1,0 +1,105 @@
+"""Python: decide about a message, and change it, by a function of one's own (R28; in the place of Groovy scripts).
+
+The function is trusted: it runs in the node, in the loop's thread, with all that Python can do. It is given a
+`pyddmq.scripts.Script` and returns true (go on), false (filtered: consumed and counted) or a `Status`. Nothing else: a
+function that forgets its `return` must not filter all traffic away in silence, so None is an error. What it raises is
+an error with a counter and the outcome that the group chose; DDMQ takes it for filtered (W16).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from actions.script.outcome import OnError, on_error_setting, settle
+from actions.script.script import ScriptMessage
+from conf.base import Model, Reload, setting
+from pyddmq.actions import Action, Failed, Job, MessageUnreadable, RetryLater, Status, TimedOut, Unprocessable
+from pyddmq.rooms import ROOMS
+
+MEANT = (MessageUnreadable, Unprocessable, Failed, RetryLater, TimedOut)
+"""What a function raises to say what is to become of the message, and what reading it may raise."""
+
+
+def find_function(path: str) -> Callable[[Any], Any]:
+    """Import a function by `package.module:name`.
+
+    Raises:
+        ValueError: It cannot be imported or called; the text says what to do.
+    """
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise ValueError(f"{path!r} names no function; write package.module:function")
+    try:
+        found: object = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except Exception as error:
+        advice = "install its package in this environment or put its folder on PYTHONPATH"
+        if module.partition(".")[0] in ROOMS:
+            advice = f"{module.partition('.')[0]} is a module of pyddmq itself: give yours another name"
+        raise ValueError(f"{path!r} cannot be imported ({type(error).__name__}: {error}); {advice}") from error
+    if not callable(found) or isinstance(found, type):
+        raise ValueError(f"{path!r} is {found!r:.80}; name a function of one argument")
+    return found
+
+
+def _check_function(path: str) -> str:
+    find_function(path)
+    return path
+
+
+class PythonOptions(Model):
+    """Options of Python."""
+
+    function: Annotated[str, AfterValidator(_check_function)] = setting(
+        ...,
+        "The function, as `package.module:function`; imported once, so changed code needs a restart.",
+        reload=Reload.GENERATION,
+    )
+    on_error: OnError = on_error_setting()
+
+
+class PythonAction(Action):
+    """Call a function for each message."""
+
+    changes_body = True
+    options_model = PythonOptions
+    options: PythonOptions
+
+    def open(self) -> None:
+        self._function = find_function(self.options.function)
+
+    def act(self, job: Job) -> Status:
+        # What goes on after an error goes on as it came.
+        keeps = self.options.on_error == "pass"
+        data = job.data
+        message = ScriptMessage(job, copy.deepcopy(data) if keeps else data, self.context)
+        try:
+            answer = _status(self._function(message), self.options.function)
+        except MEANT:
+            raise
+        except (Exception, SystemExit) as error:
+            reason = error if isinstance(error, Exception) else RuntimeError("the function called sys.exit")
+            settled = settle(self, self.options.on_error, job, reason)
+            if isinstance(settled, Exception):
+                raise settled from error
+            return settled
+        if answer is Status.CONTINUE:
+            message.hand_over()
+        elif answer is Status.FINISH:
+            self.context.count("filtered")
+        return answer
+
+
+def _status(answer: object, function: str) -> Status:
+    if answer is True:
+        return Status.CONTINUE
+    if answer is False:
+        return Status.FINISH
+    if isinstance(answer, Status) and answer is not Status.ASYNCHRONIZED:
+        return answer
+    raise TypeError(f"{function} returned {answer!r:.60}; return True to go on, False to filter, or a Status")

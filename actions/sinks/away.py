@@ -1,0 +1,59 @@
+"""Waiting for a server that is away: one wait for all messages of a sink, so that nobody spins (docs/sinks.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyddmq.actions import Context, RetryLater
+
+FIRST_MS = 200
+LONGEST_MS = 15_000
+
+
+class ServerAway(Exception):
+    """A server cannot be asked now: nothing of what the message wants is known to have happened."""
+
+
+class Away:
+    """Whether a server is away, and how long to leave it alone; the wait doubles while it stays so.
+
+    Args:
+        server: How people know it.
+        context: Clock, counts and log lines of the action.
+        first_ms: The first wait.
+    """
+
+    def __init__(self, server: str, context: Callable[[], Context], *, first_ms: int = FIRST_MS) -> None:
+        self._server = server
+        self._context = context
+        self._first_ms = first_ms
+        self._wait_ms = 0
+        self._until = 0.0
+        self._reason = ""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last try failed."""
+        return self._wait_ms > 0
+
+    def refusal(self) -> RetryLater | None:
+        """Return what a message is answered without a try; None when it is time for one."""
+        left_ms = round((self._until - self._context().monotonic()) * 1000)
+        return RetryLater(left_ms, self._reason) if self._wait_ms and left_ms > 0 else None
+
+    def failed(self, reason: str) -> RetryLater:
+        """Note a failed try; returns what its messages are answered: again, without counting an attempt."""
+        context = self._context()
+        self._wait_ms = min(LONGEST_MS, self._wait_ms * 2 or self._first_ms)
+        self._until = context.monotonic() + self._wait_ms / 1000
+        self._reason = f"{self._server} is away: {reason}"
+        context.count("server_away")
+        context.note("sink_server_away", server=self._server, reason=reason, again_ms=self._wait_ms)
+        return RetryLater(self._wait_ms, self._reason)
+
+    def answered(self) -> None:
+        """Note that it answered."""
+        if self._wait_ms:
+            self._wait_ms = 0
+            self._context().count("server_back")
+            self._context().note("sink_server_back", server=self._server)

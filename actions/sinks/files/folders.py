@@ -1,0 +1,48 @@
+"""What a sink of files writes by. Each call may raise `ServerAway`: then nobody knows how much of it happened."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Folders(Protocol):
+    """Files in folders, somewhere. Paths are those of `layout`, absolute in their system.
+
+    Attributes:
+        name: How people know it.
+        appends: Whether a file can grow; otherwise only `put` makes one.
+    """
+
+    name: str
+    appends: bool
+
+    async def append(self, path: str, at: int, data: bytes) -> None:
+        """Write bytes behind the first `at` of a file, durably; with 0 it is made anew, with its folders.
+
+        It is known to have that length.
+        """
+        ...
+
+    async def size(self, path: str) -> int | None:
+        """Size of a file in bytes; None when it is not there."""
+        ...
+
+    async def read(self, path: str, at: int, size: int) -> bytes:
+        """Return bytes of a file; fewer where it ends."""
+        ...
+
+    async def truncate(self, path: str, size: int) -> None:
+        """Cut a file, durably."""
+        ...
+
+    async def publish(self, source: str, target: str) -> None:
+        """Rename a whole file, durably, over one that has the name."""
+        ...
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Make a whole file, durably; nobody sees a part of it, and it replaces one that has the name."""
+        ...
+
+    async def close(self) -> None:
+        """End all connections."""
+        ...

@@ -1,0 +1,158 @@
+"""What a sink of files has to know after a kill, and what follows from it (D46).
+
+Before bytes go to a file the ledger says which file, how long it was and will be, the sum of the new bytes, and the
+offsets of the messages in them. Only then they are written, made durable, and the messages answered. So after a kill
+at any moment a file is one of three:
+
+- as long as it was, or longer but without the right new bytes: these messages were not written, or not whole. It is cut
+  to what it was, and they come again, for nobody answered them.
+- as long as it was to be, with the right sum: they are in it. It is cut there, and when one of them comes again (its
+  answer was on its way, or lost with the power) it is answered without being written.
+- shorter than it was: somebody else changed it. It is closed as it is, and that is said.
+
+A file under its final name was closed: then the same is asked of that. Answers that a power loss may take back are no
+older than `RECENT_MS`: offsets of so long stay in the ledger. They are forgotten once they came again, or after
+`FORGET_SECONDS`, since who moves a group back wants its messages anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from actions.sinks.files.ranges import OffsetSet, Range
+
+VERSION = 1
+RECENT_MS = 10_000
+RECENT_MAX = 1_000
+FORGET_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class Pending:
+    """Bytes that are on their way into a file.
+
+    Attributes:
+        end: Length of the file with them.
+        crc: CRC-32 of the new bytes alone.
+        offsets: Of the messages in them.
+    """
+
+    end: int
+    crc: int
+    offsets: list[Range]
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """One file that is not closed.
+
+    Attributes:
+        path: Its final name.
+        qid: Queue of its messages.
+        length: Bytes that are right, and whose messages are answered.
+        pending: What is, or was, on its way beyond these; None: nothing.
+        whole: It is written in one piece when it is closed; otherwise it grows aside.
+        messages: How many are in it, since this process began.
+        opened: Monotonic seconds when its first message came.
+        used: Likewise, the last one.
+    """
+
+    path: str
+    qid: str
+    length: int = 0
+    pending: Pending | None = None
+    whole: bool = False
+    messages: int = 0
+    opened: float = 0.0
+    used: float = 0.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All of it; `as_json` is what is kept."""
+
+    files: dict[str, OpenFile] = field(default_factory=dict)
+    recent: list[tuple[int, str, list[Range]]] = field(default_factory=list)
+    done: dict[str, OffsetSet] = field(default_factory=dict)
+
+    def committed(self, file: OpenFile, wall_ms: int) -> None:
+        """Note that the pending bytes of a file are in it, and durable."""
+        pending = file.pending
+        assert pending is not None, "bytes were on their way"
+        file.length = pending.end
+        file.pending = None
+        self.recent.append((wall_ms, file.qid, pending.offsets))
+        # Of a clock that went back the older entries stay until their number is too large.
+        while self.recent and (self.recent[0][0] < wall_ms - RECENT_MS or len(self.recent) > RECENT_MAX):
+            del self.recent[0]
+
+    def found_in(self, file: OpenFile, wall_ms: int) -> None:
+        """Note that the pending bytes of a file turned out to be in it: their messages may come again."""
+        assert file.pending is not None
+        self._remember(file.qid, file.pending.offsets)
+        self.committed(file, wall_ms)
+
+    def take_done(self, qid: str, offset: int) -> bool:
+        """Whether a message that comes again is in a file already; it is forgotten then."""
+        done = self.done.get(qid)
+        return done is not None and done.take(offset)
+
+    def _remember(self, qid: str, offsets: Sequence[Range]) -> None:
+        before = self.done[qid].ranges if qid in self.done else []
+        self.done[qid] = OffsetSet([*before, *offsets])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is kept: plain lists and numbers."""
+        files = []
+        for file in self.files.values():
+            pending = file.pending
+            further = None if pending is None else [pending.end, pending.crc, pending.offsets]
+            known = {"path": file.path, "qid": file.qid, "length": file.length, "whole": file.whole}
+            files.append({**known, "pending": further})
+        return {"version": VERSION, "files": files, "recent": self.recent}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Ledger:
+        """Read what was kept; None is an empty one.
+
+        Raises:
+            ValueError: It is none of ours.
+        """
+        ledger = cls()
+        if value is None:
+            return ledger
+        try:
+            if value["version"] != VERSION:
+                raise ValueError(f"version {value['version']} is not known; this is {VERSION}")
+            for each in value["files"]:
+                pending = None
+                if each["pending"] is not None:
+                    end, crc, offsets = each["pending"]
+                    pending = Pending(_number(end), _number(crc), _ranges(offsets))
+                path, qid, length = _text(each["path"]), _text(each["qid"]), _number(each["length"])
+                file = OpenFile(path, qid, length, pending, whole=each["whole"] is True)
+                ledger.files[file.path] = file
+            for wall_ms, qid, offsets in value["recent"]:
+                ledger.recent.append((_number(wall_ms), _text(qid), _ranges(offsets)))
+                ledger._remember(qid, _ranges(offsets))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it has no such form: {error!r}") from error
+        return ledger
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no number of bytes, messages or ms")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _ranges(value: Any) -> list[Range]:
+    return [(_number(first), _number(last)) for first, last in value]

@@ -1,0 +1,128 @@
+"""The sinks of files as actions: `File` and `Hdfs`; see docs/sinks.md."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+
+from actions.outside import OutsideAction
+from actions.sinks.files.folders import Folders
+from actions.sinks.files.formats import format_of
+from actions.sinks.files.layout import Layout, zone_of
+from actions.sinks.files.options import WHOLE_SECONDS_MAX, FileOptions, HdfsOptions
+from actions.sinks.files.wish import FolderWish
+from actions.sinks.files.writer import Limits, Writer
+from pyddmq.actions import Job, Status
+
+GROWING_SECONDS = 600
+WHOLE_MESSAGES = 1_000
+END_SECONDS_MAX = 10.0
+"""How long the end of a generation waits for the turn that is on its way."""
+
+
+class FilesAction(OutsideAction):
+    """What both share: one writer, which begins with the first message."""
+
+    may_be_last = True
+
+    def open(self) -> None:
+        """Prepare; nothing is read or written before the first message comes."""
+        self._folders: Folders | None = None
+        self._writer: Writer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
+        """Take messages over; each is answered once it is durable in its file."""
+        if self._writer is None:
+            self._writer = self._make_writer()
+            self._task = asyncio.get_running_loop().create_task(self._writer.run())
+        return self._writer.take(jobs)
+
+    def drain(self) -> None:
+        """Write and close what is open."""
+        if self._writer is not None:
+            self._writer.close_soon()
+
+    async def close(self) -> None:
+        """End after the turn that is on its way; what it does not get to comes again."""
+        if self._writer is not None and self._task is not None:
+            self._writer.end()
+            await asyncio.wait({self._task}, timeout=END_SECONDS_MAX)
+            if self._task.cancel():
+                await asyncio.wait({self._task})
+        if self._folders is not None:
+            await self._folders.close()
+
+    def _make_writer(self) -> Writer:
+        keep = self.outside.keep
+        assert keep is not None, "a node hands in where its sinks keep their ledgers"
+        context = self.context
+        wish, root, path, form_name = self._wish()
+        options = self.options
+        assert isinstance(options, FileOptions | HdfsOptions)
+        form = format_of(form_name, bodies_alone=options.content == "body")
+        self._folders = self.outside.folders(wish, self.outside)
+        whole = options.is_whole
+        limits = Limits(
+            flush_seconds=options.flush_ms / 1000,
+            rotate_seconds=options.rotate_seconds or (WHOLE_SECONDS_MAX if whole else GROWING_SECONDS),
+            rotate_bytes=options.rotate_bytes,
+            rotate_messages=options.rotate_messages or (WHOLE_MESSAGES if whole else None),
+            idle_seconds=options.idle_seconds,
+            files_max=options.max_file_count,
+        )
+        layout = Layout(
+            root=root.rstrip("/"),
+            path=path,
+            group=context.group,
+            topic=context.topic,
+            zone=zone_of(options.time_zone),
+            suffix=form.suffix,
+        )
+        state = keep.state(f"{context.group}/{context.topic}/{self.name}")
+        return Writer(context, self._folders, layout=layout, form=form, limits=limits, keep=keep, state=state)
+
+    def _wish(self) -> tuple[FolderWish, str, str, str]:
+        """Return what files are written by, their root, the template of their folders, and their form."""
+        raise NotImplementedError
+
+
+class FileSink(FilesAction):
+    """Files on the node's machine, or where pyarrow reaches."""
+
+    options_model: ClassVar[type[FileOptions]] = FileOptions
+
+    def _wish(self) -> tuple[FolderWish, str, str, str]:
+        assert isinstance(self.options, FileOptions)
+        options = self.options
+        if options.is_local:
+            return FolderWish(kind="disk"), options.url.removeprefix("file://"), options.path, options.format
+        wish = FolderWish(
+            kind="arrow",
+            urls=(options.url,),
+            token=options.secret_key,
+            access_key=options.access_key,
+            endpoint=options.endpoint,
+            region=options.region,
+        )
+        return wish, "", options.path, options.format
+
+
+class HdfsSink(FilesAction):
+    """Files in HDFS, over WebHDFS."""
+
+    options_model: ClassVar[type[HdfsOptions]] = HdfsOptions
+
+    def _wish(self) -> tuple[FolderWish, str, str, str]:
+        assert isinstance(self.options, HdfsOptions)
+        options = self.options
+        wish = FolderWish(
+            kind="webhdfs",
+            urls=tuple(options.urls),
+            user=options.user_name,
+            token=options.token,
+            ca_file=options.ca_file,
+            timeout_seconds=options.timeout / 1000,
+        )
+        return wish, options.root_path, options.file_path, options.file_type

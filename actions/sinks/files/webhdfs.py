@@ -1,0 +1,195 @@
+"""HDFS by its HTTP interface, WebHDFS: the calls that a sink of files needs, over aiohttp.
+
+Bytes go in two steps: the name node answers which data node takes them, and the body goes there. An append is durable
+as HDFS has it when the data node answers: the file is closed then, its bytes are with all replicas (they sync to their
+disks at once only under `dfs.datanode.synconclose`). A call that fails on the way leaves the length in doubt, and the
+file open by a writer that is gone; HDFS ends its lease by itself, and cutting the file may have to wait for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from actions.http.wish import HttpWish
+from actions.sinks.away import ServerAway
+from actions.sinks.files.layout import aside
+from actions.sinks.files.wish import FolderWish
+
+if TYPE_CHECKING:
+    from aiohttp import BaseConnector, ClientSession
+
+REPLY_BYTES_MAX = 1 << 20
+CONNECTIONS_MAX = 8
+_STANDBY = "StandbyException"
+_NOT_FOUND = "FileNotFoundException"
+
+
+class _HdfsError(Exception):
+    """What WebHDFS says went wrong."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+class WebHdfs:
+    """`Folders` over WebHDFS."""
+
+    name = "HDFS"
+    appends = True
+
+    def __init__(self, wish: FolderWish, connector: Callable[[HttpWish], BaseConnector]) -> None:
+        self._connector = connector
+        self._urls = [url.rstrip("/") for url in wish.urls]
+        self._used = 0
+        token = None if wish.token is None else wish.token.read()
+        self._who = {"delegation": token} if token is not None else {"user.name": wish.user}
+        self._wish = wish
+        self._session: ClientSession | None = None
+
+    async def append(self, path: str, at: int, data: bytes) -> None:
+        """Append; see `Folders`."""
+        if not at:
+            await self._send("PUT", path, data, op="CREATE", overwrite="true", permission="640")
+        else:
+            await self._send("POST", path, data, op="APPEND")
+
+    async def size(self, path: str) -> int | None:
+        """Size; see `Folders`."""
+        try:
+            answer = await self._call("GET", path, op="GETFILESTATUS")
+        except _HdfsError as error:
+            if error.name == _NOT_FOUND:
+                return None
+            raise ServerAway(str(error)) from error
+        status = answer["FileStatus"]
+        return int(status["length"]) if status["type"] == "FILE" else None
+
+    async def read(self, path: str, at: int, size: int) -> bytes:
+        """Read; see `Folders`."""
+        try:
+            where = await self._located("GET", path, op="OPEN", offset=str(at), length=str(size))
+            return await self._exchange("GET", where, None, bytes_max=size)
+        except _HdfsError as error:
+            raise ServerAway(str(error)) from error
+
+    async def truncate(self, path: str, size: int) -> None:
+        """Cut; see `Folders`."""
+        try:
+            answer = await self._call("POST", path, op="TRUNCATE", newlength=str(size))
+        except _HdfsError as error:
+            raise ServerAway(str(error)) from error
+        if answer.get("boolean") is not True:
+            # The last block is cut by its data nodes; until they are done nothing can be put behind it.
+            raise ServerAway("the file is being cut")
+
+    async def publish(self, source: str, target: str) -> None:
+        """Rename; see `Folders`."""
+        try:
+            await self._call("PUT", source, op="RENAME", destination=target, renameoptions="OVERWRITE")
+        except _HdfsError as error:
+            if error.name == _NOT_FOUND and await self.size(target) is not None:
+                # The answer to an earlier one was lost.
+                return
+            raise ServerAway(str(error)) from error
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Write aside and rename; see `Folders`."""
+        await self.append(aside(path), 0, data)
+        await self.publish(aside(path), path)
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _send(self, method: str, path: str, data: bytes, **query: str) -> None:
+        try:
+            where = await self._located(method, path, **query)
+            await self._exchange(method, where, data)
+        except _HdfsError as error:
+            raise ServerAway(str(error)) from error
+
+    async def _located(self, method: str, path: str, **query: str) -> str:
+        """Return the address at a data node to which a call goes."""
+        answer = await self._call(method, path, noredirect="true", **query)
+        return str(answer["Location"])
+
+    async def _call(self, method: str, path: str, **query: str) -> dict[str, Any]:
+        """Ask the name node; the next one when this is not the active one.
+
+        Raises:
+            ServerAway: None of them can be asked.
+            _HdfsError: It says no.
+        """
+        failed: Exception | None = None
+        for _ in self._urls:
+            url = f"{self._urls[self._used]}/webhdfs/v1{quote(path)}"
+            try:
+                raw = await self._exchange(method, _with(url, {**query, **self._who}), None)
+                answer = json.loads(raw) if raw else {}
+                if isinstance(answer, dict):
+                    return answer
+                failed = ServerAway("the answer is no JSON object")
+            except ServerAway as error:
+                failed = error
+            except ValueError as error:
+                failed = ServerAway(f"the answer is no JSON: {error}")
+            except _HdfsError as error:
+                if error.name != _STANDBY:
+                    raise
+                failed = ServerAway(str(error))
+            self._used = (self._used + 1) % len(self._urls)
+        assert failed is not None
+        raise failed
+
+    async def _exchange(self, method: str, url: str, data: bytes | None, *, bytes_max: int = REPLY_BYTES_MAX) -> bytes:
+        """Make one request and return the body of its reply. Raises ServerAway, _HdfsError."""
+        from aiohttp import ClientError, ClientTimeout
+
+        session = self._session or self._connect()
+        timeout = ClientTimeout(total=self._wish.timeout_seconds)
+        headers = {} if data is None else {"Content-Type": "application/octet-stream"}
+        try:
+            async with session.request(
+                method, url, data=data, headers=headers, timeout=timeout, allow_redirects=False
+            ) as reply:
+                raw = await _bounded(reply.content, bytes_max)
+                if reply.status in (200, 201):
+                    return raw
+                raise _error_of(reply.status, raw)
+        except (TimeoutError, ClientError, OSError, ValueError) as error:
+            raise ServerAway(str(error) or type(error).__name__) from error
+
+    def _connect(self) -> ClientSession:
+        from aiohttp import ClientSession, DummyCookieJar
+
+        connector = self._connector(HttpWish(connections_max=CONNECTIONS_MAX, ca_file=self._wish.ca_file))
+        self._session = ClientSession(connector=connector, cookie_jar=DummyCookieJar(), trust_env=False)
+        return self._session
+
+
+async def _bounded(content: Any, bytes_max: int) -> bytes:
+    parts = []
+    left = bytes_max
+    while part := await content.read(min(left + 1, 65_536)):
+        left -= len(part)
+        if left < 0:
+            raise ServerAway(f"the answer is longer than {bytes_max} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _with(url: str, query: dict[str, str]) -> str:
+    return f"{url}?{'&'.join(f'{name}={quote(value, safe=str())}' for name, value in query.items())}"
+
+
+def _error_of(status: int, raw: bytes) -> _HdfsError:
+    try:
+        said = json.loads(raw)["RemoteException"]
+        return _HdfsError(str(said["exception"]), str(said["message"]).partition("\n")[0][:300])
+    except (ValueError, KeyError, TypeError):
+        return _HdfsError(f"HTTP {status}", raw[:200].decode("utf-8", "replace"))

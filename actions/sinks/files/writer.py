@@ -1,0 +1,415 @@
+"""Carries messages into files: gathers them, writes them with the ledger ahead, answers them, closes files.
+
+One task does all of it, one turn after the other, so that no two writes of a sink are on their way at once. Messages
+wait as jobs, without their bodies (D15); what a turn takes on is bounded in bytes. Files that grow are written and
+answered every `flush_ms`. Those that are written whole keep their records in memory, and their messages unanswered,
+until they are closed. While the other side is away nothing waits here: every message is answered "again after so long"
+at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from actions.sinks.away import Away, ServerAway
+from actions.sinks.files.folders import Folders
+from actions.sinks.files.formats import Format
+from actions.sinks.files.layout import Layout, aside
+from actions.sinks.files.ledger import FORGET_SECONDS, Ledger, OpenFile, Pending
+from actions.sinks.files.ranges import ranges_of
+from actions.sinks.files.settling import settle
+from actions.sinks.keep import Keep, State, StateDamaged
+from pyddmq.actions import Context, Job, RetryLater, Status
+
+TURN_BYTES = 8 * 1024 * 1024
+TURN_MESSAGES = 4_096
+MESSAGES_PER_STEP = 64
+"""Records made before other work of the loop gets its turn."""
+ROW_BYTES = 200
+"""What a row takes beside its body, about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When what is gathered is written, and files are closed; as the options say."""
+
+    flush_seconds: float
+    rotate_seconds: float
+    rotate_bytes: int
+    rotate_messages: int | None
+    idle_seconds: float
+    files_max: int
+
+
+class _Member(NamedTuple):
+    """A message on its way into a file."""
+
+    job: Job
+    record: Any
+    stored_ms: int
+
+
+class _Failed(ServerAway):
+    """A write failed with messages in it; those of them that have no answer come again."""
+
+    def __init__(self, text: str, members: Sequence[_Member]) -> None:
+        super().__init__(text)
+        self.members = members
+
+
+class _Gathered:
+    """What a file that is written whole will hold."""
+
+    __slots__ = ("bytes", "members")
+
+    def __init__(self) -> None:
+        self.members: list[_Member] = []
+        self.bytes = 0
+
+
+class Writer:
+    """The files of one subscription.
+
+    Args:
+        context: Of the action.
+        folders: What they are written by.
+        layout: Their names.
+        form: What is in them.
+        limits: When they are written and closed.
+        keep: The node's.
+        state: Where the ledger is kept.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        folders: Folders,
+        *,
+        layout: Layout,
+        form: Format,
+        limits: Limits,
+        keep: Keep,
+        state: State,
+    ) -> None:
+        self._context = context
+        self._folders = folders
+        self._layout = layout
+        self._form = form
+        self._limits = limits
+        self._keep = keep
+        self._state = state
+        self._whole = not (form.grows and folders.appends)
+        self._away = Away(folders.name, lambda: context)
+        self._waiting: deque[Job] = deque()
+        self._since = 0.0
+        self._wake = asyncio.Event()
+        self._ledger: Ledger | None = None
+        self._loaded_at = 0.0
+        self._doubtful: dict[str, OpenFile] = {}
+        self._current: dict[tuple[str, str], OpenFile] = {}
+        self._gathered: dict[str, _Gathered] = {}
+        self._closing = self._ending = False
+
+    # From the loop's thread
+
+    def take(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
+        """Take messages over, or say when they may come again."""
+        refusal = self._away.refusal()
+        if refusal is not None:
+            return [refusal] * len(jobs)
+        if not self._waiting:
+            self._since = self._context.monotonic()
+        self._waiting.extend(jobs)
+        self._wake.set()
+        return [Status.ASYNCHRONIZED] * len(jobs)
+
+    def close_soon(self) -> None:
+        """Write and close everything, and from now on everything at once."""
+        self._closing = True
+        self._wake.set()
+
+    def end(self) -> None:
+        """Let `run` return after the turn in which it is."""
+        self._ending = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work until `end`."""
+        while not self._ending:
+            await self._until_due()
+            if self._ending or not self._work_is_due():
+                continue
+            await self._tried_turn()
+        if self._closing and self._work_is_due():
+            await self._tried_turn()
+
+    async def _tried_turn(self) -> None:
+        if (refusal := self._away.refusal()) is not None:
+            self._refuse(refusal)
+            return
+        try:
+            await self._turn()
+        except ServerAway as error:
+            refusal = self._away.failed(str(error))
+            for each in error.members if isinstance(error, _Failed) else ():
+                each.job.answer(refusal)
+            self._refuse(refusal)
+        else:
+            self._away.answered()
+
+    # When
+
+    async def _until_due(self) -> None:
+        """Wait until there is something to do, or it is time to look."""
+        while not self._ending:
+            self._wake.clear()
+            seconds = self._seconds_left()
+            if seconds is not None and seconds <= 0:
+                return
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    def _seconds_left(self) -> float | None:
+        """Seconds until something is due; None: nothing will be by itself."""
+        now = self._context.monotonic()
+        left = [self._close_at(file) - now for file in self._current.values()]
+        if self._waiting:
+            full = self._closing or self._whole or len(self._waiting) >= TURN_MESSAGES
+            left.append(0.0 if full else self._since + self._limits.flush_seconds - now)
+        if not left:
+            return None
+        refusal = self._away.refusal()
+        return max(min(left), refusal.delay_ms / 1000 if refusal is not None and not self._waiting else 0.0)
+
+    def _work_is_due(self) -> bool:
+        seconds = self._seconds_left()
+        return seconds is not None and seconds <= 1e-4
+
+    def _close_at(self, file: OpenFile) -> float:
+        """Monotonic seconds when a file is to be closed."""
+        limits = self._limits
+        if self._closing or self._is_full(file) or not file.path.endswith(self._form.suffix):
+            return 0.0
+        at = file.opened + limits.rotate_seconds
+        return min(at, file.used + limits.idle_seconds) if file.whole else at
+
+    def _is_full(self, file: OpenFile) -> bool:
+        limits = self._limits
+        gathered = self._gathered.get(file.path)
+        size = file.length if gathered is None else gathered.bytes
+        return size >= limits.rotate_bytes or (
+            limits.rotate_messages is not None and file.messages >= limits.rotate_messages
+        )
+
+    # A turn
+
+    async def _turn(self) -> None:
+        ledger = self._ledger or await self._load()
+        for path, file in list(self._doubtful.items()):
+            if path in ledger.files:
+                await settle(file, ledger, self._folders, self._context)
+            del self._doubtful[path]
+            if path in ledger.files:
+                self._current.setdefault((path.rpartition("/")[0], file.qid), file)
+        if ledger.done and self._context.monotonic() > self._loaded_at + FORGET_SECONDS:
+            ledger.done.clear()
+        members = await self._members(ledger)
+        try:
+            if members:
+                await self._place(ledger, members)
+        except ServerAway as error:
+            raise _Failed(str(error), members) from error
+        await self._close_due(ledger)
+
+    async def _load(self) -> Ledger:
+        """Read the ledger; every file in it is to be looked at before anything is put into it."""
+        try:
+            ledger = Ledger.from_json(await self._keep.apart(self._state.load))
+        except (StateDamaged, ValueError) as error:
+            # What was on its way is written again, and the open files stay aside: said, and not lost.
+            self._context.count("ledger_damaged")
+            self._context.note("sink_ledger_damaged", error=str(error))
+            ledger = Ledger()
+        except OSError as error:
+            raise ServerAway(f"the ledger cannot be read: {error.strerror}") from error
+        now = self._loaded_at = self._context.monotonic()
+        for file in ledger.files.values():
+            file.opened = file.used = now
+        self._doubtful = dict(ledger.files)
+        self._ledger = ledger
+        return ledger
+
+    async def _members(self, ledger: Ledger) -> list[_Member]:
+        """Make records of messages that wait; what cannot become one is answered."""
+        members: list[_Member] = []
+        size = seen = 0
+        while self._waiting and size < TURN_BYTES and len(members) < TURN_MESSAGES:
+            job = self._waiting.popleft()
+            seen += 1
+            if seen % MESSAGES_PER_STEP == 0:
+                await asyncio.sleep(0)
+            if ledger.take_done(job.qid, job.offset):
+                self._context.count("repeat_left_out")
+                job.answer(Status.FINISH)
+                continue
+            try:
+                record = self._form.record(job)
+                members.append(_Member(job, record, job.message.stored_ms))
+            except Exception as error:
+                job.answer(error)
+                continue
+            size += _bytes_of(record)
+        self._since = self._context.monotonic()
+        return members
+
+    async def _place(self, ledger: Ledger, members: Sequence[_Member]) -> None:
+        """Put messages into their files, in the order in which they came."""
+        groups: dict[tuple[str, str], list[_Member]] = {}
+        for each in members:
+            groups.setdefault((self._layout.folder(each.stored_ms), each.job.qid), []).append(each)
+        files = [(self._file(key, group[0], ledger), group) for key, group in groups.items()]
+        now = self._context.monotonic()
+        for file, group in files:
+            file.used = now
+            file.messages += len(group)
+        if not self._whole:
+            await self._append(ledger, files)
+            return
+        for file, group in files:
+            gathered = self._gathered.setdefault(file.path, _Gathered())
+            gathered.members += group
+            gathered.bytes += sum(_bytes_of(each.record) for each in group)
+
+    def _file(self, key: tuple[str, str], first: _Member, ledger: Ledger) -> OpenFile:
+        """Return the file that messages of a folder and queue go to; named by the first of them when it is new."""
+        file = self._current.get(key)
+        if file is None:
+            job = first.job
+            path = f"{key[0]}/{self._layout.name(job.qid, job.offset, first.stored_ms)}"
+            file = OpenFile(path, job.qid, whole=self._whole, opened=self._context.monotonic())
+            self._current[key] = file
+            if not self._whole:
+                ledger.files[path] = file
+        return file
+
+    async def _append(self, ledger: Ledger, files: Sequence[tuple[OpenFile, list[_Member]]]) -> None:
+        """Write messages behind their files, with the ledger ahead, and answer them."""
+        written = []
+        for file, group in files:
+            name = file.path.rpartition("/")[2]
+            parts = [self._form.mark(name, file.length)] if file.length else [self._form.begin(name)]
+            data = b"".join([*parts, *(each.record for each in group)])
+            offsets = ranges_of(each.job.offset for each in group)
+            file.pending = Pending(file.length + len(data), crc32(data), offsets)
+            written.append((file, group, data))
+        try:
+            await self._save(ledger)
+        except ServerAway:
+            for file, _ in files:
+                file.pending = None
+            raise
+        failed: ServerAway | None = None
+        for file, group, data in written:
+            try:
+                if failed is None:
+                    await self._folders.append(aside(file.path), file.length, data)
+            except ServerAway as error:
+                failed = error
+            if failed is None:
+                ledger.committed(file, self._context.wall_ms())
+                self._answer(group)
+            else:
+                self._doubt(file)
+        if failed is not None:
+            # Those answered above keep their answers: a second one changes nothing.
+            raise failed
+
+    def _doubt(self, file: OpenFile) -> None:
+        """Nobody knows what of a file is right; it is looked at before anything else is put into it."""
+        self._doubtful[file.path] = file
+        for key in [key for key, each in self._current.items() if each is file]:
+            del self._current[key]
+
+    async def _save(self, ledger: Ledger) -> None:
+        value = ledger.as_json()
+        try:
+            await self._keep.apart(lambda: self._state.save(value))
+        except OSError as error:
+            raise ServerAway(f"the ledger cannot be written: {error.strerror}") from error
+
+    # Closing
+
+    async def _close_due(self, ledger: Ledger) -> None:
+        now = self._context.monotonic()
+        for key, file in list(self._current.items()):
+            if self._close_at(file) <= now:
+                await self._close(ledger, key, file)
+        while len(self._current) > self._limits.files_max:
+            key = min(self._current, key=lambda each: self._current[each].used)
+            await self._close(ledger, key, self._current[key])
+        while sum(each.bytes for each in self._gathered.values()) >= self._limits.rotate_bytes:
+            path = max(self._gathered, key=lambda each: self._gathered[each].bytes)
+            key = next(key for key, file in self._current.items() if file.path == path)
+            await self._close(ledger, key, self._current[key])
+
+    async def _close(self, ledger: Ledger, key: tuple[str, str], file: OpenFile) -> None:
+        """Give a file its name, with everything in it. Raises ServerAway: one that grows stays open."""
+        if file.whole:
+            del self._current[key]
+            await self._put(ledger, file)
+        else:
+            await self._folders.publish(aside(file.path), file.path)
+            del self._current[key]
+            del ledger.files[file.path]
+        self._context.count("file_closed")
+
+    async def _put(self, ledger: Ledger, file: OpenFile) -> None:
+        """Write a whole file, with the ledger ahead, and answer its messages."""
+        members = self._gathered.pop(file.path).members
+        try:
+            data = await self._keep.apart(lambda: self._form.whole([each.record for each in members]))
+            file.pending = Pending(len(data), crc32(data), ranges_of(each.job.offset for each in members))
+            ledger.files[file.path] = file
+            try:
+                await self._save(ledger)
+            except ServerAway:
+                del ledger.files[file.path]
+                raise
+            try:
+                await self._folders.put(file.path, data)
+            except ServerAway:
+                self._doubt(file)
+                raise
+        except ServerAway as error:
+            raise _Failed(str(error), members) from error
+        except Exception as error:
+            # No file can be made of these together; each is tried again, and counted.
+            for each in members:
+                each.job.answer(error)
+            return
+        ledger.committed(file, self._context.wall_ms())
+        del ledger.files[file.path]
+        self._answer(members)
+
+    def _answer(self, members: Sequence[_Member]) -> None:
+        self._context.count("written", len(members))
+        for each in members:
+            each.job.answer(Status.FINISH)
+
+    def _refuse(self, refusal: RetryLater) -> None:
+        """Answer everything that waits that it is to come again."""
+        waiting, self._waiting = self._waiting, deque()
+        for job in waiting:
+            job.answer(refusal)
+
+
+def _bytes_of(record: Any) -> int:
+    return len(record) if isinstance(record, bytes) else len(record[-1]) + ROW_BYTES

@@ -1,0 +1,192 @@
+"""What the sink needs of HBase, and the real one over happybase. Called in threads: all of it blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from actions.sinks.away import ServerAway
+
+T = TypeVar("T")
+
+AWAY = ("NotServingRegion", "RegionTooBusy", "ServerNotRunning", "RetriesExhausted", "CallTimeout", "SocketTimeout",
+        "ConnectionClosed", "ConnectException", "ConnectionRefused", "MasterNotRunning", "PleaseHold",
+        "RegionServerStopped", "RegionServerAborted", "CallQueueTooBig", "RegionMoved", "RegionOpening", "NoServerFor",
+        "FailedServer", "ZooKeeper", "KeeperException", "DroppedSnapshot", "No space left")  # fmt: skip
+"""Parts of refusals that say nothing of the mutation: the region or its server is on the move, busy or gone."""
+
+FINAL = ("NoSuchColumnFamily", "TableNotFound", "TableNotEnabled", "AccessDenied", "RowTooBig", "ConstraintException",
+         "FailedSanityCheck", "WrongRegion")  # fmt: skip
+"""Parts of those that another attempt meets again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HBaseWish:
+    """Which Thrift server, and how to speak to it."""
+
+    host: str
+    port: int
+    transport: str
+    protocol: str
+    timeout_ms: int
+    pool_size: int
+
+
+class Refused(Exception):
+    """HBase refuses a mutation; the text is its own."""
+
+
+class RowChange(NamedTuple):
+    """Cells of a row to put and to delete.
+
+    Attributes:
+        row: Row key.
+        puts: By `family:qualifier`.
+        deletes: `family:qualifier` or `family`; empty: the whole row; None: nothing.
+    """
+
+    row: bytes
+    puts: Mapping[bytes, bytes]
+    deletes: Sequence[bytes] | None
+
+
+class HBaseLink(Protocol):
+    """Connections to one Thrift server. Every call may raise ServerAway (nobody knows what happened) or Refused."""
+
+    def change(self, table: str, changes: Sequence[RowChange], timestamp: int) -> None:
+        """Change rows, each row's puts, or deletes, at once.
+
+        All cells get the timestamp. Deletes take what is not newer, of a row that is also put to what is older.
+        """
+        ...
+
+    def append(self, table: str, row: bytes, cells: Mapping[bytes, bytes]) -> None:
+        """Put bytes behind the values of a row's cells."""
+        ...
+
+    def increment(self, table: str, row: bytes, amounts: Mapping[bytes, int]) -> None:
+        """Add to counters of a row, one after the other."""
+        ...
+
+    def read(self, table: str, row: bytes, columns: Sequence[bytes]) -> dict[bytes, tuple[bytes, int]]:
+        """Return newest values of a row's cells and their timestamps; those that are missing are left out."""
+        ...
+
+    def close(self) -> None:
+        """End all connections; none is in use."""
+        ...
+
+
+class RealHBase:
+    """happybase and its pool, made with the first call."""
+
+    def __init__(self, wish: HBaseWish) -> None:
+        self._wish = wish
+        self._pool: Any = None
+
+    def change(self, table: str, changes: Sequence[RowChange], timestamp: int) -> None:
+        """Change rows; see `HBaseLink`."""
+
+        def run(connection: Any) -> None:
+            from Hbase_thrift import BatchMutation, Mutation
+
+            name = table.encode()
+            older: list[Any] = []
+            same: list[Any] = []
+            puts: list[Any] = []
+            for each in changes:
+                if each.deletes:
+                    deletes = [Mutation(isDelete=True, column=column, writeToWAL=True) for column in each.deletes]
+                    (older if each.puts else same).append(BatchMutation(each.row, deletes))
+                elif each.deletes is not None:
+                    connection.client.deleteAllRowTs(name, each.row, timestamp - bool(each.puts), {})
+                if each.puts:
+                    cells = [
+                        Mutation(isDelete=False, column=column, value=value, writeToWAL=True)
+                        for column, value in each.puts.items()
+                    ]
+                    puts.append(BatchMutation(each.row, cells))
+            for batches, at in ((older, timestamp - 1), (same, timestamp), (puts, timestamp)):
+                if batches:
+                    connection.client.mutateRowsTs(name, batches, at, {})
+
+        self._call(run)
+
+    def append(self, table: str, row: bytes, cells: Mapping[bytes, bytes]) -> None:
+        """Append; see `HBaseLink`."""
+
+        def run(connection: Any) -> None:
+            from Hbase_thrift import TAppend
+
+            connection.client.append(TAppend(table.encode(), row, list(cells), list(cells.values())))
+
+        self._call(run)
+
+    def increment(self, table: str, row: bytes, amounts: Mapping[bytes, int]) -> None:
+        """Add; see `HBaseLink`."""
+
+        def run(connection: Any) -> None:
+            for column, amount in amounts.items():
+                connection.client.atomicIncrement(table.encode(), row, column, amount)
+
+        self._call(run)
+
+    def read(self, table: str, row: bytes, columns: Sequence[bytes]) -> dict[bytes, tuple[bytes, int]]:
+        """Read; see `HBaseLink`."""
+
+        def run(connection: Any) -> dict[bytes, tuple[bytes, int]]:
+            found = connection.client.getRowWithColumns(table.encode(), row, list(columns), {})
+            cells = found[0].columns if found else {}
+            return {_raw(column): (_raw(cell.value), cell.timestamp) for column, cell in cells.items()}
+
+        return self._call(run)
+
+    def close(self) -> None:
+        """End all connections."""
+        # The pool has no close of its own, and would connect first to whoever is away.
+        waiting = None if self._pool is None else self._pool._queue
+        while waiting is not None and not waiting.empty():
+            waiting.get_nowait().close()
+
+    def _call(self, run: Callable[[Any], T]) -> T:
+        from happybase import NoConnectionsAvailable
+        from Hbase_thrift import IllegalArgument, IOError
+        from thriftpy2.thrift import TException
+
+        try:
+            if self._pool is None:
+                self._pool = self._connect()
+            with self._pool.connection(self._wish.timeout_ms / 1000) as connection:
+                return run(connection)
+        except (IOError, IllegalArgument) as error:
+            whole = _text(error.message)
+            text = whole.partition("\n")[0][:500]
+            # HBase's client wraps what is final, too, into "retries exhausted".
+            if any(part in whole for part in AWAY) and not any(part in whole for part in FINAL):
+                raise ServerAway(text) from error
+            raise Refused(text) from error
+        except (TException, OSError, NoConnectionsAvailable, EOFError) as error:
+            raise ServerAway(str(error) or type(error).__name__) from error
+
+    def _connect(self) -> Any:
+        from happybase import ConnectionPool
+
+        wish = self._wish
+        return ConnectionPool(
+            wish.pool_size,
+            host=wish.host,
+            port=wish.port,
+            timeout=wish.timeout_ms,
+            transport=wish.transport,
+            protocol=wish.protocol,
+        )
+
+
+def _raw(value: bytes | str) -> bytes:
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+
+
+def _text(text: bytes | str | None) -> str:
+    raw = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return (raw or "no reason").strip()

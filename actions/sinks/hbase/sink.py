@@ -1,0 +1,241 @@
+"""The HBase sink: puts, deletes, appends and increments of a batch, in threads (W59)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar
+
+from actions.outside import OutsideAction
+from actions.sinks.away import Away, ServerAway
+from actions.sinks.commands import HBaseAppend, HBaseCommand, HBaseDelete, HBaseIncrement, HBasePut
+from actions.sinks.hbase.link import HBaseLink, HBaseWish, Refused, RowChange
+from actions.sinks.hbase.mutations import Append, Changes, Increment, Step, added, steps_of, timestamp_of
+from actions.sinks.hbase.options import HBaseOptions, TableMapping
+from actions.sinks.redis.options import split_address
+from actions.sinks.templates import FieldMissing, Template
+from pyddmq.actions import Failed, Job, Status, Unprocessable
+
+_Answer = Status | Exception
+_Run = Callable[[HBaseLink], None]
+
+
+class _Row:
+    """One entry of `tables`, compiled."""
+
+    def __init__(self, mapping: TableMapping) -> None:
+        self.mapping = mapping
+        self.row = Template(mapping.row)
+        self.columns = {name: Template(text) for name, text in mapping.columns.items()}
+
+
+class HBaseSink(OutsideAction):
+    """Carries out the mutations of each message; see docs/sinks.md."""
+
+    may_be_last = True
+    blocking = True
+    time_limit_ms = 120_000
+    """More than its own timeouts take: what is over these comes again, uncounted."""
+    needs_package = ("happybase", "hbase")
+    options_model: ClassVar[type[HBaseOptions]] = HBaseOptions
+
+    def open(self) -> None:
+        """Compile the mapping; connections are made when the first batch comes."""
+        assert isinstance(self.options, HBaseOptions)
+        options = self._given = self.options
+        self._rows = [_Row(mapping) for mapping in options.tables]
+        self._links: list[HBaseLink] = []
+        for address in options.hosts:
+            host, port = split_address(address)
+            wish = HBaseWish(
+                host=host,
+                port=port,
+                transport=options.transport,
+                protocol=options.protocol,
+                timeout_ms=options.timeout,
+                pool_size=options.pool_size,
+            )
+            self._links.append(self.outside.hbase(wish))
+        self._used = 0
+        self._away = Away("HBase", lambda: self.context)
+        # Between reading a cell and putting it again nobody else of this subscription may.
+        self._once = threading.Lock()
+
+    def close(self) -> None:
+        """End all connections."""
+        for link in self._links:
+            link.close()
+
+    def act_many(self, jobs: Sequence[Job]) -> Sequence[_Answer]:
+        """Answer FINISH for each message whose mutations were carried out."""
+        answers: list[_Answer] = [Status.FINISH] * len(jobs)
+        wanted: list[tuple[int, Job, list[Step]]] = []
+        for place, job in enumerate(jobs):
+            try:
+                steps = steps_of([*self._own(job), *job.outgoing.commands])
+            except Exception as error:
+                answers[place] = error
+                continue
+            if steps:
+                wanted.append((place, job, steps))
+            else:
+                answers[place] = self._empty()
+        refusal = self._away.refusal()
+        if refusal is not None:
+            for place, _, _ in wanted:
+                answers[place] = refusal
+            return answers
+        self._carry_out(wanted, answers)
+        return answers
+
+    def _empty(self) -> _Answer:
+        if self._given.on_empty == "fail":
+            return Unprocessable("no mutation for HBase: neither the options nor an action before has one for it")
+        self.context.count("without_command")
+        return Status.FINISH
+
+    def _own(self, job: Job) -> list[HBaseCommand]:
+        made: list[HBaseCommand] = []
+        for row in self._rows:
+            mapping = row.mapping
+            if mapping.tags and job.message.tag not in mapping.tags:
+                continue
+            try:
+                key = self._fill(row.row, job)
+            except FieldMissing:
+                if self._given.on_missing != "skip":
+                    raise
+                self.context.count("field_missing")
+                continue
+            cells = {}
+            for name, template in row.columns.items() if mapping.operation != "delete" else ():
+                try:
+                    cells[name] = self._fill(template, job)
+                except FieldMissing:
+                    if self._given.on_missing != "skip":
+                        raise
+                    self.context.count("field_missing")
+            if mapping.operation == "delete":
+                made.append(HBaseDelete(mapping.table, key, tuple(row.columns)))
+            elif cells:
+                made.append(_command(mapping, key, cells))
+        return made
+
+    def _fill(self, template: Template, job: Job) -> bytes:
+        try:
+            return template.fill(job)
+        except FieldMissing:
+            if self._given.on_missing != "null":
+                raise
+            self.context.count("field_missing")
+            return b""
+
+    def _carry_out(self, wanted: Sequence[tuple[int, Job, list[Step]]], answers: list[_Answer]) -> None:
+        """Send everything; messages that only put and delete go together where table and timestamp are the same."""
+        together: dict[tuple[str, int], list[tuple[int, Sequence[RowChange]]]] = {}
+        singles = []
+        for place, job, steps in wanted:
+            if len(steps) == 1 and isinstance(steps[0], Changes):
+                at = self._timestamp(job)
+                together.setdefault((steps[0].table, at), []).append((place, steps[0].rows))
+            else:
+                singles.append((place, job, steps))
+        for (table, at), members in together.items():
+            self._send_together(table, at, members, answers)
+        for place, job, steps in singles:
+            answers[place] = self._send(job, steps)
+
+    def _send_together(
+        self, table: str, at: int, members: list[tuple[int, Sequence[RowChange]]], answers: list[_Answer]
+    ) -> None:
+        rows_of_all = [row for _, rows in members for row in rows]
+        answer = self._tried(partial(_change, table, rows_of_all, at))
+        if isinstance(answer, Failed) and len(members) > 1:
+            # One of them is refused; which one they say only one by one. What was put already is put again.
+            for place, rows in members:
+                answers[place] = self._tried(partial(_change, table, rows, at))
+            return
+        for place, _ in members:
+            answers[place] = answer
+
+    def _send(self, job: Job, steps: Sequence[Step]) -> _Answer:
+        at = self._timestamp(job)
+        for number, step in enumerate(steps):
+            answer = self._tried(partial(self._step, job, step, number, at))
+            if answer is not Status.FINISH:
+                return answer
+        return Status.FINISH
+
+    def _step(self, job: Job, step: Step, number: int, at: int, link: HBaseLink) -> None:
+        if isinstance(step, Changes):
+            link.change(step.table, step.rows, at)
+        elif self._given.once_family is not None:
+            self._change_once(link, job, step, number)
+        elif isinstance(step, Append):
+            link.append(step.table, step.row, step.cells)
+        else:
+            link.increment(step.table, step.row, step.amounts)
+
+    def _change_once(self, link: HBaseLink, job: Job, step: Append | Increment, number: int) -> None:
+        """Put the new values and a marker into the row at once, unless the marker is there.
+
+        The timestamp is the present time, or newer than the present value's: so the new one is seen whatever queue it
+        came from, and a marker of an old message lives as long as the family's TTL says.
+        """
+        family = self._given.once_family
+        marker = f"{family}:{job.group}/{job.topic}/{job.qid}/{job.offset}/{job.message.stored_ms}/{number}".encode()
+        columns = list(step.cells if isinstance(step, Append) else step.amounts)
+        with self._once:
+            found = link.read(step.table, step.row, [*columns, marker])
+            if marker in found:
+                self.context.count("repeat_left_out")
+                return
+            cells = {marker: b"1"}
+            newest = self.context.wall_ms()
+            for column in columns:
+                value, its = found.get(column, (None, 0))
+                newest = max(newest, its + 1)
+                if isinstance(step, Append):
+                    cells[column] = (value or b"") + step.cells[column]
+                else:
+                    cells[column] = added(value, step.amounts[column])
+            link.change(step.table, [RowChange(step.row, cells, None)], newest)
+
+    def _tried(self, run: _Run) -> _Answer:
+        refusal = self._away.refusal()
+        if refusal is not None:
+            return refusal
+        used = self._used
+        try:
+            run(self._links[used])
+        except ServerAway as error:
+            self._used = (used + 1) % len(self._links)
+            return self._away.failed(str(error))
+        except Refused as error:
+            return Failed(f"HBase refused: {error}")
+        except Unprocessable as error:
+            return error
+        self._away.answered()
+        return Status.FINISH
+
+    def _timestamp(self, job: Job) -> int:
+        return timestamp_of(job.message.stored_ms, job.offset, by_order=self._given.timestamp == "storeOrder")
+
+
+def _change(table: str, rows: Sequence[RowChange], at: int, link: HBaseLink) -> None:
+    link.change(table, rows, at)
+
+
+def _command(mapping: TableMapping, row: bytes, cells: dict[str, bytes]) -> HBaseCommand:
+    if mapping.operation == "append":
+        return HBaseAppend(mapping.table, row, cells)
+    if mapping.operation == "put":
+        return HBasePut(mapping.table, row, cells)
+    amounts = {}
+    for name, text in cells.items():
+        try:
+            amounts[name] = int(text)
+        except ValueError as error:
+            raise Unprocessable(f"column {name} is to grow by {text[:40]!r}, which is no whole number") from error
+    return HBaseIncrement(mapping.table, row, amounts)

@@ -1,0 +1,103 @@
+"""Commands of Redis that a message may ask for, with what a repeat of each does.
+
+A sink writes. So reading commands are not among them, nor those that block, that speak of the server or the connection,
+or that end a transaction which the sink began.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from actions.sinks.commands import RedisCommand
+from pyddmq.actions import Unprocessable
+
+ARGUMENTS_MAX = 4_000
+"""What a script can unpack at once is not much more."""
+
+
+class Kind(NamedTuple):
+    """One command.
+
+    Attributes:
+        least: Arguments at least.
+        most: At most; None: any number.
+        step: Those after the first come in groups of so many.
+        idempotent: A repeat, with nothing in between, changes nothing.
+    """
+
+    least: int
+    most: int | None
+    step: int = 1
+    idempotent: bool = True
+
+
+def _repeats(least: int, most: int | None, step: int = 1) -> Kind:
+    return Kind(least, most, step, idempotent=False)
+
+
+KINDS: dict[str, Kind] = {
+    # Those of DDMQ's scripts (R28).
+    "SET": Kind(2, 6), "DEL": Kind(1, None), "HSET": Kind(3, None, 2), "HMSET": Kind(3, None, 2),
+    "HDEL": Kind(2, None), "MSET": Kind(2, None, 2),
+    # Strings.
+    "SETEX": Kind(3, 3), "PSETEX": Kind(3, 3), "SETNX": Kind(2, 2), "SETRANGE": Kind(3, 3), "SETBIT": Kind(3, 3),
+    "APPEND": _repeats(2, 2), "INCR": _repeats(1, 1), "DECR": _repeats(1, 1), "INCRBY": _repeats(2, 2),
+    "DECRBY": _repeats(2, 2), "INCRBYFLOAT": _repeats(2, 2),
+    # Keys.
+    "UNLINK": Kind(1, None), "EXPIRE": Kind(2, 3), "PEXPIRE": Kind(2, 3), "EXPIREAT": Kind(2, 3),
+    "PEXPIREAT": Kind(2, 3), "PERSIST": Kind(1, 1),
+    # Hashes.
+    "HSETNX": Kind(3, 3), "HINCRBY": _repeats(3, 3), "HINCRBYFLOAT": _repeats(3, 3),
+    # Sets and sorted sets.
+    "SADD": Kind(2, None), "SREM": Kind(2, None), "ZADD": Kind(3, None), "ZREM": Kind(2, None),
+    "ZREMRANGEBYSCORE": Kind(3, 3), "ZREMRANGEBYRANK": _repeats(3, 3), "ZINCRBY": _repeats(3, 3),
+    # Lists.
+    "LPUSH": _repeats(2, None), "RPUSH": _repeats(2, None), "LPUSHX": _repeats(2, None), "RPUSHX": _repeats(2, None),
+    "LPOP": _repeats(1, 1), "RPOP": _repeats(1, 1), "LREM": _repeats(3, 3), "LTRIM": _repeats(3, 3),
+    "LSET": Kind(3, 3),
+    # Others.
+    "PFADD": Kind(2, None), "GEOADD": Kind(4, None), "XADD": _repeats(4, None), "XTRIM": Kind(3, 6),
+    "PUBLISH": _repeats(2, 2), "RENAME": _repeats(2, 2),
+}  # fmt: skip
+
+
+def kind_of(name: str, count: int) -> Kind:
+    """Return what is known of a command.
+
+    Raises:
+        ValueError: It is not among those, or cannot have so many arguments; a sentence that says what would be right.
+    """
+    kind = KINDS.get(name.upper())
+    if kind is None:
+        raise ValueError(f"{name!r} is no command that a message may ask for; known are {', '.join(sorted(KINDS))}")
+    # Pairs come after the key, but for MSET, which has nothing else.
+    grouped = count if name.upper() == "MSET" else count - 1
+    if count < kind.least or (kind.most is not None and count > kind.most) or grouped % kind.step:
+        raise ValueError(f"{name.upper()} cannot have {count} arguments")
+    if count > ARGUMENTS_MAX:
+        raise ValueError(f"{name.upper()} has {count} arguments; at most {ARGUMENTS_MAX}")
+    return kind
+
+
+Words = tuple[str | bytes | int | float, ...]
+"""A command as it is sent."""
+
+
+def checked(command: object) -> tuple[Words, bool]:
+    """Return a gathered command as it is sent, and whether it is idempotent.
+
+    Raises:
+        Unprocessable: It is none of Redis, or none that a message may ask for.
+    """
+    if not isinstance(command, RedisCommand):
+        raise Unprocessable(
+            f"{type(command).__name__} is no command of Redis, and nobody else is there to carry it out"
+        )
+    try:
+        kind = kind_of(command.name, len(command.args))
+    except ValueError as error:
+        raise Unprocessable(str(error)) from error
+    for each in command.args:
+        if isinstance(each, bool) or not isinstance(each, str | bytes | int | float):
+            raise Unprocessable(f"{command.name.upper()} has an argument of type {type(each).__name__}; give text")
+    return (command.name.upper(), *command.args), kind.idempotent

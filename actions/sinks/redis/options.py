@@ -1,0 +1,106 @@
+"""Options of the Redis sink."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, model_validator
+
+from actions.sinks.redis.names import kind_of
+from actions.sinks.templates import Template
+from conf.base import Model, Reload, setting
+from conf.secrets import Secret
+
+
+def check_address(text: str) -> str:
+    """Return `host:port` as it is. Raises ValueError: it is none."""
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 65_536):
+        raise ValueError(f"{text!r} is no address; write host:port, such as 127.0.0.1:6379")
+    return text
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Return host and port of an address; an IPv6 one stands in brackets."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _check_command(words: list[str]) -> list[str]:
+    if not words:
+        raise ValueError("a command has a name, such as [SET, 'order:${key}', '${body}']")
+    kind_of(words[0], len(words) - 1)
+    for word in words[1:]:
+        Template(word)
+    return words
+
+
+Address = Annotated[str, AfterValidator(check_address)]
+CommandTemplate = Annotated[list[str], AfterValidator(_check_command)]
+
+
+class RedisOptions(Model):
+    """`options: {Redis: {...}}`; fields of DDMQ's `redisConfig` keep their names (R62)."""
+
+    hosts: list[Address] = setting(
+        ...,
+        "Servers, `host:port`. Each Redis key goes to one of them, by its name, always the same (W60).",
+        reload=Reload.GENERATION,
+        min_length=1,
+        max_length=64,
+    )
+    username: str | None = setting(None, "User, where the server knows several.", reload=Reload.GENERATION)
+    password: Secret | None = setting(
+        None, "Password: `{file: PATH}` or `{env: NAME}`.", reload=Reload.GENERATION, absent="none"
+    )
+    database: int = setting(0, "Number of the database.", reload=Reload.GENERATION, ge=0, le=65_535)
+    tls: bool = setting(False, "Whether to speak TLS; the server's certificate is checked.", reload=Reload.GENERATION)
+    ca_file: str | None = setting(
+        None,
+        "PEM file of the authorities that servers are checked by.",
+        reload=Reload.GENERATION,
+        absent="the system's",
+    )
+    timeout: int = setting(
+        5_000, "Milliseconds for connecting, and for a round trip.", reload=Reload.GENERATION, ge=1, le=30_000
+    )
+    commands: list[CommandTemplate] = setting(
+        [],
+        "Commands for each message, in order, before those that actions gathered: lists of name and arguments, with "
+        "`${key}`, `${tag}`, `${body}`, `${property:NAME}`, `${$.json.path}` and the others of docs/sinks.md.",
+        reload=Reload.GENERATION,
+        max_length=100,
+    )
+    on_missing: Literal["fail", "skip", "null"] = setting(
+        "fail",
+        "What a message gets that lacks a field which a command names: `fail`: the dead letters; `skip`: the command "
+        "is left out; `null`: the field is empty text.",
+        reload=Reload.GENERATION,
+    )
+    on_empty: Literal["fail", "finish"] = setting(
+        "fail",
+        "What a message without any command gets: `fail`: the dead letters; `finish`: it is consumed, and counted.",
+        reload=Reload.GENERATION,
+    )
+    once: bool = setting(
+        False,
+        "Whether a repeat of a message leaves no second effect of commands that are not idempotent, such as INCR: a "
+        "marker key is written with them, in one script.",
+        reload=Reload.GENERATION,
+    )
+    once_seconds: int = setting(
+        86_400, "Seconds that markers of `once` stay.", reload=Reload.GENERATION, ge=60, le=31_536_000
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_pool(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "jedisPool" in value:
+            raise ValueError("jedisPool is DDMQ's and sizes a pool; there is one connection per batch; take it out")
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> RedisOptions:
+        if self.ca_file is not None and not self.tls:
+            raise ValueError("caFile is for TLS; write `tls: true`")
+        return self

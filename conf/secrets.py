@@ -1,0 +1,87 @@
+"""Secrets of actions: named in the configuration, never written in it (D60).
+
+The configuration holds where a secret stands, a file or a variable of the environment. What stands there is read when
+an action opens, and neither the configuration nor an error shows it. A reload compares places: a new secret takes
+effect under a new place, or with the next generation of its subscription.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pydantic import model_validator
+
+from conf.base import Model, Reload, setting
+
+SECRET_BYTES_MAX = 65_536
+
+
+class SecretUnreadable(Exception):
+    """A secret cannot be had; the text says where it should be and why not, and nothing of it."""
+
+
+class Secret(Model):
+    """Where a secret stands: `{file: PATH}` or `{env: NAME}`. Its `repr` is `***`."""
+
+    file: str | None = setting(
+        None,
+        "Path of a file with the secret in UTF-8; line ends at its end do not count.",
+        reload=Reload.GENERATION,
+        min_length=1,
+    )
+    env: str | None = setting(
+        None, "Name of the environment variable that holds it.", reload=Reload.GENERATION, min_length=1
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_text(cls, value: Any) -> Any:
+        # Not shown, for it is most likely the secret itself.
+        if isinstance(value, str | int | float):
+            raise ValueError("a secret is not written here; write {file: PATH} or {env: NAME}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Secret:
+        if (self.file is None) == (self.env is None):
+            raise ValueError("a secret has one place; write {file: PATH} or {env: NAME}")
+        return self
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for people."""
+        return f"file {self.file}" if self.file is not None else f"environment variable {self.env}"
+
+    def read(self) -> str:
+        """Return the secret.
+
+        Raises:
+            SecretUnreadable: It is not there, is empty, too long, or no UTF-8.
+        """
+        raw = os.environb.get(os.fsencode(self.env)) if self.env is not None else self._read_file()
+        if raw is None:
+            raise SecretUnreadable(f"the secret in {self.place} is not set; set it for the node's process")
+        if len(raw) > SECRET_BYTES_MAX:
+            raise SecretUnreadable(f"the secret in {self.place} is longer than {SECRET_BYTES_MAX} bytes")
+        try:
+            text = raw.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise SecretUnreadable(f"the secret in {self.place} is not UTF-8") from None
+        if not text:
+            raise SecretUnreadable(f"the secret in {self.place} is empty")
+        return text
+
+    def _read_file(self) -> bytes:
+        assert self.file is not None, "a secret without a variable has a file"
+        try:
+            with open(self.file, "rb") as file:
+                return file.read(SECRET_BYTES_MAX + 1)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise SecretUnreadable(f"the secret in {self.place} cannot be read ({reason})") from None

@@ -1,0 +1,57 @@
+"""When a message that waited was due: its delay level, or its timer, as the record says that it replaces (D27).
+
+It is stored anew when it is due, or later: so lag counts from then, and not from when the broker came to it. The node
+says the same of its samples (`upstream.embedded.message_times`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import DamagedRecord
+from broker.format.record import locate, physical_offset, prepared_offset, store_timestamp, topic_of
+from broker.scheduled.delay.levels import SCHEDULE_NAME, DelayLevels, due_ms
+from broker.scheduled.timer.names import TIMER_NAME, TimerOptions, due_of
+
+LEVELS: Final = DelayLevels()
+"""Of records of RocketMQ's; ours say how long they wait."""
+PRECISION_MS: Final = TimerOptions().precision_ms
+_LENGTH: Final = struct.Struct(">I")
+View = Callable[[int, int], memoryview | None]
+"""Returns bytes of the log from a position on; None: they are not there."""
+
+
+def consumable_ms(record: memoryview, view: View) -> int:
+    """Return when a message could first be consumed, Unix ms: when it was due or, if it did not wait, stored.
+
+    Args:
+        record: Its record, whole.
+        view: Of the log that it is in.
+    """
+    stored_ms = store_timestamp(record)
+    replaced = prepared_offset(record)
+    if not replaced:
+        return stored_ms
+    due = _due_ms(max(0, replaced), view)
+    # Nothing is due after it was stored: a clock that was set back would say so.
+    return stored_ms if due is None else min(stored_ms, due)
+
+
+def _due_ms(position: int, view: View) -> int | None:
+    """Return when the record at a position of the log was due; None: it did not wait, is gone, or is none."""
+    head = view(position, _LENGTH.size)
+    whole = None if head is None else view(position, _LENGTH.unpack(head)[0])
+    if whole is None:
+        return None
+    try:
+        record, _, _, block_at, block_end = locate(whole)
+        topic, block = topic_of(record), bytes(record[block_at:block_end])
+        if physical_offset(record) != position:
+            return None
+    except (DamagedRecord, struct.error, IndexError):
+        return None
+    if topic == SCHEDULE_NAME:
+        return due_ms(block, store_timestamp(record), LEVELS)
+    return due_of(block, PRECISION_MS) if topic == TIMER_NAME else None

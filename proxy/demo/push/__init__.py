@@ -1,0 +1,1 @@
+"""The demo of pushing: the permit events pushed to a receiver that misbehaves."""

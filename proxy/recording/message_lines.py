@@ -1,0 +1,135 @@
+"""What becomes of messages, as lines of the log: of each where `logLevel` is debug, and of each group once a minute.
+
+Counters say how much happened (D25); a line per message is for whoever looks for one message, and costs what a line
+costs. The line of a group and topic sums up its last minute, and is left out where nothing happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.histogram import quantile_seconds
+from conf import Config
+from upstream.delivery.figures import counters
+from upstream.delivery.figures.endings import Ending, ended_jobs
+from upstream.delivery.figures.latency import END_TO_END_SECONDS
+from upstream.delivery.group import ConsumerGroup
+from upstream.job import Delivery, UpstreamJob
+
+SUMMARY_SECONDS = 60.0
+LISTENER = "lines"
+_SUMMED = {
+    "delivered": counters.DELIVERED,
+    "finished": counters.FINISHED,
+    "failed": counters.FAILED,
+    "errors": counters.ERRORS,
+    "timeouts": counters.TIMEOUTS,
+    "dead_letters": counters.DEAD_LETTERS,
+    "stopped": counters.STOPPED,
+    "skipped": counters.SKIPPED,
+}
+_log = structlog.get_logger()
+
+Series = tuple[str, str]
+"""Group and topic."""
+
+
+class Node(Protocol):
+    """A node with groups."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        ...
+
+    def all_groups(self) -> Sequence[ConsumerGroup]:
+        """The configured groups and those that leave."""
+        ...
+
+
+class MessageLines:
+    """Writes a line for each message of one group that ends: an `EndingListener`.
+
+    Args:
+        group: Its name.
+        runtime: The node's.
+    """
+
+    def __init__(self, group: str, runtime: Runtime) -> None:
+        self._group = group
+        self._clock = runtime.clock
+
+    def handed_out(self, delivery: Delivery) -> None:
+        """Nothing ends by it."""
+
+    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+        """Write lines for messages of one delivery that its client finished."""
+        for job in ended_jobs(delivery, offsets):
+            self.ended(job, Ending.SUCCEEDED)
+
+    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+        """Write the line of a message."""
+        stored_ms = job.subscription.stored_ms(job)
+        _log.debug(
+            "message_ended",
+            group=self._group,
+            topic=job.topic,
+            qid=job.qid,
+            offset=job.offset,
+            outcome=ending.name.lower(),
+            deliveries=job.deliveries,
+            attempts=job.attempts,
+            total_ms=None if stored_ms is None else self._clock.wall_ms() - stored_ms,
+            reason=job.history.reason if job.history is not None else None,
+        )
+
+
+class GroupLines:
+    """The lines of one node.
+
+    Args:
+        node: The node; looked at by `configure` and `sum_up`.
+        runtime: The node's.
+    """
+
+    def __init__(self, node: Node, runtime: Runtime) -> None:
+        self._node = node
+        self._runtime = runtime
+        self._before: dict[Series, dict[str, int]] = {}
+        self._latency: dict[Series, list[int]] = {}
+
+    def configure(self) -> None:
+        """Begin and end the lines per message, as the log level in force says."""
+        wanted = self._node.config.node.log_level == "debug"
+        for group in self._node.all_groups():
+            group.node.endings.put(LISTENER, MessageLines(group.name, self._runtime) if wanted else None)
+
+    def sum_up(self) -> None:
+        """Write a line for each group and topic of which something happened since the last call."""
+        now: dict[Series, dict[str, int]] = {}
+        names = {metric: field for field, metric in _SUMMED.items()}
+        for spec, labels, count in self._runtime.metrics.some(names):
+            series = now.setdefault((labels[0], labels[1]), dict.fromkeys(_SUMMED, 0))
+            series[names[spec.name]] += count
+        for (group, topic), figures in sorted(now.items()):
+            before = self._before.get((group, topic), {})
+            risen = {name: count - before.get(name, 0) for name, count in figures.items()}
+            if any(risen.values()):
+                _log.info("group_minute", group=group, topic=topic, **risen, **self._slowest(group, topic))
+        self._before = now
+
+    def _slowest(self, group: str, topic: str) -> dict[str, int | None]:
+        """How long messages took that ended since the last call."""
+        counts = self._runtime.metrics.histogram(END_TO_END_SECONDS, group, topic).counts
+        before = self._latency.get((group, topic), [0] * len(counts))
+        self._latency[group, topic] = list(counts)
+        recent = [count - earlier for count, earlier in zip(counts, before, strict=True)]
+        p50, p99 = quantile_seconds(recent, 0.5), quantile_seconds(recent, 0.99)
+        return {
+            "p50_ms": None if p50 is None else round(p50 * 1000),
+            "p99_ms": None if p99 is None else round(p99 * 1000),
+        }

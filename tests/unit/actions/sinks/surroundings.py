@@ -1,0 +1,113 @@
+"""What a sink is given, without a node: jobs that remember their answers, a context that counts, a disk, a clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from actions.outside import Outside, OutsideAction
+from pyddmq.actions import Message, Outgoing, Status
+
+T = TypeVar("T")
+
+
+class FakeContext:
+    """A `pyddmq.actions.Context`; its clock is the event loop's, so that virtual time moves it."""
+
+    group, topic, timeout_ms = "g", "orders", 5_000
+    tps_max = None
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.notes: list[tuple[str, dict[str, object]]] = []
+        self.ahead = 0.0
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + round(self.monotonic() * 1000)
+
+    def monotonic(self) -> float:
+        try:
+            return asyncio.get_running_loop().time() + self.ahead
+        except RuntimeError:
+            return self.ahead
+
+    def count(self, event: str, amount: int = 1) -> None:
+        self.counts[event] += amount
+
+    def note(self, event: str, **facts: object) -> None:
+        self.notes.append((event, facts))
+
+
+class FakeJob:
+    """A `pyddmq.actions.Job` of queue q0 that remembers what it was answered."""
+
+    def __init__(
+        self,
+        offset: int,
+        body: bytes = b"{}",
+        *,
+        key: str | None = None,
+        tag: str | None = None,
+        qid: str = "q0",
+        stored_ms: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.group, self.topic, self.qid, self.offset = "g", "orders", qid, offset
+        stored = 1_700_000_000_000 + offset if stored_ms is None else stored_ms
+        self.message = Message(key, tag, body, properties or {}, stored, stored)
+        self.data: Any = body
+        self.outgoing = Outgoing()
+        self.attempts = 0
+        self.history = None
+        self.answers: list[Status | Exception] = []
+
+    @property
+    def body(self) -> memoryview:
+        return memoryview(self.message.body)
+
+    @property
+    def answered(self) -> Status | Exception | None:
+        """The answer that counts."""
+        return self.answers[0] if self.answers else None
+
+    def answer(self, answer: Status | Exception) -> bool:
+        self.answers.append(answer)
+        return len(self.answers) == 1
+
+    def resume(self) -> None:
+        self.answer(Status.CONTINUE)
+
+    def finish(self, success: bool, reason: str = "") -> bool:
+        return self.answer(Status.FINISH if success else Status.FAIL)
+
+
+class InlineKeep:
+    """A `Keep` on any disk; what blocks is done at once, in the loop's thread."""
+
+    def __init__(self, disk: Any, data: str) -> None:
+        from proxy.node.sink_keep import SinkKeep
+
+        class Threads:
+            def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+                asyncio.get_running_loop().call_soon(done, work())
+
+        class Tasks:
+            def create_future(self) -> asyncio.Future[Any]:
+                return asyncio.get_running_loop().create_future()
+
+        keep = SinkKeep(disk, data, threads=Threads(), tasks=Tasks())  # type: ignore[arg-type]
+        self.disk, self.state, self.apart = keep.disk, keep.state, keep.apart
+
+
+def opened(cls: type[OutsideAction], options: dict[str, Any], outside: Outside, name: str = "Sink") -> Any:
+    """Make an action with checked options and open it."""
+    action = cls()
+    action.name = name
+    action.outside = outside
+    action.context = FakeContext()
+    assert cls.options_model is not None
+    action.options = cls.options_model.model_validate(options)
+    action.open()
+    return action

@@ -1,0 +1,239 @@
+"""Sinks of files over a simulated disk: exactly once in the file, whatever is killed, torn or full (D46, W61)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from actions.outside import Outside
+from actions.sinks.files.sink import FileSink
+from broker.testing.sim_disk import PowerCut, SimDisk
+from pyddmq.actions import RetryLater, Status
+from tests.unit.actions.sinks.surroundings import FakeJob, InlineKeep, opened
+
+DATA, OUT = "/data", "/out"
+
+
+class Ground:
+    """One disk, and sinks on it one after the other, as nodes that are killed and started."""
+
+    def __init__(self, disk: SimDisk | None = None, **options: Any) -> None:
+        self.disk = disk or SimDisk()
+        self.options = {"url": OUT, "path": "${topic}", "flushMs": 1, **options}
+
+    def sink(self) -> Any:
+        return opened(FileSink, self.options, Outside(keep=InlineKeep(self.disk, DATA)))
+
+    def read(self, *, hidden: bool = False) -> dict[str, bytes]:
+        """All files of the topic's folder that readers see, or those that they do not."""
+        folder = f"{OUT}/orders"
+        found = {}
+        for name in self.disk.list(folder):
+            if name.startswith(".") == hidden:
+                file = self.disk.open(f"{folder}/{name}")
+                found[name] = file.read(0, file.size())
+        return found
+
+    def offsets(self) -> list[int]:
+        """Offsets of the lines that readers see, by file."""
+        return [json.loads(line)["offset"] for each in self.read().values() for line in each.splitlines()]
+
+
+def jobs(*offsets: int, **more: Any) -> list[FakeJob]:
+    """Messages with their number as body."""
+    return [FakeJob(offset, b'{"n": %d}' % offset, **more) for offset in offsets]
+
+
+async def over(sink: Any, given: Sequence[FakeJob]) -> None:
+    """Wait until all are answered, or the writer is over, as a kill has it."""
+    while not all(job.answers for job in given) and not sink._task.done():  # noqa: ASYNC110
+        await asyncio.sleep(0.0005)
+
+
+async def written(sink: Any, given: Sequence[FakeJob], *, close: bool = True) -> None:
+    """Hand messages to a sink, have them answered, and drain it."""
+    for job, answer in zip(given, sink.act_many(given), strict=True):
+        if answer is not Status.ASYNCHRONIZED:
+            job.answer(answer)
+    if close:
+        sink.drain()
+    await over(sink, given)
+    if sink._task.done():
+        sink._task.result()
+    if close:
+        await sink.close()
+        sink._task.result()
+
+
+def test_json_lines_hold_the_message_in_the_order_of_its_queue() -> None:
+    """One line per message, one file per queue, named by its first offset; answered when durable."""
+    ground = Ground()
+    given = [*jobs(5, 6, 7), *jobs(1, qid="q1"), FakeJob(8, b"\xff", key="k", tag="t", properties={"p": "v"})]
+
+    asyncio.run(written(ground.sink(), given))
+
+    assert [job.answered for job in given] == [Status.FINISH] * 5
+    files = ground.read()
+    assert list(files) == [
+        "g.orders.q0.00000000000000000005.1700000000005.jsonl",
+        "g.orders.q1.00000000000000000001.1700000000001.jsonl",
+    ]
+    lines = [json.loads(line) for line in files["g.orders.q0.00000000000000000005.1700000000005.jsonl"].splitlines()]
+    assert [line["offset"] for line in lines] == [5, 6, 7, 8]
+    assert lines[0]["body"] == {"n": 5}
+    assert lines[3]["bodyBase64"] == "/w=="
+    assert lines[3]["properties"] == {"p": "v"}
+    assert ground.read(hidden=True) == {}
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("power", [False, True])
+def test_each_message_is_once_in_the_files_whatever_moment_the_node_dies(form: str, power: bool) -> None:
+    """A kill, or a power cut, at every change of the disk; then all that was not answered comes again (D46).
+
+    After a power cut, what was answered within the last 100 ms may come again too: so all of it does here.
+    """
+    died = 0
+    for moment in range(200):
+        ground = Ground(format=form, idleSeconds=1)
+        first, again = jobs(*range(6)), jobs(*range(6))
+        sink = ground.sink()
+        ground.disk.stop_after(moment)
+        try:
+            asyncio.run(_two_batches(sink, first))
+            cut = False
+        except PowerCut:
+            cut = True
+        died += cut
+        if power:
+            ground.disk.crash(random.Random(moment))
+        else:
+            ground.disk.kill()
+        ground.disk.stop_after(1_000_000)
+        left = [job for job, before in zip(again, first, strict=True) if power or before.answered is not Status.FINISH]
+        sink = ground.sink()
+        asyncio.run(written(sink, left))
+        # What is still open is closed by the next message's generation.
+        asyncio.run(written(ground.sink(), jobs(6)))
+        assert all(job.answered is Status.FINISH for job in left), moment
+        assert sorted(_offsets(ground, form)) == list(range(7)), moment
+        if not cut:
+            break
+    assert died > 10
+
+
+async def _two_batches(sink: Any, given: Sequence[FakeJob]) -> None:
+    await written(sink, given[:3], close=sink.options.format == "parquet")
+    if sink.options.format == "parquet":
+        sink.open()
+    await written(sink, given[3:])
+
+
+def _offsets(ground: Ground, form: str) -> list[int]:
+    if form == "json":
+        return ground.offsets()
+    import pyarrow
+    import pyarrow.parquet
+
+    found: list[int] = []
+    for raw in ground.read().values():
+        read: Any = pyarrow.parquet.read_table
+        found += read(pyarrow.BufferReader(raw))["offset"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "open", "replace"])
+def test_failing_disk_loses_nothing_and_says_so(operation: str) -> None:
+    """ENOSPC at any operation: messages come again, uncounted; when there is room each is in the file once."""
+    for skip in range(8):
+        ground = Ground()
+        sink = ground.sink()
+        ground.disk.fail(operation, error=errno.ENOSPC, skip=skip)
+
+        async def tries(sink: Any = sink, ground: Ground = ground) -> int:
+            given = jobs(0, 1, 2)
+            await written(sink, given, close=False)
+            refused = [job for job in given if isinstance(job.answered, RetryLater)]
+            ground.disk.heal()
+            sink.context.ahead += 60
+            again = jobs(*(job.offset for job in refused))
+            await written(sink, [*again, *jobs(3)])
+            assert all(job.answered is Status.FINISH for job in again)
+            return len(refused)
+
+        refused = asyncio.run(tries())
+        asyncio.run(written(ground.sink(), jobs(4)))
+
+        assert sorted(ground.offsets()) == [0, 1, 2, 3, 4], skip
+        assert sink.context.counts["server_away"] >= bool(refused)
+
+
+def test_file_that_somebody_cut_is_closed_and_said() -> None:
+    """Nothing is put behind a hole: the file is closed as it is, and a new one begins."""
+    ground = Ground()
+    sink = ground.sink()
+    asyncio.run(_in_turn(sink, [jobs(0, 1), jobs(3)]))
+    [name] = ground.read(hidden=True)
+    ground.disk.kill()
+    ground.disk.open(f"{OUT}/orders/{name}").truncate(10)
+
+    sink = ground.sink()
+    asyncio.run(written(sink, jobs(2)))
+
+    assert sink.context.counts["file_cut"] == 1
+    assert len(ground.read()) == 2
+
+
+async def _in_turn(sink: Any, batches: Sequence[Sequence[FakeJob]]) -> None:
+    for batch in batches:
+        await written(sink, batch, close=False)
+
+
+def test_damaged_ledger_is_said_and_nothing_is_lost() -> None:
+    """What was on its way is written again."""
+    ground = Ground()
+    asyncio.run(written(ground.sink(), jobs(0), close=False))
+    folder = f"{DATA}/pyddmq/sinks"
+    [name] = ground.disk.list(folder)
+    ground.disk.open(f"{folder}/{name}").write(3, [b"xxx"])
+
+    sink = ground.sink()
+    asyncio.run(written(sink, jobs(1)))
+
+    assert sink.context.counts["ledger_damaged"] == 1
+    assert ground.offsets() == [1]
+
+
+def test_text_lines_are_escaped() -> None:
+    """A body with a line feed is one line (W61)."""
+    ground = Ground(format="text")
+    asyncio.run(written(ground.sink(), [FakeJob(0, b"a\nb\\c\r"), FakeJob(1, b"d")]))
+
+    assert list(ground.read().values()) == [b"a\\nb\\\\c\\r\nd\n"]
+
+
+def test_path_is_by_the_messages_time() -> None:
+    """A message that comes again goes where it was, whatever the time is now (W61)."""
+    ground = Ground(path="${topic}/${yyyy}-${MM}-${dd}/${HH}", timeZone="Asia/Shanghai")
+    asyncio.run(written(ground.sink(), jobs(1)))
+
+    # 1,700,000,000 s is 22:13 UTC of 14 November 2023.
+    assert ground.disk.list(f"{OUT}/orders/2023-11-15") == ["06"]
+
+
+def test_open_files_are_bounded() -> None:
+    """Beyond `maxFileCount` the file that was used longest ago is closed."""
+    ground = Ground(maxFileCount=2)
+    sink = ground.sink()
+    given = [job for number in range(5) for job in jobs(0, qid=f"q{number}")]
+
+    asyncio.run(written(sink, given, close=False))
+
+    assert len(ground.read()) == 3
+    assert len(ground.read(hidden=True)) == 2

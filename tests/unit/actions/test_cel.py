@@ -1,0 +1,159 @@
+"""CEL expressions: what is refused at load and where, and what they may cost (D44)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actions.script.cel import TEXT_MAX, CelError, compile_expression
+from actions.script.cel_cost import COST_MAX, ROUNDS_MAX, Estimate, weigh
+from conf.places import TextError
+from tests.fuzz import expressions
+
+pytest.importorskip("cel_expr_python")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "line", "column"),
+    [
+        ("json.a > 3 &&\n  foo == 2", "undeclared reference to 'foo'; there are json, key", 2, 3),
+        ("jsom == 1", "did you mean json?", 1, 1),
+        ("1 +", "mismatched input '<EOF>'", 1, 4),
+        ("'é' == x", "undeclared reference to 'x'", 1, 8),
+        ("json.s.matches('(a')", "missing ): (a", 1, 16),
+        ("json.s.matches(json.p)", "must stand in the expression", 1, 15),
+        ("json.s.replace('a', 'b') == ''", "replace is not offered", 1, 15),
+        ("key + 1 == 'a'", "no matching overload", 1, 5),
+    ],
+)
+def test_wrong_expression_is_told_with_its_place(text: str, said: str, line: int, column: int) -> None:
+    """Line and column of the first mistake, from 1, in characters."""
+    with pytest.raises(TextError) as refused:
+        compile_expression(text)
+    assert said in str(refused.value)
+    assert (refused.value.line, refused.value.column) == (line, column)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 + 1", "gives int"),
+        ("[" * 40 + "1" + "]" * 40, "nested deeper than 32 levels"),
+        ("true" + " && true" * TEXT_MAX, "at most 8192"),
+        ("[1]" + ".map(a, a)" * 9 + " == [1]", "more than 8 loops"),
+    ],
+)
+def test_expression_without_bounds_is_refused(text: str, said: str) -> None:
+    """Depth, length and loops are bounded at load."""
+    with pytest.raises(ValueError, match=said):
+        compile_expression(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("json.a.b > 1 && json['x y'] == 2", {"json": {"a": {"b": None}, "x y": None}}),
+        ("has(json.a) && json.?b.c.orValue(1) == 1", {"json": {"a": None, "b": {"c": None}}}),
+        ("'a' in json && json.b == 1", {"json": None}),
+        ("json.l.exists(i, i.p > json.q)", {"json": {"l": None, "q": None}}),
+        ("[1].all(json, json > 0) && properties.p == key", {"properties": {"p": None}, "key": None}),
+        ("json.a[0].b == 1 && json.a.b == 2", {"json": {"a": None}}),
+    ],
+)
+def test_only_what_is_named_is_handed_in(text: str, wanted: dict[str, Any]) -> None:
+    """Fields of a body cost for each, and nobody reads the others."""
+    assert compile_expression(text).wanted == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "json", "answer"),
+    [
+        ("json.a == 2 && json.b", {"a": 2.0, "b": True}, True),
+        ("json.l.exists(i, i.p > json.q)", {"l": [{"p": 1}, {"p": 3}], "q": 2}, True),
+        ("json.s.contains('b') && json.s.matches('^a.c$') && json.s.lowerAscii().startsWith('ab')", {"s": "abc"}, True),
+        ("timestamp(json.t) < timestamp('2024-01-01T00:00:00Z')", {"t": "2023-06-01T00:00:00+02:00"}, True),
+        ("json.?a.b.orValue(7) == 7", {}, True),
+        ("size(json.l) == 2 && 3 in json.l", {"l": [1, 2]}, False),
+    ],
+)
+def test_expression_decides(text: str, json: dict[str, Any], answer: bool) -> None:
+    """By numbers, lists, texts, times and what may be missing."""
+    assert compile_expression(text).decide({"json": json}) is answer
+
+
+@pytest.mark.parametrize(
+    ("text", "json", "said"),
+    [
+        ("json.a == 1", {}, "Key not found"),
+        ("json.a.b == 1", {"a": 5}, "SELECT"),
+        ("json.a > 1", {"a": "x"}, "No matching overload"),
+        ("json.a > 1", {"a": 2**70}, "out of range"),
+        ("json.a", {"a": "true"}, "not true or false"),
+        ("json.a", {"a": 1}, "not true or false"),
+        ("json.a == 'A'", {"a": "\ud800"}, "null is not valid"),
+        ("1 / json.a == 1", {"a": 0}, "divide by zero"),
+        ("json.l.all(a, json.l.all(b, json.l.all(c, a + b + c >= 0)))", {"l": list(range(100))}, "budget"),
+    ],
+)
+def test_what_cannot_be_decided_is_an_error(text: str, json: dict[str, Any], said: str) -> None:
+    """A missing field, another type, too many rounds: never a crash, and never a plain false."""
+    with pytest.raises(CelError, match=said):
+        compile_expression(text).decide({"json": json})
+
+
+def test_costly_message_is_an_error_before_it_costs() -> None:
+    """9,000 rounds over a text of a megabyte took 117 s; it is told instead, by the sizes alone."""
+    expression = compile_expression("json.l.all(x, json.s.contains('ab') == false)")
+    with pytest.raises(CelError, match="steps for this message"):
+        expression.decide({"json": {"l": [1] * 1000, "s": "a" * 30_000}})
+    assert expression.decide({"json": {"l": [1] * 9000, "s": "a" * 100}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "json.l.all(x, json.s.contains('ab'))",
+        "json.s.contains(json.t)",
+        "[json.s].map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a) == []",
+        "json.l.all(a, json.l.all(b, a == b))",
+    ],
+)
+def test_what_grows_faster_than_the_message_has_a_limit(text: str) -> None:
+    """There is a size from which on it is refused, and the estimate does not shrink below it."""
+    expression = compile_expression(text)
+    assert expression.weight_max is not None
+    estimates = [Estimate(dict.fromkeys(expression.paths, 1 << bits)).of(expression.tree) for bits in range(24)]
+    assert estimates == sorted(estimates)
+    assert estimates[-1] > COST_MAX
+
+
+@pytest.mark.parametrize(
+    "text", ["json.a > 1 && json.b in ['x', 'y']", "json.l.exists(i, i.p > json.q)", "json.s.matches('a+b')"]
+)
+def test_plain_filter_is_not_weighed(text: str) -> None:
+    """What reads its message once costs no estimate."""
+    assert compile_expression(text).weight_max is None
+
+
+def test_join_of_a_body_with_itself_is_affordable() -> None:
+    """Nested loops over a list of lists see each element once."""
+    orders = [{"limit": 5, "lines": [{"price": 1}, {"price": 2}]} for _ in range(200)]
+    expression = compile_expression("json.orders.exists(o, o.lines.exists(l, l.price > o.limit))")
+    assert not expression.decide({"json": {"orders": orders}})
+
+
+def test_weight_counts_values_and_characters() -> None:
+    """Of names, too."""
+    assert weigh({"ab": [1, "xyz", None]}) == 1 + 3 + 1 + 1 + 4 + 1
+    assert ROUNDS_MAX == 10_000
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_expression_crashes(data: st.DataObject) -> None:
+    """Any text of the grammar's words is refused in a sentence or decides about any body; see the fuzz target."""
+    words = data.draw(st.lists(st.sampled_from(expressions.WORDS), max_size=14))
+    expressions.expression(" ".join(words).encode())

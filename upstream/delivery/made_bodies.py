@@ -1,0 +1,110 @@
+"""Bodies that a pipeline made, for the pull clients of a group that asks for them (`PullServer: {body: transformed}`).
+
+A buffered job holds no body (D15), for the log has it. One that was made stands nowhere else, so it is kept with its
+job until the job ends: a delivery that comes again has it without running the actions anew. After a restart or a reload
+the message is read and its actions run again, so nothing of this is stored.
+
+What is kept is counted: against the node's memory, and against a share of its ceiling for each subscription. At that
+share nothing more is admitted until some of it has gone.
+
+The account follows the life of the objects. A job ends in a dozen ways, one of them a loop in C over acknowledged
+offsets, and none of them has to know of its body: when the job goes, `MadeBody.__del__` says so. That may be in any
+thread, where the collector of cycles runs, so it only appends to a deque, and the loop's thread does the sums.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from upstream.budget import Budget
+from upstream.job import Reply, Slices, UpstreamJob
+from upstream.source import Source
+
+SHARES = 16
+"""Of the memory ceiling one subscription may have one for its bodies."""
+BODY_BYTES = 160
+"""What a body takes beside its bytes; measured on 64-bit CPython 3.11."""
+_UNBOUNDED = 1 << 62
+
+
+class MadeBody:
+    """A body, for as long as its job lives."""
+
+    __slots__ = ("_freed", "data")
+
+    def __init__(self, data: bytes, freed: deque[int]) -> None:
+        self.data = data
+        self._freed = freed
+
+    def __del__(self) -> None:
+        self._freed.append(len(self.data) + BODY_BYTES)
+
+
+class MadeBodies:
+    """The bodies of one subscription's jobs.
+
+    Attributes:
+        bytes: What they take, by the last count.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._freed: deque[int] = deque()
+        budget.settlers.append(self.settle)
+        self.bytes = 0
+
+    def keep(self, job: UpstreamJob, body: bytes) -> None:
+        """Keep the body of a job; one that it had is forgotten."""
+        job.made = MadeBody(body, self._freed)
+        size = len(body) + BODY_BYTES
+        self.bytes += size
+        self._budget.add(size)
+
+    def settle(self) -> None:
+        """Take off what has gone since."""
+        freed = self._freed
+        while freed:
+            size = freed.popleft()
+            self.bytes -= size
+            self._budget.used -= size
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another job may be admitted."""
+        if self.bytes * SHARES < self._budget.limit:
+            return True
+        self.settle()
+        return self.bytes * SHARES < self._budget.limit
+
+    def close(self) -> None:
+        """Take everything off: the subscription has ended, and its jobs with it."""
+        self.settle()
+        self._budget.used -= self.bytes
+        self.bytes = 0
+        self._budget.settlers.remove(self.settle)
+        self._freed = deque()
+
+    def sort_out(self, source: Source, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
+        """Do `Source.sort_out` with the bodies that were made, whose sizes count."""
+        reply = source.sort_out(jobs, _UNBOUNDED)
+        by_offset = {job.offset: job for job in jobs}
+        messages: list[tuple[int, Slices]] = []
+        room = bytes_max
+        for place, (offset, slices) in enumerate(reply.messages):
+            made = by_offset[offset].made
+            located = slices if made is None else _with_body(slices, made.data)
+            _, body_at, _, _, end = located
+            room -= end - body_at
+            if room < 0 and messages:
+                reply.left.extend(by_offset[each] for each, _ in reply.messages[place:])
+                break
+            messages.append((offset, located))
+        return Reply(messages, reply.unreadable, reply.unusable, reply.left)
+
+
+def _with_body(slices: Slices, body: bytes) -> Slices:
+    """Return slices of a message with another body."""
+    view, _, _, block_at, end = slices
+    size = len(body)
+    return memoryview(body + view[block_at:end]), 0, size, size, size + end - block_at
