@@ -1,8 +1,8 @@
-"""Who has messages: a connection, as groups and their buffers see it."""
+"""Who has messages: a connection that they were handed to, as the buffer sees it, or a call of an action."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Holder(Protocol):
@@ -27,3 +27,21 @@ class Holder(Protocol):
     def closed(self) -> bool:
         """Whether the connection is gone."""
         ...
+
+
+class CallOut(Protocol):
+    """A call of an action that is out (`upstream.calls.call.Call`).
+
+    Attributes:
+        action: Name of the action.
+        since: Monotonic seconds when it began.
+        limit_ms: Its time limit.
+        late: It went on beyond that.
+        successors: Jobs of a later generation that took the places of its jobs, and wait for its end.
+    """
+
+    action: str
+    since: float
+    limit_ms: int
+    late: bool
+    successors: list[Any]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import History
-from upstream.holder import Holder
+from upstream.holder import CallOut, Holder
 from upstream.state import State
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ def text_of(key: OrderKey | None) -> str | None:
 
 
 class Made(Protocol):
-    """A body that actions made.
-
-    Attributes:
-        data: Its bytes.
-    """
+    """A body that actions made: `data` are its bytes."""
 
     data: bytes
 
@@ -147,16 +143,6 @@ class Generation(Protocol):
     def pump(self) -> None:
         """Go on, as far as permits, rate and caps allow."""
         ...
-
-
-class CallOut(Protocol):
-    """A call of an action that is out.
-
-    Attributes:
-        successors: Jobs of a later generation that took the places of its jobs, by what they wait for: its end.
-    """
-
-    successors: list[UpstreamJob]
 
 
 class Delivery:
@@ -391,11 +377,9 @@ class GroupQueue:
         check_until: Offsets below may be finished already although they are not read yet.
         adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12). Of a
             finished message its key waits for their answer or timeout.
-        calls: Calls of actions that are out, by offset: `upstream.calls` puts them here, also those that an earlier
-            generation left behind.
-        apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, those
-            in a call of an earlier generation, and those whose retry or dead letter is not known to be durable. Each
-            keeps its key.
+        calls: Calls of actions that are out, by offset, also those that earlier generations left behind.
+        apart: Offsets that are read and left alone, each with its key: finished ones that are `adopted`, those in a
+            call of an earlier generation, and those whose retry or dead letter is not known to be durable.
         stopped: It stands still until an operator has decided about a message of it (`upstream.delivery.stops`).
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.

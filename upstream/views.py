@@ -149,6 +149,24 @@ class PushView(View, frozen=True, kw_only=True):
     urls: Sequence[TargetView] = ()
 
 
+class StuckCall(View, frozen=True, kw_only=True):
+    """A message in a call of an action that goes on beyond its time limit (D45).
+
+    Attributes:
+        action: The action.
+        qid: The message's queue, as clients name it.
+        offset: Its offset.
+        since_ms: When the call began.
+        limit_ms: Its time limit.
+    """
+
+    action: str
+    qid: str
+    offset: int
+    since_ms: int
+    limit_ms: int
+
+
 class SubscriptionView(View, frozen=True, kw_only=True):
     """A group on one topic.
 
@@ -162,6 +180,9 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         buffered: How many the next pull gets.
         retrying: How many wait for their next attempt.
         burying: How many are on their way to the dead letters.
+        in_calls: How many are in a call of an async or blocking action.
+        calls_stuck_total: How many of these are in one that goes on beyond its time limit.
+        calls_stuck: Those, the longest first.
         reading_stopped: Whether so many wait behind their keys that no more are read (`maxWaitingPerTopic`).
         throttled: The limits that hold messages back now, each by its setting and value; empty: none does.
         owner: Who inside the program consumes the queues for this group (docs/consumers.md); null: nobody.
@@ -194,6 +215,9 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     buffered: int = 0
     retrying: int = 0
     burying: int = 0
+    in_calls: int = 0
+    calls_stuck_total: int = 0
+    calls_stuck: Sequence[StuckCall] = ()
     reading_stopped: bool = False
     throttled: Sequence[str] = ()
     owner: str | None = None

@@ -130,6 +130,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "push_url_out": "A URL that messages are pushed to failed too often in a row; it is probed by itself.",
         "reading_stopped_by_keys": "Reading has stopped: too many messages wait for earlier ones of their keys.",
         "retry_in_place": "A failed message could not be moved to the retry topic, so it is retried in its place.",
+        "actions_not_closed": "The node stops without waiting longer for calls of actions, or for their `close`.",
         "subscription_start_failed": "A subscription does not start; it is tried again every few seconds.",
         "subscription_waits_for_queues": "A subscription waits for its queues, which somebody else consumes.",
         # Offsets.

@@ -43,7 +43,6 @@ from proxy.node.retaining import STEP_SECONDS, Retaining
 from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
-from proxy.port.connection import Connection
 from proxy.recording.message_lines import SUMMARY_SECONDS
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
@@ -495,10 +494,6 @@ class Node(Parts, CommitDriver):
             self.store.close()
         except (StoreError, OSError):
             _log.exception("store_close_failed")
-
-    def connections(self) -> list[tuple[str, Connection]]:
-        """Open connections with the name of their service."""
-        return [(server.service, each) for server in self.servers for each in server.connections]
 
 
 __all__ = ["Node", "Seams"]

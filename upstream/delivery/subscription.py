@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING
 from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
-from pyddmq.actions import Action, Message, Status
+from pyddmq.actions import Action
+from upstream.delivery.action_calls import ActionCalls
 from upstream.delivery.action_context import give_contexts
 from upstream.delivery.admission import Admission
-from upstream.delivery.calling import Calling, CallOfAction
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
+from upstream.delivery.generation_base import GenerationBase
 from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.made_bodies import MadeBodies
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
-from upstream.job import Delivery, GroupQueue, Reply, Slices, Unit, UpstreamJob
-from upstream.state import WITHOUT_PERMIT, Event, State, move, next_state
+from upstream.job import Delivery, GroupQueue, UpstreamJob
+from upstream.state import Event, State, move, next_state
 
 if TYPE_CHECKING:
     from upstream.queues import TopicView
@@ -64,7 +64,7 @@ _WAITING = State.WAITING
 _KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING, State.UNDECIDED)
 
 
-class Subscription:
+class Subscription(GenerationBase):
     """One generation of (group, topic).
 
     Attributes:
@@ -134,7 +134,7 @@ class Subscription:
         self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
-        self._calling = Calling(
+        self._calling = ActionCalls(
             self._pipeline,
             runtime,
             parts.node.calls,
@@ -232,11 +232,6 @@ class Subscription:
         if self.hands_out:
             self.buffer.wake(self._line)
             self.pump()
-
-    @property
-    def draining(self) -> bool:
-        """Whether `begin_drain` was called."""
-        return self.outcomes.draining
 
     @property
     def reads_retries(self) -> bool:
@@ -455,61 +450,6 @@ class Subscription:
             self.made_bodies = MadeBodies(self.buffer.budget)
         self.made_bodies.keep(job, body)
 
-    def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
-        """Carry out the answer for a job that an action kept; see `Job.answer`."""
-        if answer is Status.ASYNCHRONIZED:
-            return False
-        if self.outcomes.stopped:
-            # The next generation may have the message again; its consumption counts all the same.
-            return answer is Status.FINISH and job.group_queue.tracker.finish(job.offset)
-        if not is_in_action(job):
-            return False
-        job.group_queue.answered_at = self._clock.monotonic()
-        self._running.answered(job, answer)
-        self.pump()
-        return True
-
-    def _calls_ended(
-        self, step: int, jobs: list[UpstreamJob], answers: list[Status | Exception], successors: list[UpstreamJob]
-    ) -> None:
-        """Carry out the answers of calls of one action, and let those go on that waited for these calls."""
-        if self.outcomes.stopped:
-            # The next generation may have the message again; its consumption counts all the same.
-            last = self._running.is_last(step)
-            for job, answer in zip(jobs, answers, strict=True):
-                if answer is Status.FINISH or (last and answer is Status.CONTINUE):
-                    job.group_queue.tracker.finish(job.offset)
-        else:
-            now = self._clock.monotonic()
-            for job in jobs:
-                job.group_queue.answered_at = now
-            self._running.ended(step, jobs, answers)
-            self.pump()
-        for job in successors:
-            job.subscription.earlier_call_ended(job)
-
-    def earlier_call_ended(self, job: UpstreamJob) -> None:
-        """Go on with a job that an action of an earlier generation had until now."""
-        if self.outcomes.stopped or not is_in_action(job):
-            return
-        if job.state is State.HELD:
-            self.outcomes.let_go(job)
-        elif not self.outcomes.was_finished(job):
-            if self.draining:
-                del job.group_queue.live[job.offset]
-                move(job, Event.ABANDON)
-            elif not self.outcomes.postponed(job):
-                move(job, Event.RETRY)
-                self.outcomes.retry_now(job)
-        self.pump()
-
-    @property
-    def calls_out(self) -> list[CallOfAction]:
-        """Calls of actions that are out."""
-        return self._calling.out()
-
-    # For jobs, source and gate
-
     def handed_out(self, delivery: Delivery) -> None:
         """Watch a batch that the buffer gave to a client."""
         self.deadlines.add(delivery)
@@ -518,58 +458,3 @@ class Subscription:
         self.outcomes.latency.handed_out(delivery, self._source.stored_ms)
         if not self._pumping and self._line.jobs < self._read_ahead:
             self.pump()
-
-    def complete_undecided(self, job: UpstreamJob) -> None:
-        """End an UNDECIDED job whose offset is finished: its record, of an earlier generation, is durable after all."""
-        self.outcomes.apart.complete(job)
-
-    def expire(self, job: UpstreamJob) -> None:
-        """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
-        state = job.state
-        if state is State.BUFFERED:
-            self.buffer.forget(job)
-        move(job, Event.EXPIRE)
-        self.outcomes.latency.ended(job, Ending.LOST)
-        job.drop_data()
-        if state in (State.READ, State.WAITING):
-            # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
-            job.group_queue.forget(job.offset)
-        else:
-            self.outcomes.over(job, held_permit=state not in WITHOUT_PERMIT)
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self._clock.monotonic()
-
-    def stored_ms(self, job: UpstreamJob) -> int | None:
-        """Return when a job's message was stored; None when it cannot be read."""
-        return self._source.stored_ms(job)
-
-    def refused(self, unit: Unit) -> None:
-        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
-        latency = self.outcomes.latency
-        if latency.is_recorded:
-            physical, size, _, offset, group_queue = unit
-            latency.ended(UpstreamJob(self, group_queue, offset, physical, size, None), Ending.REFUSED)
-
-    def body(self, job: UpstreamJob) -> memoryview:
-        """Read a job's body; raises MessageUnreadable."""
-        return self._source.body(job)
-
-    def load(self, job: UpstreamJob) -> Message:
-        """Read a job's message; raises MessageUnreadable."""
-        return self._source.load(job)
-
-    def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
-        """Return offsets and slices of a batch for its reply; see `Source.slices`."""
-        return self._source.slices(jobs) if self.made_bodies is None else None
-
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """Look at the jobs of a batch one by one; see `Source.sort_out`."""
-        if self.made_bodies is not None:
-            return self.made_bodies.sort_out(self._source, jobs, bytes_max)
-        return self._source.sort_out(jobs, bytes_max)
-
-    def message_id(self, job: UpstreamJob) -> str | None:
-        """Return the id by which its producer knows a message, where it can be read."""
-        return self._source.message_id(job)

@@ -37,6 +37,9 @@ def stuck_messages(group: ConsumerGroup, *, clock: Clock, count_max: int) -> tup
 def _is_stuck(job: UpstreamJob) -> bool:
     if job.state in (State.WAITING, State.FINISHED, State.ABANDONED):
         return False
+    call = job.group_queue.calls.get(job.offset)
+    if call is not None and call.late:
+        return True
     return job.successor is not None or job.history is not None or job.state in _LEAVING
 
 

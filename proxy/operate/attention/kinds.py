@@ -115,6 +115,10 @@ KINDS: dict[str, Kind] = {
         "messages in the retry topic fail again and again",
         "Mend the consumer, or end them with `pyddmq timers cancel` while they wait.",
     ),
+    "call_stuck": Kind(
+        "a call of an action goes on beyond its time limit",
+        "Look at what the action waits for; `process: true` lets such calls be killed.",
+    ),
     "key_held": Kind("a key is held for a minute", "Look at the client that has it, or end it with the command."),
     "no_answer": Kind("a client holds messages and does not answer", "Look at that client; stop it if it hangs."),
     "timeouts": Kind(

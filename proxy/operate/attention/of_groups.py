@@ -72,6 +72,7 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
         text = f"{where}: reading has stopped, {topic.waiting:,} messages wait for earlier ones of their keys."
         yield found("reading_stopped", True, text, count=topic.waiting)
     yield from _of_stops(where, group, topic, now_ms)
+    yield from _of_calls(where, group, topic, now_ms)
     yield from _of_keys(where, group, topic, now_ms)
     if topic.dead_letters_refused:
         text = f"{where}: {amount(topic.dead_letters_refused, 'dead letter')} cannot be written, and the keys wait."
@@ -109,6 +110,22 @@ def _of_push(where: str, push: PushView, now_ms: int) -> Iterator[Finding]:
 def failing_urls(push: PushView) -> list[TargetView]:
     """Return the URLs that an operator is told of."""
     return [each for each in push.urls if each.state != "closed" or each.failures >= FAILURES]
+
+
+def _of_calls(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
+    """Calls of actions that go on beyond their time limits."""
+    for each in topic.calls_stuck[:_NAMED]:
+        queue = each.qid.rpartition("_")[2]
+        place = ("--topic", topic.topic, "--queue", queue, "--offset", str(each.offset), "--force")
+        text = (
+            f"{where}: action {each.action} has had a message for {age((now_ms - each.since_ms) / 1000)}, beyond its "
+            f"limit of {each.limit_ms:,} ms (queue {queue}, offset {each.offset}); its key waits until it returns. "
+            f"To go on without it: {command('groups', 'skip', group.group, *place)} (or dead-letter)"
+        )
+        yield found("call_stuck", True, text, reason=each.action)
+    if topic.calls_stuck_total > _NAMED:
+        more = topic.calls_stuck_total - min(_NAMED, len(topic.calls_stuck))
+        yield found("call_stuck", True, f"{where}: {amount(more, 'more message')} in calls beyond limits.", count=more)
 
 
 def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:

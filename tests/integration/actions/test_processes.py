@@ -96,7 +96,7 @@ def test_batches_go_to_a_process_together() -> None:
     """One call for all of them, one answer each."""
     action = made("Batches")
     action.open()
-    answers = action.act_many([job("a"), job("b"), job("c")])
+    answers: Any = action.act_many([job("a"), job("b"), job("c")])
     assert [str(each) for each in answers] == ["3", "Status.FINISH", "3"]
     action.close()
 

@@ -13,7 +13,7 @@ DIFF = "tests/unit/conf/test_conf_diff.py"
 MUTANTS = (
     Mutant(
         name="finishing a job twice frees its permit twice and runs its successor twice",
-        file="upstream/delivery/subscription.py",
+        file="upstream/delivery/generation_base.py",
         old="        if not is_in_action(job):\n            return False\n",
         new="        if not is_in_action(job):\n            self.outcomes.over(job)\n            return True\n",
         caught_by=(f"{PIPELINE}::test_job_settled_twice_is_finished_once",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         name="what could not start is not tried again",
         file="upstream/delivery/generations.py",
-        old="            slot.again = self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)\n",
+        old="        slot.again = self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)\n",
         new="",
         caught_by=(f"{PIPELINE}::test_subscription_that_cannot_start_holds_nobody_up_and_is_tried_again",),
         rows=("W45",),

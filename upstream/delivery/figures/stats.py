@@ -13,7 +13,7 @@ from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.losses import NONE, Loss
 from upstream.source import Times
 from upstream.state import State
-from upstream.views import Delivery, QueueLag, StuckKey, SubscriptionView
+from upstream.views import Delivery, QueueLag, StuckCall, StuckKey, SubscriptionView
 
 LISTED_MAX = 10_000
 """Deliveries named at most; the totals say how many there are."""
@@ -133,9 +133,11 @@ class StatsReader(JobReader):
         heads: list[UpstreamJob] = []
         failing: list[UpstreamJob] = []
         stopped: list[UpstreamJob] = []
+        calls_stuck: list[StuckCall] = []
         dead_letters_refused = 0
         waiting, of_waiting = 0, State.WAITING
         for group_queue in group_queues:
+            calls_stuck += self._stuck_calls(group_queue)
             for job in group_queue.live.values():
                 if job.state is of_waiting:
                     # There may be a hundred thousand of these (D15), and every scrape comes here.
@@ -177,6 +179,9 @@ class StatsReader(JobReader):
             buffered=counts[State.BUFFERED],
             retrying=counts[State.RETRYING],
             burying=counts[State.BURYING],
+            in_calls=sum(len(group_queue.calls) for group_queue in group_queues),
+            calls_stuck_total=len(calls_stuck),
+            calls_stuck=sorted(calls_stuck, key=lambda each: each.since_ms)[:KEYS_MAX],
             reading_stopped=subscription is not None and subscription.reading_stopped,
             throttled=() if subscription is None else subscription.throttled,
             owner=owner,
@@ -193,6 +198,19 @@ class StatsReader(JobReader):
             push=subscription.pusher.view() if subscription is not None and subscription.pusher is not None else None,
         )
         return stats, out
+
+    def _stuck_calls(self, group_queue: GroupQueue) -> list[StuckCall]:
+        return [
+            StuckCall(
+                action=call.action,
+                qid=group_queue.qid,
+                offset=offset,
+                since_ms=self.to_wall(call.since),
+                limit_ms=call.limit_ms,
+            )
+            for offset, call in group_queue.calls.items()
+            if call.late
+        ]
 
 
 def subscription_view(topic: str, state: str, queues: list[QueueLag], loss: Loss, **figures: Any) -> SubscriptionView:

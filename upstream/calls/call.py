@@ -35,21 +35,18 @@ BATCH_CALLS = 4
 
 
 class Call:
-    """One call.
+    """One call; what is not named here is as of `upstream.holder.CallOut`.
 
     Attributes:
         jobs: What it is about.
-        since: Monotonic seconds when it began.
         deadline: Monotonic seconds when its time is over.
-        limit_ms: Its time limit.
-        late: It went on beyond that.
         begun: The action has been entered.
-        successors: As of `upstream.job.CallOut`.
     """
 
-    __slots__ = ("begun", "deadline", "jobs", "late", "limit_ms", "since", "successors")
+    __slots__ = ("action", "begun", "deadline", "jobs", "late", "limit_ms", "since", "successors")
 
-    def __init__(self, jobs: Sequence[UpstreamJob], since: float, limit_ms: int) -> None:
+    def __init__(self, action: str, jobs: Sequence[UpstreamJob], since: float, limit_ms: int) -> None:
+        self.action = action
         self.jobs = jobs
         self.since = since
         self.limit_ms = limit_ms
@@ -129,7 +126,7 @@ class Caller:
         return not self.out and not self._telling
 
     def _begin(self, jobs: Sequence[UpstreamJob], now: float) -> Call:
-        call = Call(jobs, now, self._limit_ms())
+        call = Call(self.action.name, jobs, now, self._limit_ms())
         self.out[call] = None
         for job in jobs:
             job.group_queue.calls[job.offset] = call

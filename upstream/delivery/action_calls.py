@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.histogram import Histogram
@@ -19,7 +19,7 @@ from pyddmq.actions import Action
 from upstream.calls.answers import Answer, run_action
 from upstream.calls.awaiting import AwaitingCaller
 from upstream.calls.blocking import BlockingCaller
-from upstream.calls.caller import Call, Caller, Figures
+from upstream.calls.call import Caller, Figures
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.action_context import ThreadContext
@@ -76,14 +76,7 @@ class Step:
         return answers
 
 
-class CallOfAction(NamedTuple):
-    """A call that is out, and whose."""
-
-    action: str
-    call: Call
-
-
-class Calling:
+class ActionCalls:
     """See the module.
 
     Attributes:
@@ -135,10 +128,6 @@ class Calling:
     def names(self) -> list[str]:
         """What its actions are called."""
         return [action.name for action in self._pipeline.actions]
-
-    def out(self) -> list[CallOfAction]:
-        """Return the calls that are out, the oldest of each action first."""
-        return [CallOfAction(caller.action.name, call) for caller in self._callers for call in caller.out]
 
     # Hooks
 

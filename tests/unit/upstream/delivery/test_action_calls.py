@@ -13,6 +13,8 @@ from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Failed, Job, RetryLater, Status, Unprocessable
 from tests.unit.calls_world import CallsWorld
 from tests.unit.upstream_world import Client
+from upstream.operate.heads import find_head, skip
+from upstream.operate.stuck import stuck_messages
 
 Act = Callable[[Job], Any]
 
@@ -312,3 +314,24 @@ def test_async_open_comes_before_the_first_message_and_close_after_the_last_call
         "open",
     ]
     assert world.unfinished() == 0
+
+
+def test_stuck_call_is_shown_and_can_be_passed_over() -> None:
+    """Who looks sees action, message and since when; forced, its key goes on without it."""
+    world = world_of(lambda job: Status.FINISH, blocking=True, subscription={"options": {"Work": {"timeLimit": 700}}})
+    world.thread_seconds = 1000.0
+    world.publish("a", "a")
+    world.advance(5)
+    view = world.group.stats().topics[0]
+    assert (view.in_calls, view.calls_stuck_total) == (1, 1)
+    (stuck,) = view.calls_stuck
+    assert (stuck.action, stuck.offset, stuck.limit_ms) == ("Work", 0, 700)
+    (message,), _ = stuck_messages(world.group, clock=world.clock, count_max=10)
+    assert (message.offset, message.state) == (0, "running")
+    world.thread_seconds = 0.0
+    head = find_head(world.group, world.group_queue(), 0)
+    skip(head, force=True, progress=world.progress)
+    world.advance(1)
+    assert world.unfinished() == 0
+    world.advance(1000)
+    assert world.group.stats().topics[0].in_calls == 0
