@@ -1,4 +1,4 @@
-"""Who has messages: a connection, as groups and their buffers see it."""
+"""Who has messages, a connection as groups and their buffers see it; and bodies that actions made for them."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ class Holder(Protocol):
     def closed(self) -> bool:
         """Whether the connection is gone."""
         ...
+
+
+class Made(Protocol):
+    """A body that actions made.
+
+    Attributes:
+        data: Its bytes.
+    """
+
+    data: bytes

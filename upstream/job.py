@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import History
-from upstream.holder import Holder
+from upstream.holder import Holder, Made
 from upstream.state import State
 
 if TYPE_CHECKING:
@@ -45,16 +45,6 @@ Slices = tuple[memoryview, int, int, int, int]
 def text_of(key: OrderKey | None) -> str | None:
     """Text of an order key, as people see it; None for a message without one."""
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
-
-
-class Made(Protocol):
-    """A body that actions made.
-
-    Attributes:
-        data: Its bytes.
-    """
-
-    data: bytes
 
 
 class Reply(NamedTuple):
@@ -150,11 +140,7 @@ class Generation(Protocol):
 
 
 class CallOut(Protocol):
-    """A call of an action that is out.
-
-    Attributes:
-        successors: Jobs of a later generation that took the places of its jobs, by what they wait for: its end.
-    """
+    """A call of an action that is out; `successors` wait for its end: jobs of a later generation of its messages."""
 
     successors: list[UpstreamJob]
 
@@ -307,11 +293,7 @@ class UpstreamJob(_Fields):
 
     @property
     def body(self) -> memoryview:
-        """The body as it was published: a view into the log, good while the job is in an action.
-
-        Raises:
-            MessageUnreadable: The record is damaged or gone.
-        """
+        """The body as it was published, a view into the log, good while an action has the job; raises as `message`."""
         return self.subscription.body(self)
 
     @property

@@ -44,7 +44,6 @@ from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
-from proxy.recording.message_lines import SUMMARY_SECONDS
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
@@ -184,8 +183,7 @@ class Node(Parts, CommitDriver):
             if all(group.drained for group in self.all_groups()) and not self.store.unsettled:
                 break
             await asyncio.sleep(0.02)
-        left = sum(group.stats().in_flight_total for group in self.all_groups())
-        _log.info("drained", deliveries_unanswered=left)
+        _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in self.all_groups()))
         self.consumer.stop_listening()
         for server in self.servers:
             for connection in list(server.connections):
@@ -435,7 +433,7 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
-        self.periodic.repeat("group_lines", SUMMARY_SECONDS, self.group_lines.sum_up)
+        self.periodic.repeat("group_lines", 60.0, self.group_lines.sum_up)
         self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
         self.begin_recording()
 

@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING
 from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
-from pyddmq.actions import Action, Message, Status
+from pyddmq.actions import Action, Status
 from upstream.delivery.action_context import give_contexts
 from upstream.delivery.admission import Admission
-from upstream.delivery.calling import Calling, CallOfAction
+from upstream.delivery.calling import Calling
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
-from upstream.delivery.made_bodies import MadeBodies
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
-from upstream.job import Delivery, GroupQueue, Reply, Slices, Unit, UpstreamJob
-from upstream.state import WITHOUT_PERMIT, Event, State, move, next_state
+from upstream.delivery.subscription_facts import SubscriptionFacts
+from upstream.job import Delivery, GroupQueue, Unit, UpstreamJob
+from upstream.state import Event, State, move, next_state
 
 if TYPE_CHECKING:
     from upstream.queues import TopicView
@@ -64,15 +64,13 @@ _WAITING = State.WAITING
 _KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING, State.UNDECIDED)
 
 
-class Subscription:
+class Subscription(SubscriptionFacts):
     """One generation of (group, topic).
 
     Attributes:
-        group: Name of the group.
         config: Its configuration; limits in it may change live (`configure`).
         hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
         pushes: Whether its last action, and no pull, is where messages go.
-        pusher: The action that pushes to servers of others and can say how these are; None where none does.
     """
 
     def __init__(
@@ -152,8 +150,6 @@ class Subscription:
                 self, self.group_queues, counters=self.counters, keeps_bodies=keeps_bodies
             )
         self._fetches = self._source.bodies_come_later
-        # In the place of those in the log, where the last action keeps some (`keep_body`).
-        self.made_bodies: MadeBodies | None = None
         self._adopting = False
         self._pumping = False
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
@@ -211,20 +207,6 @@ class Subscription:
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
 
-    @property
-    def held_by_rate(self) -> int:
-        """How often its rate held messages back."""
-        return self._admission.held_by_rate
-
-    @property
-    def throttled(self) -> list[str]:
-        """The limits that hold messages back now, each by its setting and value."""
-        met = list(self._admission.limits_met(self.group_queues, more=not self._source.caught_up))
-        push = None if self.pusher is None else self.pusher.view()
-        if push is not None and push.held:
-            met.append(f"httpMaxTps {push.rate or 0:,g}")
-        return met
-
     def set_paused(self, paused: bool) -> None:
         """Stop reading, running actions and handing out, or go on; what is out may be answered."""
         self.outcomes.paused = paused
@@ -232,11 +214,6 @@ class Subscription:
         if self.hands_out:
             self.buffer.wake(self._line)
             self.pump()
-
-    @property
-    def draining(self) -> bool:
-        """Whether `begin_drain` was called."""
-        return self.outcomes.draining
 
     @property
     def reads_retries(self) -> bool:
@@ -335,15 +312,11 @@ class Subscription:
                     return
             if (source.caught_up and not self.reading_stopped) or not self._may_read():
                 return
-            jobs = source.read(READ_JOBS if self._gate is None else self._read_max())
+            jobs = source.read(READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS)))
             if jobs:
                 self.buffer.budget.add_jobs(len(jobs))
                 self._take_in(jobs)
         self._again.after(0.0)
-
-    def _read_max(self) -> int:
-        """Jobs to read at once. Those left over without a permit are light, but for data parsed before the gate."""
-        return READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS))
 
     def _take_in(self, jobs: list[UpstreamJob]) -> None:
         """Take jobs to the order gate and through it: READY, or WAITING behind their key."""
@@ -449,12 +422,6 @@ class Subscription:
         if jobs:
             self.buffer.offer(jobs)
 
-    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
-        """Have clients given this body of a job that is about to be offered."""
-        if self.made_bodies is None:
-            self.made_bodies = MadeBodies(self.buffer.budget)
-        self.made_bodies.keep(job, body)
-
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
         """Carry out the answer for a job that an action kept; see `Job.answer`."""
         if answer is Status.ASYNCHRONIZED:
@@ -503,11 +470,6 @@ class Subscription:
                 self.outcomes.retry_now(job)
         self.pump()
 
-    @property
-    def calls_out(self) -> list[CallOfAction]:
-        """Calls of actions that are out."""
-        return self._calling.out()
-
     # For jobs, source and gate
 
     def handed_out(self, delivery: Delivery) -> None:
@@ -524,26 +486,8 @@ class Subscription:
         self.outcomes.apart.complete(job)
 
     def expire(self, job: UpstreamJob) -> None:
-        """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
-        state = job.state
-        if state is State.BUFFERED:
-            self.buffer.forget(job)
-        move(job, Event.EXPIRE)
-        self.outcomes.latency.ended(job, Ending.LOST)
-        job.drop_data()
-        if state in (State.READ, State.WAITING):
-            # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
-            job.group_queue.forget(job.offset)
-        else:
-            self.outcomes.over(job, held_permit=state not in WITHOUT_PERMIT)
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self._clock.monotonic()
-
-    def stored_ms(self, job: UpstreamJob) -> int | None:
-        """Return when a job's message was stored; None when it cannot be read."""
-        return self._source.stored_ms(job)
+        """End a job that nobody has, for its log file goes."""
+        self.outcomes.expire(job)
 
     def refused(self, unit: Unit) -> None:
         """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
@@ -551,25 +495,3 @@ class Subscription:
         if latency.is_recorded:
             physical, size, _, offset, group_queue = unit
             latency.ended(UpstreamJob(self, group_queue, offset, physical, size, None), Ending.REFUSED)
-
-    def body(self, job: UpstreamJob) -> memoryview:
-        """Read a job's body; raises MessageUnreadable."""
-        return self._source.body(job)
-
-    def load(self, job: UpstreamJob) -> Message:
-        """Read a job's message; raises MessageUnreadable."""
-        return self._source.load(job)
-
-    def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
-        """Return offsets and slices of a batch for its reply; see `Source.slices`."""
-        return self._source.slices(jobs) if self.made_bodies is None else None
-
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """Look at the jobs of a batch one by one; see `Source.sort_out`."""
-        if self.made_bodies is not None:
-            return self.made_bodies.sort_out(self._source, jobs, bytes_max)
-        return self._source.sort_out(jobs, bytes_max)
-
-    def message_id(self, job: UpstreamJob) -> str | None:
-        """Return the id by which its producer knows a message, where it can be read."""
-        return self._source.message_id(job)

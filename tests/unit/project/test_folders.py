@@ -32,7 +32,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tools", "embedded"),
     ),
     "upstream": (
-        ("state", "action", "history", "budget", "losses", "views"),
+        ("state", "action", "history", "holder", "budget", "losses", "views"),
         ("progress", "queues"),
         ("job",),
         ("source",),
