@@ -322,10 +322,8 @@ class Node(Parts, CommitDriver):
     def make_durable(self) -> None:
         """End the turn now and make all that it changed durable: for changes that show only once they are kept.
 
-        Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`).
-
-        Raises:
-            StoreError: It could not be written; it may be undone by a restart.
+        Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`). Raises
+        StoreError where it could not be written; it may be undone by a restart.
         """
         self._take_turn(wait=True)
         if self.store.failed is not None:
