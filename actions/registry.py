@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from actions.call_options import call_options_of, split_options
+from actions.common_options import call_options_of, split_options
 from actions.functions import as_action
 from actions.outside import Outside, OutsideAction
 from conf.actions import ActionError, ActionSpec

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX
-from conf.foreign import ACTIONS_OF_LATER, GROOVY
+from conf.foreign import GROOVY
 from conf.models import LOW_LEVEL, GroupConfig, SubscriptionConfig
 from conf.node import NodeConfig
 from conf.order_key import is_json_path
@@ -163,8 +163,6 @@ def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
     known = ", ".join(sorted(actions))
     if name == "Groovy":
         return f"there is no {GROOVY}"
-    if name in ACTIONS_OF_LATER:
-        return f"{name!r} is an action of DDMQ's that is not in this version; there are {known}"
     if ":" in name:
         return f"{name!r} cannot be loaded; write package.module:Class of an action that can be imported"
     return f"{name!r} is no action; {nearest(name, actions)}there are {known}, or package.module:Class"

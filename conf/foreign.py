@@ -169,6 +169,3 @@ SPELLINGS = {
     "name": "group",
 }
 """Keys that people write, and the one that is meant; DDMQ's JSON form also takes the `is...` spellings."""
-
-ACTIONS_OF_LATER: frozenset[str] = frozenset()
-"""DDMQ's actions that are not built yet; the message says so rather than that the name is unknown."""

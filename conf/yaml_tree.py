@@ -195,6 +195,9 @@ def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     if mark is not None:
         reason = " ".join(filter(None, [getattr(error, "context", None), getattr(error, "problem", None)]))
+        if "nesting depth" in reason:
+            # A bound of libyaml's own, which reads ahead of the events that it gives.
+            return Problem(file, mark.line + 1, "", f"is nested deeper than {DEPTH_MAX} levels; flatten it")
         lines = text.splitlines()
         if mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
             column = lines[mark.line].index("\t") + 1

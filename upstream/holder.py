@@ -1,4 +1,4 @@
-"""Who has messages: a connection that they were handed to, as the buffer sees it, or a call of an action."""
+"""Who has messages, a connection as groups see it or a call of an action; and bodies that actions made for them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ class Holder(Protocol):
         ...
 
 
-class CallOut(Protocol):
-    """A call of an action that is out (`upstream.calls.call.Call`).
+class Made(Protocol):
+    """A body that actions made.
 
     Attributes:
-        action: Name of the action.
-        since: Monotonic seconds when it began.
-        limit_ms: Its time limit.
-        late: It went on beyond that.
-        successors: Jobs of a later generation that took the places of its jobs, and wait for its end.
+        data: Its bytes.
     """
+
+    data: bytes
+
+
+class CallOut(Protocol):
+    """A call of an action that is out; see `upstream.calls.caller.Call`."""
 
     action: str
     since: float

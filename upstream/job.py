@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import History
-from upstream.holder import CallOut, Holder
+from upstream.holder import CallOut, Holder, Made
 from upstream.state import State
 
 if TYPE_CHECKING:
@@ -45,12 +45,6 @@ Slices = tuple[memoryview, int, int, int, int]
 def text_of(key: OrderKey | None) -> str | None:
     """Text of an order key, as people see it; None for a message without one."""
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
-
-
-class Made(Protocol):
-    """A body that actions made: `data` are its bytes."""
-
-    data: bytes
 
 
 class Reply(NamedTuple):
@@ -293,11 +287,7 @@ class UpstreamJob(_Fields):
 
     @property
     def body(self) -> memoryview:
-        """The body as it was published: a view into the log, good while the job is in an action.
-
-        Raises:
-            MessageUnreadable: The record is damaged or gone.
-        """
+        """The body as it was published, a view into the log, good while an action has the job; raises as `message`."""
         return self.subscription.body(self)
 
     @property
@@ -377,9 +367,11 @@ class GroupQueue:
         check_until: Offsets below may be finished already although they are not read yet.
         adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12). Of a
             finished message its key waits for their answer or timeout.
-        calls: Calls of actions that are out, by offset, also those that earlier generations left behind.
-        apart: Offsets that are read and left alone, each with its key: finished ones that are `adopted`, those in a
-            call of an earlier generation, and those whose retry or dead letter is not known to be durable.
+        calls: Calls of actions that are out, by offset: `upstream.calls` puts them here, also those that an earlier
+            generation left behind.
+        apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, those
+            in a call of an earlier generation, and those whose retry or dead letter is not known to be durable. Each
+            keeps its key.
         stopped: It stands still until an operator has decided about a message of it (`upstream.delivery.stops`).
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.

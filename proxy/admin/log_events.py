@@ -107,7 +107,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         # Groups and their messages.
         "action_close_failed": "An action failed while its subscription ended.",
         "fetcher_expired": "A client of a low-level group was silent for 30 s: its queues go to the others.",
-        "action_drain_failed": "An action failed when its subscription was about to end.",
+        "actions_not_closed": "Actions of a stopped node were still in a call or closing when it ended.",
         "action_event": "What an action has to say of itself; `what` says which event of its.",
         "action_error": "An action raised an exception for a message; it is retried, then dead-lettered.",
         "dead_letter_exhausted": "A message of a dead-letter topic failed its last retry and was given up.",
@@ -124,13 +124,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "messages_near_deletion": "Retention is about to delete messages that a group still needs.",
         "queue_locks_lost": "The node stood still so long that somebody else took the queues of a group.",
         "queues_owned": "Queues of a group are consumed by somebody else.",
-        "push_callback_refused": "A message names a URL that may not be pushed to; it is dead-lettered.",
-        "push_given_up": "A receiver gives a message up (errno 1000001): it counts as consumed.",
-        "push_url_in": "A URL that was out takes messages again.",
-        "push_url_out": "A URL that messages are pushed to failed too often in a row; it is probed by itself.",
         "reading_stopped_by_keys": "Reading has stopped: too many messages wait for earlier ones of their keys.",
         "retry_in_place": "A failed message could not be moved to the retry topic, so it is retried in its place.",
-        "actions_not_closed": "The node stops without waiting longer for calls of actions, or for their `close`.",
         "subscription_start_failed": "A subscription does not start; it is tried again every few seconds.",
         "subscription_waits_for_queues": "A subscription waits for its queues, which somebody else consumes.",
         # Offsets.

@@ -83,7 +83,7 @@ def collect(modules: Iterable[tuple[str, str]]) -> dict[str, Event]:
     """
     found: dict[str, Event] = {}
     for module, source in modules:
-        if module in ("broker.runtime.rate_limited_log", "upstream.delivery.action_context"):
+        if module == "broker.runtime.rate_limited_log":
             # Its callers hand it the event.
             continue
         for call, method in _calls(ast.parse(source)):

@@ -43,7 +43,7 @@ from proxy.node.retaining import STEP_SECONDS, Retaining
 from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
-from proxy.recording.message_lines import SUMMARY_SECONDS
+from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
@@ -183,8 +183,7 @@ class Node(Parts, CommitDriver):
             if all(group.drained for group in self.all_groups()) and not self.store.unsettled:
                 break
             await asyncio.sleep(0.02)
-        left = sum(group.stats().in_flight_total for group in self.all_groups())
-        _log.info("drained", deliveries_unanswered=left)
+        _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in self.all_groups()))
         self.consumer.stop_listening()
         for server in self.servers:
             for connection in list(server.connections):
@@ -323,10 +322,8 @@ class Node(Parts, CommitDriver):
     def make_durable(self) -> None:
         """End the turn now and make all that it changed durable: for changes that show only once they are kept.
 
-        Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`).
-
-        Raises:
-            StoreError: It could not be written; it may be undone by a restart.
+        Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`). Raises
+        StoreError where it could not be written; it may be undone by a restart.
         """
         self._take_turn(wait=True)
         if self.store.failed is not None:
@@ -434,7 +431,7 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("checkpoint", 1.0 if node.flush == "sync" else 0.5, self._checkpoint)
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
-        self.periodic.repeat("group_lines", SUMMARY_SECONDS, self.group_lines.sum_up)
+        self.periodic.repeat("group_lines", 60.0, self.group_lines.sum_up)
         self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
         self.begin_recording()
 
@@ -494,6 +491,10 @@ class Node(Parts, CommitDriver):
             self.store.close()
         except (StoreError, OSError):
             _log.exception("store_close_failed")
+
+    def connections(self) -> list[tuple[str, Connection]]:
+        """Open connections with the name of their service."""
+        return [(server.service, each) for server in self.servers for each in server.connections]
 
 
 __all__ = ["Node", "Seams"]

@@ -24,7 +24,6 @@ from proxy.node.index_work import IndexWork
 from proxy.node.retaining import Retaining
 from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
-from proxy.port.connection import Connection
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import ThriftServer
@@ -268,7 +267,3 @@ class Parts:
     def all_groups(self) -> list[ConsumerGroup]:
         """Return the configured groups and those that leave."""
         return [*self.groups.values(), *self.leaving]
-
-    def connections(self) -> list[tuple[str, Connection]]:
-        """Open connections with the name of their service."""
-        return [(server.service, each) for server in self.servers for each in server.connections]

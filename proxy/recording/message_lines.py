@@ -20,7 +20,6 @@ from upstream.delivery.figures.latency import END_TO_END_SECONDS
 from upstream.delivery.group import ConsumerGroup
 from upstream.job import Delivery, UpstreamJob
 
-SUMMARY_SECONDS = 60.0
 LISTENER = "lines"
 _SUMMED = {
     "delivered": counters.DELIVERED,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pyddmq.actions import Status, TimedOut
 from upstream.calls.answers import Answer, checked_many
-from upstream.calls.call import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
 from upstream.job import UpstreamJob

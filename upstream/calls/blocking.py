@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Status
 from upstream.calls.answers import ActionMisbehaved, Answer, checked_many
-from upstream.calls.call import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
 from upstream.calls.job_copy import JobCopy
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
-from upstream.calls.shares import Line, Work
+from upstream.calls.pool import Line, Work
 from upstream.job import UpstreamJob
 from upstream.state import State
 
@@ -51,7 +51,7 @@ class BlockingCaller(Caller):
         super().abandon()
 
     def next_work(self) -> Work | None:
-        """Return the next call; see `upstream.calls.shares`."""
+        """Return the next call; see `upstream.calls.pool`."""
         if self._calls_max is not None and len(self.out) >= self._calls_max:
             return None
         jobs: list[UpstreamJob] = []

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import structlog
 
 from broker.runtime.seams import Clock, Scheduler
+from upstream.calls.pool import CallPool, Line, Work
 from upstream.calls.seams import Tasks, Threads
-from upstream.calls.shares import CallPool, Line, Work
 
 _log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ class Tasks(Protocol):
 
 
 class Threads(Protocol):
-    """Runs functions beside the loop; as many at a time as are asked for, which `upstream.calls.shares` bounds."""
+    """Runs functions beside the loop; as many at a time as are asked for, which `upstream.calls.pool` bounds."""
 
     def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
         """Run `work`, which raises nothing, in a thread; then `done` in the loop's, with what it returned."""

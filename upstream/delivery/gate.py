@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
 from upstream.calls.answers import ActionMisbehaved, no_answer
-from upstream.delivery.action_calls import ActionCalls
+from upstream.delivery.calling import Calling
 from upstream.delivery.order import compile_path
 from upstream.delivery.pipeline import Pipeline
 from upstream.job import UpstreamJob
@@ -26,7 +26,7 @@ class Gate:
         backlog: That job and those read with it, in order, while the gate is closed.
     """
 
-    def __init__(self, outcomes: Outcomes, pipeline: Pipeline, calling: ActionCalls, path: str) -> None:
+    def __init__(self, outcomes: Outcomes, pipeline: Pipeline, calling: Calling, path: str) -> None:
         self._outcomes = outcomes
         self._steps = calling.before
         self._keeps_data = pipeline.rebuilds

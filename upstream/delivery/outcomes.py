@@ -340,6 +340,20 @@ class Outcomes:
         self.latency.ended(job, Ending.SKIPPED)
         self.over(job, held_permit=held_permit)
 
+    def expire(self, job: UpstreamJob) -> None:
+        """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
+        state = job.state
+        if state is State.BUFFERED:
+            self._buffer.forget(job)
+        move(job, Event.EXPIRE)
+        self.latency.ended(job, Ending.LOST)
+        job.drop_data()
+        if state in (State.READ, State.WAITING):
+            # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
+            job.group_queue.forget(job.offset)
+        else:
+            self.over(job, held_permit=state not in WITHOUT_PERMIT)
+
     def dead_letter(self, job: UpstreamJob, kind: str, reason: str) -> None:
         """Give up on a job: to the dead letters; its key waits until that is durable (D16).
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
 from upstream.calls.answers import no_answer
-from upstream.delivery.action_calls import ActionCalls
+from upstream.delivery.calling import Calling
 from upstream.delivery.pipeline import Pipeline
 from upstream.job import UpstreamJob
 from upstream.state import Event, State, next_state
@@ -24,7 +24,7 @@ _ASYNCHRONIZED = Status.ASYNCHRONIZED
 class Running:
     """Runs the jobs of one subscription."""
 
-    def __init__(self, pipeline: Pipeline, calling: ActionCalls, outcomes: Outcomes) -> None:
+    def __init__(self, pipeline: Pipeline, calling: Calling, outcomes: Outcomes) -> None:
         self._pipeline = pipeline
         self._before, self._after = calling.before, calling.after
         self._outcomes = outcomes

@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING
 from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
-from pyddmq.actions import Action
-from upstream.delivery.action_calls import ActionCalls
+from pyddmq.actions import Action, Status
 from upstream.delivery.action_context import give_contexts
 from upstream.delivery.admission import Admission
+from upstream.delivery.calling import Calling
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
+from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
-from upstream.delivery.generation_base import GenerationBase
 from upstream.delivery.group_parts import GroupParts
-from upstream.delivery.made_bodies import MadeBodies
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.delivery.pipeline import Pipeline
 from upstream.delivery.running import Running, is_in_action
-from upstream.job import Delivery, GroupQueue, UpstreamJob
+from upstream.delivery.subscription_facts import SubscriptionFacts
+from upstream.job import Delivery, GroupQueue, Unit, UpstreamJob
 from upstream.state import Event, State, move, next_state
 
 if TYPE_CHECKING:
@@ -64,15 +64,13 @@ _WAITING = State.WAITING
 _KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING, State.UNDECIDED)
 
 
-class Subscription(GenerationBase):
+class Subscription(SubscriptionFacts):
     """One generation of (group, topic).
 
     Attributes:
-        group: Name of the group.
         config: Its configuration; limits in it may change live (`configure`).
         hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
         pushes: Whether its last action, and no pull, is where messages go.
-        pusher: The action that pushes to servers of others and can say how these are; None where none does.
     """
 
     def __init__(
@@ -134,7 +132,7 @@ class Subscription(GenerationBase):
         self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
-        self._calling = ActionCalls(
+        self._calling = Calling(
             self._pipeline,
             runtime,
             parts.node.calls,
@@ -152,8 +150,6 @@ class Subscription(GenerationBase):
                 self, self.group_queues, counters=self.counters, keeps_bodies=keeps_bodies
             )
         self._fetches = self._source.bodies_come_later
-        # In the place of those in the log, where the last action keeps some (`keep_body`).
-        self.made_bodies: MadeBodies | None = None
         self._adopting = False
         self._pumping = False
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
@@ -210,20 +206,6 @@ class Subscription(GenerationBase):
         self._read_ahead = max(READ_AHEAD_JOBS, 2 * config.max_pull_batch_size)
         self.timeout_seconds = config.timeout / 1000
         self._source.lag_max = config.consume_lag_max
-
-    @property
-    def held_by_rate(self) -> int:
-        """How often its rate held messages back."""
-        return self._admission.held_by_rate
-
-    @property
-    def throttled(self) -> list[str]:
-        """The limits that hold messages back now, each by its setting and value."""
-        met = list(self._admission.limits_met(self.group_queues, more=not self._source.caught_up))
-        push = None if self.pusher is None else self.pusher.view()
-        if push is not None and push.held:
-            met.append(f"httpMaxTps {push.rate or 0:,g}")
-        return met
 
     def set_paused(self, paused: bool) -> None:
         """Stop reading, running actions and handing out, or go on; what is out may be answered."""
@@ -330,15 +312,11 @@ class Subscription(GenerationBase):
                     return
             if (source.caught_up and not self.reading_stopped) or not self._may_read():
                 return
-            jobs = source.read(READ_JOBS if self._gate is None else self._read_max())
+            jobs = source.read(READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS)))
             if jobs:
                 self.buffer.budget.add_jobs(len(jobs))
                 self._take_in(jobs)
         self._again.after(0.0)
-
-    def _read_max(self) -> int:
-        """Jobs to read at once. Those left over without a permit are light, but for data parsed before the gate."""
-        return READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS))
 
     def _take_in(self, jobs: list[UpstreamJob]) -> None:
         """Take jobs to the order gate and through it: READY, or WAITING behind their key."""
@@ -444,11 +422,55 @@ class Subscription(GenerationBase):
         if jobs:
             self.buffer.offer(jobs)
 
-    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
-        """Have clients given this body of a job that is about to be offered."""
-        if self.made_bodies is None:
-            self.made_bodies = MadeBodies(self.buffer.budget)
-        self.made_bodies.keep(job, body)
+    def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
+        """Carry out the answer for a job that an action kept; see `Job.answer`."""
+        if answer is Status.ASYNCHRONIZED:
+            return False
+        if self.outcomes.stopped:
+            # The next generation may have the message again; its consumption counts all the same.
+            return answer is Status.FINISH and job.group_queue.tracker.finish(job.offset)
+        if not is_in_action(job):
+            return False
+        job.group_queue.answered_at = self._clock.monotonic()
+        self._running.answered(job, answer)
+        self.pump()
+        return True
+
+    def _calls_ended(
+        self, step: int, jobs: list[UpstreamJob], answers: list[Status | Exception], successors: list[UpstreamJob]
+    ) -> None:
+        """Carry out the answers of calls of one action, and let those go on that waited for these calls."""
+        if self.outcomes.stopped:
+            # The next generation may have the message again; its consumption counts all the same.
+            last = self._running.is_last(step)
+            for job, answer in zip(jobs, answers, strict=True):
+                if answer is Status.FINISH or (last and answer is Status.CONTINUE):
+                    job.group_queue.tracker.finish(job.offset)
+        else:
+            now = self._clock.monotonic()
+            for job in jobs:
+                job.group_queue.answered_at = now
+            self._running.ended(step, jobs, answers)
+            self.pump()
+        for job in successors:
+            job.subscription.earlier_call_ended(job)
+
+    def earlier_call_ended(self, job: UpstreamJob) -> None:
+        """Go on with a job that an action of an earlier generation had until now."""
+        if self.outcomes.stopped or not is_in_action(job):
+            return
+        if job.state is State.HELD:
+            self.outcomes.let_go(job)
+        elif not self.outcomes.was_finished(job):
+            if self.draining:
+                del job.group_queue.live[job.offset]
+                move(job, Event.ABANDON)
+            elif not self.outcomes.postponed(job):
+                move(job, Event.RETRY)
+                self.outcomes.retry_now(job)
+        self.pump()
+
+    # For jobs, source and gate
 
     def handed_out(self, delivery: Delivery) -> None:
         """Watch a batch that the buffer gave to a client."""
@@ -458,3 +480,18 @@ class Subscription(GenerationBase):
         self.outcomes.latency.handed_out(delivery, self._source.stored_ms)
         if not self._pumping and self._line.jobs < self._read_ahead:
             self.pump()
+
+    def complete_undecided(self, job: UpstreamJob) -> None:
+        """End an UNDECIDED job whose offset is finished: its record, of an earlier generation, is durable after all."""
+        self.outcomes.apart.complete(job)
+
+    def expire(self, job: UpstreamJob) -> None:
+        """End a job that nobody has, for its log file goes."""
+        self.outcomes.expire(job)
+
+    def refused(self, unit: Unit) -> None:
+        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        latency = self.outcomes.latency
+        if latency.is_recorded:
+            physical, size, _, offset, group_queue = unit
+            latency.ended(UpstreamJob(self, group_queue, offset, physical, size, None), Ending.REFUSED)

@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         name="reading stops while anything waits behind a key",
         file="upstream/delivery/subscription.py",
-        old="        if self.order.waiting >= waiting_max:\n            if not",
+        old="        if self.order.waiting + stops.held >= waiting_max:\n            if not",
         new="        if self.order.waiting:\n            if not",
         caught_by=(f"{GROUP}::test_one_key_that_never_answers_leaves_all_others_to_finish",),
         rows=("W30",),

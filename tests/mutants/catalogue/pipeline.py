@@ -33,15 +33,15 @@ MUTANTS = (
     Mutant(
         name="what fails in the last action is written nowhere",
         file="upstream/delivery/outcomes.py",
-        old="        if self.is_dead_letter(job):\n            # No dead letter",
-        new="        if self.is_dead_letter(job) or held_permit and not job.deliveries:\n            # No dead letter",
+        old="        if not self.leaving.is_dead_letter(job):\n",
+        new="        if not self.leaving.is_dead_letter(job) and job.deliveries:\n",
         caught_by=(f"{PIPELINE}::test_failure_in_the_last_action_keeps_the_body",),
         rows=("W13",),
     ),
     Mutant(
         name="a message that timed out for the last time is dropped as a success",
         file="upstream/delivery/outcomes.py",
-        old='            self.dead_letter(job, "timeouts", reason)\n',
+        old='            self._exhausted(job, "timeouts", reason)\n',
         new="            self.succeed(job)\n",
         caught_by=(f"{GROUP}::test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry",),
         rows=("W14",),
@@ -57,11 +57,11 @@ MUTANTS = (
     ),
     Mutant(
         name="a message that cannot be sent back counts as consumed",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/delivery/leaving.py",
         old="        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):\n"
         "            return False\n",
         new="        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):\n"
-        "            self.succeed(job)\n            return True\n",
+        "            self._over(job)\n            return True\n",
         caught_by=("tests/unit/upstream/retry/test_retry_topic.py::test_full_disk_retries_in_place",),
         rows=("W18",),
     ),
@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         name="maxRetry 0 switches the retries of fails off as well",
         file="upstream/delivery/outcomes.py",
-        old="        if wait_ms is None:\n            self.dead_letter(job, ",
-        new="        if wait_ms is None or not self.config.max_retry:\n            self.dead_letter(job, ",
+        old="        if wait_ms is None:\n            self._exhausted(job, ",
+        new="        if wait_ms is None or not self.config.max_retry:\n            self._exhausted(job, ",
         caught_by=(f"{GROUP}::test_max_retry_of_zero_leaves_the_retries_of_fails_alone",),
         rows=("W19",),
     ),

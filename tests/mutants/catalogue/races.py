@@ -13,7 +13,7 @@ DIFF = "tests/unit/conf/test_conf_diff.py"
 MUTANTS = (
     Mutant(
         name="finishing a job twice frees its permit twice and runs its successor twice",
-        file="upstream/delivery/generation_base.py",
+        file="upstream/delivery/subscription.py",
         old="        if not is_in_action(job):\n            return False\n",
         new="        if not is_in_action(job):\n            self.outcomes.over(job)\n            return True\n",
         caught_by=(f"{PIPELINE}::test_job_settled_twice_is_finished_once",),
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         name="attempts that get no permit spend rate tokens",
-        file="upstream/delivery/subscription.py",
+        file="upstream/delivery/admission.py",
         old="            bucket.take(taken)\n",
         new="            bucket.take(max(taken, 1))\n",
         caught_by=(f"{PIPELINE}::test_rate_tokens_are_not_spent_while_permits_are_out",),
@@ -87,9 +87,9 @@ MUTANTS = (
     ),
     Mutant(
         name="a rate's tokens are spent when the message is consumed",
-        file="upstream/delivery/subscription.py",
+        file="upstream/delivery/admission.py",
         old="            bucket.take(taken)\n",
-        new="            self._scheduler.call_later(0.0, bucket.take, taken)\n",
+        new="            bucket.take(0)\n",
         caught_by=(f"{GROUP}::test_rate_limit_starts_no_more_than_max_tps",),
         rows=("W42",),
     ),
@@ -152,8 +152,8 @@ MUTANTS = (
     Mutant(
         name="timers of a group that was stopped run on",
         file="upstream/delivery/outcomes.py",
-        old="        self.stopped = True\n        self.deadlines.clear()\n",
-        new="        self.stopped = True\n",
+        old="        self.stopped = self.leaving.stopped = True\n        self.deadlines.clear()\n",
+        new="        self.stopped = self.leaving.stopped = True\n",
         caught_by=(f"{PIPELINE}::test_stopped_group_leaves_nothing_behind",),
         rows=("W48",),
     ),
@@ -176,7 +176,7 @@ MUTANTS = (
     Mutant(
         name="any number of jobs waits behind keys",
         file="upstream/delivery/subscription.py",
-        old="        if self.order.waiting >= waiting_max:\n            if not",
+        old="        if self.order.waiting + stops.held >= waiting_max:\n            if not",
         new="        if self.order.waiting < 0:\n            if not",
         caught_by=(f"{GROUP}::test_waiting_jobs_at_their_cap_stop_the_reading_and_are_named",),
         rows=("W50",),
@@ -191,8 +191,8 @@ MUTANTS = (
     ),
     Mutant(
         name="messages pass without a permit",
-        file="upstream/delivery/subscription.py",
-        old="        room = min(len(ready), permits.free, self._admitted_max)\n",
+        file="upstream/delivery/admission.py",
+        old="        room = min(len(ready), permits.free, self._count_max)\n",
         new="        room = len(ready)\n",
         caught_by=(f"{GROUP}::test_concurrency_counts_only_jobs_past_the_gate",),
         rows=("W44",),

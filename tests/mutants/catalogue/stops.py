@@ -45,8 +45,8 @@ MUTANTS = (
     ),
     Mutant(
         name="what was ready of a stopped queue runs",
-        file="upstream/delivery/subscription.py",
-        old="            self.outcomes.stops.keep()\n",
+        file="upstream/delivery/admission.py",
+        old="            outcomes.stops.keep()\n",
         new="            pass\n",
         caught_by=(f"{STOPS}::test_stopped_queue_stands_still_and_other_queues_go_on[KEY]",),
     ),

@@ -40,6 +40,8 @@ MANY = {
     "broker/query.py::__init__": "what a listing may be narrowed by, by keyword",
     "proxy/services/publishing.py::append": "what each kind of send says of its reply, by keyword",
     "upstream/delivery/subscription.py::__init__": "what one subscription works with; its group makes it, in one place",
+    "upstream/delivery/stops.py::__init__": "what it shares with the outcomes, which make it, in one place",
+    "upstream/delivery/leaving.py::__init__": "likewise",
     "broker/transaction/puts.py::half_put": "the fields of a half",
     "broker/consumer/shared.py::__init__": "programs call it, by keyword; most of it may be left out",
 }

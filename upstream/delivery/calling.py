@@ -19,7 +19,7 @@ from pyddmq.actions import Action
 from upstream.calls.answers import Answer, run_action
 from upstream.calls.awaiting import AwaitingCaller
 from upstream.calls.blocking import BlockingCaller
-from upstream.calls.call import Caller, Figures
+from upstream.calls.caller import Caller, Figures
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.action_context import ThreadContext
@@ -76,7 +76,7 @@ class Step:
         return answers
 
 
-class ActionCalls:
+class Calling:
     """See the module.
 
     Attributes:

@@ -35,12 +35,17 @@ BATCH_CALLS = 4
 
 
 class Call:
-    """One call; what is not named here is as of `upstream.holder.CallOut`.
+    """One call.
 
     Attributes:
+        action: Name of the action.
         jobs: What it is about.
-        deadline: Monotonic seconds when its time is over.
+        since: Monotonic seconds when it began.
+        limit_ms: Its time limit.
+        deadline: Monotonic seconds when that is over.
+        late: It went on beyond that.
         begun: The action has been entered.
+        successors: Jobs of a later generation that took the places of its jobs, and wait for its end.
     """
 
     __slots__ = ("action", "begun", "deadline", "jobs", "late", "limit_ms", "since", "successors")

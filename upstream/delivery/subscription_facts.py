@@ -1,0 +1,93 @@
+"""What is told of one generation of a subscription, and of its jobs' messages; nothing here changes what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.runtime.seams import Clock
+from pyddmq.actions import Message
+from upstream.delivery.action_context import Pushes
+from upstream.delivery.admission import Admission
+from upstream.delivery.buffer import PullBuffer
+from upstream.delivery.calling import Calling
+from upstream.delivery.made_bodies import MadeBodies
+from upstream.delivery.outcomes import Outcomes
+from upstream.job import GroupQueue, Reply, Slices, UpstreamJob
+from upstream.source import Source
+
+
+class SubscriptionFacts:
+    """The part of `Subscription` that only looks.
+
+    Attributes:
+        buffer: The group's pull buffer.
+        group_queues: The queues that are read.
+        outcomes: What becomes of its jobs.
+        pusher: The action that pushes to servers of others and can say how these are; None where none does.
+        made_bodies: Bodies in the place of those in the log, where the last action keeps some; None until then.
+    """
+
+    buffer: PullBuffer
+    group_queues: list[GroupQueue]
+    pusher: Pushes | None
+    made_bodies: MadeBodies | None = None
+    outcomes: Outcomes
+    _admission: Admission
+    _calling: Calling
+    _clock: Clock
+    _source: Source
+
+    @property
+    def held_by_rate(self) -> int:
+        """How often its rate held messages back."""
+        return self._admission.held_by_rate
+
+    @property
+    def throttled(self) -> list[str]:
+        """The limits that hold messages back now, each by its setting and value."""
+        met = list(self._admission.limits_met(self.group_queues, more=not self._source.caught_up))
+        push = None if self.pusher is None else self.pusher.view()
+        if push is not None and push.held:
+            met.append(f"httpMaxTps {push.rate or 0:,g}")
+        return met
+
+    @property
+    def draining(self) -> bool:
+        """Whether `begin_drain` was called."""
+        return self.outcomes.draining
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock.monotonic()
+
+    def stored_ms(self, job: UpstreamJob) -> int | None:
+        """Return when a job's message was stored; None when it cannot be read."""
+        return self._source.stored_ms(job)
+
+    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
+        """Have clients given this body of a job that is about to be offered."""
+        if self.made_bodies is None:
+            self.made_bodies = MadeBodies(self.buffer.budget)
+        self.made_bodies.keep(job, body)
+
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Read a job's body; raises MessageUnreadable."""
+        return self._source.body(job)
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a job's message; raises MessageUnreadable."""
+        return self._source.load(job)
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
+        """Return offsets and slices of a batch for its reply; see `Source.slices`."""
+        return self._source.slices(jobs) if self.made_bodies is None else None
+
+    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
+        """Look at the jobs of a batch one by one; see `Source.sort_out`."""
+        if self.made_bodies is not None:
+            return self.made_bodies.sort_out(self._source, jobs, bytes_max)
+        return self._source.sort_out(jobs, bytes_max)
+
+    def message_id(self, job: UpstreamJob) -> str | None:
+        """Return the id by which its producer knows a message, where it can be read."""
+        return self._source.message_id(job)
