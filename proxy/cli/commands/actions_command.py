@@ -100,7 +100,7 @@ def try_actions(
         raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
     except Exception as error:
         raise CliError(
-            f"an action cannot be opened or closed: {type(error).__name__}: {error}", ExitCode.FAILED
+            f"an action cannot be opened or closed: {type(error).__name__}: {error}", ExitCode.CHECK_FAILED
         ) from error
     if as_json:
         print_json({"orderKey": trial.order_key, "steps": [_fields(step) for step in trial.steps]})
