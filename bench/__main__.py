@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.measures import runs
+from bench.measures.actions import actions
 from bench.measures.hostile import ATTACK, BUSY_ATTACK, TINY_ATTACK, hostile
 from bench.measures.push import push
 from bench.measures.runs import Figures, Kind
@@ -25,7 +26,7 @@ from bench.rocketmq.timers import PRECISIONS_MS, rocketmq_timers
 from bench.servers import profile
 from bench.servers.processes import BenchError, Cores, Node, cores, redis_version
 
-MEASURES = ("publish", "pull", "latency", "memory", "timers", "push")
+MEASURES = ("publish", "pull", "latency", "memory", "timers", "push", "actions")
 BESIDE_REDIS = ("publish", "pull", "latency", "memory")
 ON_REQUEST = ("hostile",)
 """Measured when asked for: it needs 13,500 open files."""
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     memory_messages: int
     repeat: int
     timers: TimerPlan
+    action_messages: int
 
 
 FULL = Plan(
@@ -51,6 +53,7 @@ FULL = Plan(
     memory_messages=1_000_000,
     repeat=3,
     timers=TimerPlan(pending=1_000_000, rate=5_000, seconds=10.0, burst=100_000, rival_pending=200_000),
+    action_messages=10_000,
 )
 QUICK = Plan(
     messages={1: 2_000, 8: 8_000, 32: 16_000},
@@ -59,6 +62,7 @@ QUICK = Plan(
     memory_messages=50_000,
     repeat=1,
     timers=TimerPlan(pending=50_000, rate=2_000, seconds=3.0, burst=10_000, rival_pending=20_000),
+    action_messages=4_000,
 )
 TINY = Plan(
     messages={32: 640},
@@ -67,6 +71,7 @@ TINY = Plan(
     memory_messages=960,
     repeat=1,
     timers=TimerPlan(pending=640, rate=200, seconds=0.5, burst=320, rival_pending=640),
+    action_messages=40,
 )
 
 
@@ -186,6 +191,8 @@ def _steps(measures: Sequence[str], plan: Plan, folder: Path, where: Cores, *, a
     if "push" in measures:
         pushes = plan.messages[max(plan.messages)] // 5
         steps.append(Step("push", lambda _: [push(folder, where, count=pushes)], ("pyddmq",)))
+    if "actions" in measures:
+        steps.append(Step("actions", lambda _: actions(folder, where, count=plan.action_messages), ("pyddmq",)))
     if "hostile" in measures:
         attack = TINY_ATTACK if plan is TINY else ATTACK
         for name, kinds in zip(ON_REQUEST_STEPS, ((), BUSY_ATTACK, attack), strict=True):

@@ -76,7 +76,14 @@ def _file_system(folder: Path) -> str:
 
 def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
     """Return the tables with the rivals beside the node, where it is behind them, and what it was measured on."""
-    parts = [_throughput(results), _latency(results), _hostile(results), _push(results), _memory(results)]
+    parts = [
+        _throughput(results),
+        _latency(results),
+        _hostile(results),
+        _push(results),
+        _actions(results),
+        _memory(results),
+    ]
     parts.append(timer_report.tables(results))
     parts.append(behind(results))
     head = "Medians, smallest and largest in parentheses; CPU is the server's. What is measured: docs/performance.md.\n"
@@ -214,6 +221,28 @@ def _push(results: Sequence[Figures]) -> str:
         f"| 1 KiB, 64 at a time | {runs[0].messages:,} | {ours:.0f} | {bare:.0f} | "
         f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}..{ratios[-1]:.2f}) |\n"
     )
+
+
+def _actions(results: Sequence[Figures]) -> str:
+    """A row for each number of keys: the time of all, and how many times faster than one after the other."""
+    runs: dict[tuple[float, float, int], list[Figures]] = {}
+    for each in results:
+        if each.measure == "actions":
+            runs.setdefault((1 - each.facts["ordered"], each.facts["poison"], each.batch), []).append(each)
+    if not runs:
+        return ""
+    rows = [
+        "| async action, 0-5 ms each, one queue | messages | s | times serial | p99 done, s | CPU per message, us |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+    ]
+    for (unordered, poison, keys), each_run in sorted(runs.items()):
+        name = "unordered" if unordered else f"{keys:,} keys" + (", one of them fails always" if poison else "")
+        seconds = statistics.median(each.facts["seconds"] for each in each_run)
+        p99 = statistics.median(each.facts["p99"] for each in each_run)
+        cpu = statistics.median(each.cpu_us or 0.0 for each in each_run)
+        times = each_run[0].facts["serial"] / seconds
+        rows.append(f"| {name} | {each_run[0].messages:,} | {seconds:.2f} | {times:.0f} | {p99:.2f} | {cpu:.0f} |\n")
+    return "".join(rows)
 
 
 def _memory(results: Sequence[Figures]) -> str:

@@ -45,10 +45,11 @@ class Running:
         while jobs and step < len(steps):
             for job in jobs if many else ():
                 job.step = step
-            if (caller := steps[step].caller) is not None:
-                caller.call(jobs)
+            each = steps[step]
+            if each.caller is not None:
+                each.caller.call(jobs)
                 return
-            answers = steps[step].run(jobs)
+            answers = each.run(jobs)
             if answers.count(_ASYNCHRONIZED) == len(jobs):
                 return
             jobs = self._answered(jobs, answers)

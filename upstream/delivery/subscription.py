@@ -151,7 +151,8 @@ class Subscription(SubscriptionFacts):
             )
         self._fetches = self._source.bodies_come_later
         self._adopting = False
-        self._pumping = False
+        # Nothing is read before the actions are open.
+        self._pumping = True
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
         self._admission = Admission(
@@ -177,7 +178,7 @@ class Subscription(SubscriptionFacts):
 
     def _opened(self, error: Exception | None) -> None:
         """The actions are open, or one of them cannot be."""
-        self.opening = False
+        self.opening = self._pumping = False
         if error is not None:
             self._start_failed(error)
             return
@@ -291,7 +292,7 @@ class Subscription(SubscriptionFacts):
 
     def pump(self) -> None:
         """Admit and read as far as permits, rate, caps and lag allow. Harmless to call at any time."""
-        if self._pumping or self.outcomes.draining or self.outcomes.paused or self.opening:
+        if self._pumping or self.outcomes.draining or self.outcomes.paused:
             return
         self._pumping = True
         try:
