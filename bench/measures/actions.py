@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.clients.working import POISON_KEY, work_seconds
+from bench.clients.working import work_seconds
 from bench.measures.runs import GROUP, TOPIC, Figures, node_config
 from bench.servers.processes import BenchError, Cores, Node
 from pyddmq import OutgoingMessage, Producer
@@ -59,7 +59,7 @@ def _measured(folder: Path, where: Cores, count: int, run: Run) -> Figures:
             before = node.process.cost()
             file = Path(own) / "done.json"
             wanted = count - len(range(0, count, keys)) if poison else count
-            options = json.dumps({"file": str(file), "count": wanted, "poison": poison})
+            options = json.dumps({"file": str(file), "count": wanted, "poison": keys if poison else 0})
             order = "        orderKey: KEY\n" if ordered else ""
             node.reconfigure(node_config(_GROUP % (GROUP, TOPIC, _ACTION, _ACTION, options, order), queues=1))
             deadline = time.monotonic() + SECONDS_MAX
@@ -86,6 +86,3 @@ def _measured(folder: Path, where: Cores, count: int, run: Run) -> Figures:
             "poison": float(poison),
         },
     )
-
-
-assert POISON_KEY == "key-0", "the first key of all"

@@ -25,7 +25,6 @@ class AwaitingCaller(Caller):
         super().__init__(action, calls, figures, limit_ms=limit_ms)
         self._many = answers_many(type(action))
         self._gathered: deque[UpstreamJob] = deque()
-        self._tasks: dict[Call, asyncio.Task[Any]] = {}
 
     def call(self, jobs: list[UpstreamJob]) -> None:
         """Begin a call for each, or for all together as far as the action takes batches."""
@@ -33,11 +32,11 @@ class AwaitingCaller(Caller):
             self._gathered.extend(jobs)
             self._call_many()
             return
-        now = self._clock.monotonic()
-        create_task, tasks = self._calls.tasks.create_task, self._tasks
+        now, limit_ms = self._clock.monotonic(), self._limit_ms()
+        create_task, begin, run = self._calls.tasks.create_task, self._begin, self._run
         for job in jobs:
-            call = self._begin((job,), now)
-            tasks[call] = create_task(self._run(call, job))
+            call = begin((job,), now, limit_ms)
+            call.task = create_task(run(call, job))
 
     def abandon(self) -> None:
         """Cancel what is out."""
@@ -45,11 +44,11 @@ class AwaitingCaller(Caller):
         super().abandon()
 
     def _cancel(self, call: Call) -> bool:
-        task = self._tasks[call]
-        task.cancel()
+        assert call.task is not None, "it has one from its beginning on"
+        call.task.cancel()
         if not call.begun:
             # What is cancelled before its first step never runs at all.
-            self._over(call, [_cancelled(call)] * len(call.jobs))
+            self._end(call, [_cancelled(call)] * len(call.jobs))
         return True
 
     async def _run(self, call: Call, job: UpstreamJob) -> None:
@@ -61,11 +60,9 @@ class AwaitingCaller(Caller):
             answer = _cancelled(call)
         except Exception as error:
             answer = _time_over(call, error) if call.late else error
-        self._over(call, (answer,))
-
-    def _over(self, call: Call, answers: Sequence[Answer]) -> None:
-        del self._tasks[call]
-        self._end(call, answers)
+        # A call that is over keeps no task, which would keep it.
+        call.task = None
+        self._end(call, (answer,))
 
     async def _run_many(self, call: Call, jobs: Sequence[UpstreamJob]) -> None:
         answers: Sequence[Answer]
@@ -76,7 +73,8 @@ class AwaitingCaller(Caller):
             answers = [_cancelled(call)] * len(jobs)
         except Exception as error:
             answers = [_time_over(call, error) if call.late else error] * len(jobs)
-        self._over(call, answers)
+        call.task = None
+        self._end(call, answers)
         self._call_many()
 
     def _call_many(self) -> None:
@@ -91,8 +89,8 @@ class AwaitingCaller(Caller):
                     # It is over, or finished by a late success and waits to be let go.
                     self._leave(job, Status.CONTINUE)
             if jobs:
-                call = self._begin(jobs, self._clock.monotonic())
-                self._tasks[call] = self._calls.tasks.create_task(self._run_many(call, jobs))
+                call = self._begin(jobs, self._clock.monotonic(), self._limit_ms())
+                call.task = self._calls.tasks.create_task(self._run_many(call, jobs))
 
 
 def _cancelled(call: Call) -> Exception:

@@ -70,7 +70,7 @@ class BlockingCaller(Caller):
                 jobs.append(job)
         if not jobs:
             return None
-        call = self._begin(jobs, self._clock.monotonic())
+        call = self._begin(jobs, self._clock.monotonic(), self._limit_ms())
         return Work(partial(self._run, copies), partial(self._done, call, copies))
 
     def _run(self, copies: Sequence[JobCopy]) -> Sequence[Answer]:

@@ -13,6 +13,7 @@ Answers are told in the loop's thread, those of a turn together: one round of th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -45,10 +46,11 @@ class Call:
         deadline: Monotonic seconds when that is over.
         late: It went on beyond that.
         begun: The action has been entered.
+        task: Runs it, of an async action.
         successors: Jobs of a later generation that took the places of its jobs, and wait for its end.
     """
 
-    __slots__ = ("action", "begun", "deadline", "jobs", "late", "limit_ms", "since", "successors")
+    __slots__ = ("action", "begun", "deadline", "jobs", "late", "limit_ms", "since", "successors", "task")
 
     def __init__(self, action: str, jobs: Sequence[UpstreamJob], since: float, limit_ms: int) -> None:
         self.action = action
@@ -57,6 +59,7 @@ class Call:
         self.limit_ms = limit_ms
         self.deadline = since + limit_ms / 1000
         self.late = self.begun = False
+        self.task: asyncio.Task[None] | None = None
         self.successors: list[UpstreamJob] = []
 
 
@@ -130,8 +133,8 @@ class Caller:
         """Whether nothing is out or untold."""
         return not self.out and not self._telling
 
-    def _begin(self, jobs: Sequence[UpstreamJob], now: float) -> Call:
-        call = Call(self.action.name, jobs, now, self._limit_ms())
+    def _begin(self, jobs: Sequence[UpstreamJob], now: float, limit_ms: int) -> Call:
+        call = Call(self.action.name, jobs, now, limit_ms)
         self.out[call] = None
         for job in jobs:
             job.group_queue.calls[job.offset] = call
@@ -147,19 +150,19 @@ class Caller:
         figures.out.value -= 1
         if call.late:
             figures.stuck.value -= 1
-        figures.seconds.observe(round((self._clock.monotonic() - call.since) * 1_000_000), len(call.jobs))
         self._ended.append((call, answers))
-        self._tell_soon()
+        if not self._telling:
+            self._tell_soon()
 
     def _leave(self, job: UpstreamJob, answer: Answer) -> None:
         """Note an answer for a job without a call."""
         self._left.append((job, answer))
-        self._tell_soon()
+        if not self._telling:
+            self._tell_soon()
 
     def _tell_soon(self) -> None:
-        if not self._telling:
-            self._telling = True
-            self._calls.scheduler.call_soon(self._tell)
+        self._telling = True
+        self._calls.scheduler.call_soon(self._tell)
 
     def _tell(self) -> None:
         ended, self._ended = self._ended, []
@@ -168,14 +171,17 @@ class Caller:
         if self._calls.closed:
             return
         jobs, answers, successors = [job for job, _ in left], [answer for _, answer in left], []
+        now, observe = self._clock.monotonic(), self._figures.seconds.observe
         for call, of_call in ended:
+            observe(round((now - call.since) * 1_000_000), len(call.jobs))
             for job, answer in zip(call.jobs, of_call, strict=True):
                 # Of one that the action answered by hand before its call was over, another call may be out.
                 if job.group_queue.calls.get(job.offset) is call:
                     del job.group_queue.calls[job.offset]
                     jobs.append(job)
                     answers.append(answer)
-            successors += call.successors
+            if call.successors:
+                successors += call.successors
         self.told(jobs, answers, successors)
 
     def _look(self) -> None:
