@@ -66,8 +66,8 @@ class Step:
         self.caller = caller
         self._seconds = seconds
         self._monotonic = monotonic
-        self.run: Callable[[Sequence[UpstreamJob]], Sequence[Answer]]
-        self.run = partial(run_action, action) if seconds is None else self._timed
+        run: Callable[[Sequence[UpstreamJob]], Sequence[Answer]] = partial(run_action, action)
+        self.run = run if seconds is None else self._timed
 
     def _timed(self, jobs: Sequence[UpstreamJob]) -> Sequence[Answer]:
         assert self._seconds is not None, "only what is timed comes here"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actions.registry import ActionError
 from conf.problems import ConfigError
-from proxy.cli.app import run
 from proxy.operate.action_trial import TrialMissing, meaning_of
-from proxy.process.exit_codes import ExitCode
 from pyddmq.action_testing import try_action, try_pipeline
 from pyddmq.actions import Action, Failed, Job, RetryLater, Status, TimedOut, Unprocessable, action
 
@@ -112,39 +108,6 @@ def test_pipeline_is_run_up_to_what_reaches_other_servers() -> None:
         try_pipeline(YAML, "g", "other")
     with pytest.raises(ConfigError, match="nope"):
         try_pipeline("nope: 1", "g", "orders")
-
-
-def test_command_shows_each_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As text and as JSON; a wrong file, group or property has its exit code."""
-    file = tmp_path / "node.yaml"
-    file.write_text(YAML)
-    words = ["actions", "try", str(file), "g", "orders", "--body", '{"case": "7", "amount": 3}', "--property", "a=b"]
-    assert run(words) == ExitCode.OK
-    shown = capsys.readouterr().out
-    assert "4. AsyncHttp: not run: it would have this message now" in shown
-    assert "query: [('amount', '3')]" in shown
-    assert run([*words, "--json"]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)
-    assert told["orderKey"] == "7"
-    assert [step["answer"] for step in told["steps"]] == ["CONTINUE", None, "CONTINUE", None]
-    assert run(["actions", "try", str(file), "g", "nope"]) == ExitCode.NOT_FOUND
-    assert run(["actions", "try", str(tmp_path / "none.yaml"), "g", "orders"]) == ExitCode.CONFIG_INVALID
-    file.write_text("nope: 1")
-    assert run(["actions", "try", str(file), "g", "orders"]) == ExitCode.CONFIG_INVALID
-
-
-def test_command_lists_actions_with_options_and_places(capsys: pytest.CaptureFixture[str]) -> None:
-    """All of them, or one, also by a dotted path."""
-    assert run(["actions"]) == ExitCode.OK
-    shown = capsys.readouterr().out
-    assert "PullServer: " in shown
-    assert "missing ('fail' or 'skip' or 'null', default skip)" in shown
-    assert run(["actions", "Redis", "--json"]) == ExitCode.OK
-    (told,) = json.loads(capsys.readouterr().out)["actions"]
-    assert "needs the extra redis" in (told["place"] or "") or "pip install" in (told["problem"] or "")
-    assert run(["actions", f"{__name__}:Hooks"]) == ExitCode.OK
-    assert "process (bool, default False)" in capsys.readouterr().out
-    assert run(["actions", "Nope"]) == ExitCode.NOT_FOUND
 
 
 def test_blocking_action_runs_beside_the_loop() -> None:
