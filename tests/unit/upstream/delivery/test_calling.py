@@ -354,7 +354,7 @@ def test_a_thousand_keys_of_one_queue_are_in_calls_at_once() -> None:
     world = world_of(act)
     start = world.clock.monotonic()
     world.publish(*(f"k{number % 1000}" for number in range(10_000)))
-    while world.unfinished():
+    while world.unfinished() and world.clock.monotonic() - start < 1:
         world.advance(0.001)
     assert world.clock.monotonic() - start < 0.06
     assert most == 1000
