@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proxy.cli.commands import (
+    actions_command,
     config_command,
     dlq_commands,
     group_commands,
@@ -78,6 +79,12 @@ COMMANDS: Commands = {
 }
 
 FOLDERS = (
+    Folder(
+        name="actions",
+        help="Look at actions and try them; `actions [NAME]` is short for `actions list [NAME]`.",
+        meant="list",
+        commands={"list": actions_command.list_actions, "try": actions_command.try_actions},
+    ),
     Folder(name="config", help="Look at configuration files.", commands={"check": config_command.check}),
     Folder(
         name="demo",

@@ -92,7 +92,7 @@ def send(
         body=b"",
         key=key,
         tags=tag,
-        properties=_properties(properties or []),
+        properties=properties_of(properties or []),
         hash_id=hash_id,
         partition_id=partition,
         delay_level=delay_level,
@@ -225,7 +225,8 @@ def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
     print_line(f"{topic}  queue {receipt.qid}  offset {receipt.offset}  id {receipt.message_id}{again}")
 
 
-def _properties(pairs: Iterable[str]) -> Mapping[str, str]:
+def properties_of(pairs: Iterable[str]) -> Mapping[str, str]:
+    """Return properties given as NAME=VALUE. Raises CliError."""
     properties = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
