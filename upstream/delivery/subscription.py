@@ -112,6 +112,7 @@ class Subscription:
         self.deadlines = self.outcomes.deadlines
         self.make_ready = self.outcomes.ready.append
         self._ready = self.outcomes.ready
+        self.refused: Callable[[Unit], None] = lambda unit: self.outcomes.latency.refused(self, unit)
         self._more_group_queues = more_group_queues
         self._revoked = revoked
         self._line = buffer.line(config.topic)
@@ -477,13 +478,6 @@ class Subscription:
     def stored_ms(self, job: UpstreamJob) -> int | None:
         """Return when a job's message was stored; None when it cannot be read."""
         return self._source.stored_ms(job)
-
-    def refused(self, unit: Unit) -> None:
-        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
-        latency = self.outcomes.latency
-        if latency.is_recorded:
-            physical, size, _, offset, group_queue = unit
-            latency.ended(UpstreamJob(self, group_queue, offset, physical, size, None), Ending.REFUSED)
 
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""
