@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from conf.actions import ActionError, ActionSpec
+from conf.actions import ActionError, ActionSpec, BlockingOptions
 from conf.base import DLQ_PREFIX
 from conf.foreign import GROOVY
 from conf.models import LOW_LEVEL, GroupConfig, SubscriptionConfig
@@ -249,6 +249,12 @@ def _check_options(
     if spec.call_options is not None:
         yield from _invalid(name, spec.call_options, {key: options[key] for key in options.keys() & common})
     if spec.options_model is not None:
+        # A model that ignores what it does not know must not swallow these.
+        taken = {field.alias or each for each, field in spec.options_model.model_fields.items()}
+        for key in own.keys() & (BlockingOptions.names() - taken):
+            kind = "blocking actions" if key == "process" else "async and blocking actions"
+            yield ("options", name, key), f"is an option of {kind}, and {name} is none; take it out"
+            del own[key]
         yield from _invalid(name, spec.options_model, own)
     elif own:
         hint = f"no options but {' and '.join(sorted(common))}" if common else "no options"

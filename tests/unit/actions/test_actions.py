@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from actions.json_action import JsonAction
-from actions.registry import BUILT_IN, ActionError, Registry
+from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Job, Status, Unprocessable
 from tests.unit.upstream_world import Client, World
 
@@ -276,50 +276,3 @@ def test_actions_are_opened_and_closed_once_per_generation(probe: type[Probe]) -
     assert probe.lives == ["open"]
     world.group.stop()
     assert probe.lives == ["open", "close"]
-
-
-def test_registry_finds_built_in_entry_point_and_dotted_names() -> None:
-    """All three ways lead to a class and its spec."""
-    registry = Registry()
-    assert registry["Json"].provides_json
-    assert registry["Async"].is_gate
-    assert registry["PullServer"].may_be_last
-    assert registry.find(f"{__name__}:WithOptions") is WithOptions
-    assert f"{__name__}:WithOptions" in registry
-    assert set(registry) >= {"Json", "Async", "NonBlockAsync", "PullServer"}
-    assert "Nope" not in registry
-    with pytest.raises(KeyError):
-        registry["Nope"]
-
-
-@pytest.mark.parametrize(
-    ("name", "match"),
-    [
-        ("Jsn", "did you mean 'Json'"),
-        ("no.such.module:Thing", r"cannot be imported \(ModuleNotFoundError.*PYTHONPATH"),
-        ("actions:Thing", r"cannot be imported .*actions is a module of pyddmq itself: give yours another name"),
-        (f"{__name__}:Missing", r"cannot be imported \(AttributeError"),
-        (f"{__name__}:Options", "derived from"),
-    ],
-)
-def test_registry_says_what_is_wrong_with_a_name(name: str, match: str) -> None:
-    """Unknown names suggest the nearest, imports name their error, other classes are refused."""
-    with pytest.raises(ActionError, match=match):
-        Registry().find(name)
-
-
-def test_registry_checks_options() -> None:
-    """Options are checked by the action's model and handed to it; an action without a model takes none."""
-    name = f"{__name__}:WithOptions"
-    world = World()
-
-    def make(options: dict[str, Any], *actions: str) -> list[Action]:
-        config = world.config({"topic": "t", "actions": list(actions), "options": options})
-        return Registry().make(config.topics[0])
-
-    action = make({name: {"limit": 5}}, name, "PullServer")[0]
-    assert action.options == Options(limit=5)
-    with pytest.raises(ActionError, match="cannot be made"):
-        make({name: {"limit": "many"}}, name)
-    with pytest.raises(ActionError, match="takes no options"):
-        make({"Json": {"lenient": True}}, "Json", "PullServer")

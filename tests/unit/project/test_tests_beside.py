@@ -45,7 +45,10 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "broker/tools/check/records.py": ("test_store_check", "test_nested_records"),
     "broker/tools/check/small_files.py": ("test_store_check",),
     "broker/tools/repair.py": ("test_store_check",),
+<<<<<<< HEAD
     "actions/registry.py": ("test_actions", "test_installed"),
+=======
+>>>>>>> 2572c83030a705a0eb15c8d1bdcce43a4b2daa38
     "upstream/delivery/generations.py": ("test_reconfigure",),
     "upstream/delivery/job_loops.py": ("test_group", "test_accelerators_jobs"),
     "upstream/delivery/outcomes.py": ("test_group", "test_crossing", "test_undecided"),
