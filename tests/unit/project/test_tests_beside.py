@@ -28,6 +28,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # What is shown, by those who ask for it.
     "proxy/admin/exposition.py": ("test_admin_http", "test_troubles"),
     "proxy/cli/commands/node_commands.py": ("test_cli",),
+    "proxy/cli/commands/actions_command.py": ("test_action_trial", "test_cli"),
     # Two makes of one thing, each case run over both.
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
@@ -45,10 +46,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "broker/tools/check/records.py": ("test_store_check", "test_nested_records"),
     "broker/tools/check/small_files.py": ("test_store_check",),
     "broker/tools/repair.py": ("test_store_check",),
-<<<<<<< HEAD
-    "actions/registry.py": ("test_actions", "test_installed"),
-=======
->>>>>>> 2572c83030a705a0eb15c8d1bdcce43a4b2daa38
     "upstream/delivery/generations.py": ("test_reconfigure",),
     "upstream/delivery/job_loops.py": ("test_group", "test_accelerators_jobs"),
     "upstream/delivery/outcomes.py": ("test_group", "test_crossing", "test_undecided"),
