@@ -13,7 +13,7 @@ from tests.simulation.clients import Consumer, ProducerHabits
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
-from tests.simulation.world import World
+from tests.simulation.world import AWAITS, BLOCKS, World
 
 ROUGH = NetworkFaults(delay_ms_max=30, fragment_share=0.8, join_share=0.5, reset_share=0.01, window_bytes=2_048)
 NODE_DOWN_SECONDS = 0.4
@@ -140,7 +140,10 @@ def reload_generation(world: World, random: Random) -> None:
 
     def change(settings: dict[str, Any]) -> None:
         for topic in settings["groups"][2]["topics"]:
-            topic["actions"] = random.choice([["PullServer"], ["NonBlockAsync", "PullServer"], ["Async", "PullServer"]])
+            ways = [["PullServer"], ["NonBlockAsync", "PullServer"], ["Async", "PullServer"]]
+            if world.waits:
+                ways += [[AWAITS, "PullServer"], ["Async", BLOCKS, "PullServer"]]
+            topic["actions"] = random.choice(ways)
             topic["pressureTraffic"] = random.random() < 0.5
 
     _accepted(world, change)

@@ -68,6 +68,7 @@ class Plan:
         seed: Of what is not written here.
         ack_flush: `sync` or `async` (D9).
         retry_topic: The group without order has one.
+        waits: Groups have actions that await, and that block.
         on_exhausted: What the group by key does with a message that is out of attempts.
         clients: Who takes part from the beginning.
         begin: Seconds before the first fault.
@@ -81,6 +82,7 @@ class Plan:
     ack_flush: str = "async"
     retry_topic: bool = False
     on_exhausted: str = "deadLetter"
+    waits: bool = False
     clients: tuple[ClientPlan, ...] = ()
     begin: float = 0.0
     steps: tuple[Step, ...] = ()
@@ -117,6 +119,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         ack_flush=ack_flush,
         retry_topic=seed % 2 == 1,
         on_exhausted=ON_EXHAUSTED[seed % len(ON_EXHAUSTED)],
+        waits=seed % 5 in (1, 2),
         clients=tuple(clients),
         begin=begin,
         steps=tuple(steps),
@@ -148,6 +151,7 @@ def make_world(
         ack_flush=plan.ack_flush,
         retry_topic=plan.retry_topic,
         on_exhausted=plan.on_exhausted,
+        waits=plan.waits,
         make_ledger=ledger,
     )
 

@@ -49,6 +49,7 @@ from tests.simulation.stored import (
     stored_records,
 )
 from tests.simulation.waits import Walls
+from upstream.testing.virtual_threads import VirtualThreads
 
 DATA = "/data"
 TIMEOUT_MS = 1_500
@@ -57,20 +58,29 @@ STEP_MS_MAX = 12 * 3_600_000
 LOG_LOSS_SECONDS = 0.5
 """How old an acknowledged publish may be and still go with the power under `flush: async`."""
 
+AWAITS, BLOCKS = "tests.simulation.waiting:Awaits", "tests.simulation.waiting:Blocks"
 NodeFactory = Callable[..., Node]
 
 
 def settings(
-    ack_flush: str = "async", flush: str = "sync", *, retry_topic: bool = False, on_exhausted: str = "deadLetter"
+    ack_flush: str = "async",
+    flush: str = "sync",
+    *,
+    retry_topic: bool = False,
+    on_exhausted: str = "deadLetter",
+    waits: bool = False,
 ) -> dict[str, Any]:
     """Return the configuration as its YAML would be read; a fresh copy.
 
     `retry_topic`: failed messages of the group without order go through its retry topic. `on_exhausted`: of the group
-    by key.
+    by key. `waits`: groups have actions that await, and that block.
     """
     keyed = {"timeout": TIMEOUT_MS, "maxRetry": 3, "retryIntervals": [60, 250], "maxPullBatchSize": 8}
     free = {**keyed, "retryTopic": True, "retryIntervals": [0, 300]} if retry_topic else keyed
+    before = {"actions": ["Async", AWAITS, "PullServer"]} if waits else {}
     path = {"orderKey": "$['case id']", "actions": ["Json", "Async", "PullServer"]}
+    if waits:
+        path["actions"] = ["Json", "Async", BLOCKS, AWAITS, "PullServer"]
     return {
         "node": {
             "producerPort": 9613,
@@ -100,7 +110,7 @@ def settings(
         "groups": [
             {
                 "group": "by-key",
-                "topics": [{"topic": "orders", "orderKey": "KEY", "onExhausted": on_exhausted, **keyed}],
+                "topics": [{"topic": "orders", "orderKey": "KEY", "onExhausted": on_exhausted, **keyed, **before}],
             },
             {
                 "group": "by-path",
@@ -161,7 +171,7 @@ class World:
         faults: How bad the network is.
         ack_flush: `sync` or `async` (D9).
         flush: `sync` or `async` (D1).
-        retry_topic, on_exhausted: As for `settings`.
+        retry_topic, on_exhausted, waits: As for `settings`.
         make_ledger: The account's class.
         sync_seconds_max: The longest sync of the disk.
     """
@@ -176,6 +186,7 @@ class World:
         flush: str = "sync",
         retry_topic: bool = False,
         on_exhausted: str = "deadLetter",
+        waits: bool = False,
         make_ledger: type[Ledger] = Ledger,
         sync_seconds_max: float = 0.002,
     ) -> None:
@@ -184,6 +195,7 @@ class World:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.disk = SimDisk()
+        self._threads_random = Random(f"threads {seed}")
         self.disk_random = Random(f"disk {seed}")
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
         self.walls = Walls(self.clock.wall_ms, self.loop.time)
@@ -203,6 +215,7 @@ class World:
         self.registry = Registry(outside=outside)
         self.retry_topic = retry_topic
         self.on_exhausted = on_exhausted
+        self.waits = waits
         self.config = self._load(self._settings()).config
         self.process: Process | None = None
         self.node: Node | None = None
@@ -243,10 +256,15 @@ class World:
                 Random(f"syncs {self.seed} {self.ledger.life}"),
                 seconds_max=self._sync_seconds_max,
             ),
+            threads=VirtualThreads(self.loop, self._thread_seconds),
             step_pause_seconds=Random(f"steps {self.seed} {self.ledger.life}").choice((0.0, 0.005, 0.05)),
         )
         node = self._make_node(self.config, seams=seams, registry=self.registry)
         return node, self.process.run(self.loop.create_task, node.start())
+
+    def _thread_seconds(self) -> float:
+        """How long the next blocking call takes."""
+        return self._threads_random.random() * 0.02
 
     def kill(self, *, power: bool = False, failed_at: float | None = None, left: Sequence[str] = CRASH_MODES) -> None:
         """End the node at once: SIGKILL keeps what was written, a power loss only what was synced.
@@ -308,7 +326,13 @@ class World:
         return result
 
     def _settings(self) -> dict[str, Any]:
-        return settings(self.ack_flush, self.flush, retry_topic=self.retry_topic, on_exhausted=self.on_exhausted)
+        return settings(
+            self.ack_flush,
+            self.flush,
+            retry_topic=self.retry_topic,
+            on_exhausted=self.on_exhausted,
+            waits=self.waits,
+        )
 
     def _load(self, wanted: dict[str, Any]) -> Loaded:
         text = yaml.safe_dump(wanted, sort_keys=False)

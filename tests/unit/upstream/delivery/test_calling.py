@@ -335,3 +335,50 @@ def test_stuck_call_is_shown_and_can_be_passed_over() -> None:
     assert world.unfinished() == 0
     world.advance(1000)
     assert world.group.stats().topics[0].in_calls == 0
+
+
+def test_a_thousand_keys_of_one_queue_are_in_calls_at_once() -> None:
+    """Ten messages of each of 1,000 keys, 5 ms each: as long as ten in a row, not ten thousand."""
+    busy = most = 0
+    seen: dict[str, list[int]] = {}
+
+    async def act(job: Job) -> Status:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0.005)
+        busy -= 1
+        seen.setdefault(job.message.key or "", []).append(job.offset)
+        return Status.FINISH
+
+    world = world_of(act)
+    start = world.clock.monotonic()
+    world.publish(*(f"k{number % 1000}" for number in range(10_000)))
+    while world.unfinished():
+        world.advance(0.001)
+    assert world.clock.monotonic() - start < 0.06
+    assert most == 1000
+    assert all(offsets == sorted(offsets) and len(offsets) == 10 for offsets in seen.values())
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_poison_key_raises_nobody_elses_wait(blocking: bool) -> None:
+    """One key fails on and on: the others take as long as without it."""
+
+    def took(poison: bool) -> float:
+        def act(job: Job) -> Status:
+            if poison and job.message.key == "k0":
+                raise ValueError("poison")
+            return Status.FINISH
+
+        world = world_of(act, blocking=blocking, subscription={"maxRetry": -1})
+        world.thread_seconds = 0.001
+        start: float = world.clock.monotonic()
+        world.publish(*(f"k{number % 50}" for number in range(500)))
+        left = 10 if poison else 0
+        tracker = world.group_queue().tracker
+        while sum(not tracker.is_finished(offset) for offset in range(500)) > left:
+            world.advance(0.001)
+        return float(world.clock.monotonic()) - start
+
+    assert took(True) <= took(False) * 1.1
