@@ -27,9 +27,10 @@ from typing import Any, Protocol
 import structlog
 
 from broker.errors import StoreForeign
+from broker.runtime.json_keys import parse_loose
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import parse_loose, read_whole
+from broker.runtime.state_file import read_whole
 from broker.runtime.store_metrics import FOREIGN
 
 LIGHT_PREFIX = "%LMQ%"

@@ -10,7 +10,6 @@ leaves no valid JSON is healed from the checksummed twin, then from `.bak`.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import structlog
@@ -18,37 +17,13 @@ import structlog
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.runtime.disks.unreadable import read_around
 from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
+from broker.runtime.json_keys import parse_loose
 from broker.runtime.json_sum import NOT_PARSED, sealed, sum_text, unsealed
 from broker.runtime.seams import Disk
-
-# fastjson writes integer keys without quotes, which strict JSON refuses.
-_BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 _TWIN = ("crc32", "previous", "text")
 
 log = structlog.get_logger()
-
-
-def parse_loose(text: str) -> Any:
-    """Parse JSON, also with integer keys that lack quotes as fastjson writes them.
-
-    Raises:
-        ValueError: Neither.
-        RecursionError: It is nested too deep.
-    """
-    try:
-        return json.loads(text)
-    except ValueError:
-        pieces = []
-        at = 0
-        # Texts inside strings must stay as they are, even where they look like a key.
-        for match in _STRING.finditer(text):
-            pieces.append(_BARE_KEY.sub(r'\1"\2"\3', text[at : match.start()]))
-            pieces.append(match.group())
-            at = match.end()
-        pieces.append(_BARE_KEY.sub(r'\1"\2"\3', text[at:]))
-        return json.loads("".join(pieces))
 
 
 def data_version(found: Any) -> dict[str, Any]:

@@ -19,9 +19,10 @@ from broker.index.file import ENTRIES_PER_SLOT, ENTRY_BYTES, HEADER_BYTES, SLOT_
 from broker.opening.store_json import Geometry, sizes_of
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
+from broker.runtime.json_keys import parse_loose
 from broker.runtime.names import is_number
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile, parse_loose, read_whole
+from broker.runtime.state_file import SealedFile, read_whole
 from broker.scheduled.delay.levels import STANDARD_LEVELS
 from broker.scheduled.popped import REVIVE_PREFIX
 from broker.scheduled.timer.names import TimerOptions

@@ -30,8 +30,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     store.append(puts, born_ms=1, born_host=b"\x7f\0\0\1\0\0\0\0")
     store.close()
     (folder / "config").mkdir(exist_ok=True)
-    offsets = {"permits@g": {"0": 100}, "permits@h": {"0": 150, "1": 150}}
-    (folder / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    # As RocketMQ writes it: keys that are numbers have no quotes.
+    offsets = '{"offsetTable":{"permits@g":{0:100},"permits@h":{0:150,1:150}}}'
+    (folder / "config" / "consumerOffset.json").write_text(offsets)
     return str(folder)
 
 

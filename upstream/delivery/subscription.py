@@ -29,7 +29,6 @@ from upstream.delivery.admission import Admission
 from upstream.delivery.calling import Calling
 from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.figures.endings import Ending
 from upstream.delivery.gate import Gate
 from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
@@ -120,6 +119,7 @@ class Subscription(SubscriptionFacts):
         self.deadlines = self.outcomes.deadlines
         self.make_ready = self.outcomes.ready.append
         self._ready = self.outcomes.ready
+        self.refused: Callable[[Unit], None] = lambda unit: self.outcomes.latency.refused(self, unit)
         self._more_group_queues = more_group_queues
         self._revoked = revoked
         self._start_failed = start_failed
@@ -489,10 +489,3 @@ class Subscription(SubscriptionFacts):
     def expire(self, job: UpstreamJob) -> None:
         """End a job that nobody has, for its log file goes."""
         self.outcomes.expire(job)
-
-    def refused(self, unit: Unit) -> None:
-        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
-        latency = self.outcomes.latency
-        if latency.is_recorded:
-            physical, size, _, offset, group_queue = unit
-            latency.ended(UpstreamJob(self, group_queue, offset, physical, size, None), Ending.REFUSED)

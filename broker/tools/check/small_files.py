@@ -9,8 +9,9 @@ from broker.errors import StoreError, StoreFormatNewer, StoreUnreadable
 from broker.opening.foreign import in_layout
 from broker.opening.store_json import CHECKPOINT_BYTES, CheckpointFile, Geometry, rocketmq_times
 from broker.queues.topics import Topics
+from broker.runtime.json_keys import parse_loose
 from broker.runtime.seams import Clock, Disk
-from broker.runtime.state_file import SealedFile, StateFile, parse_loose, read_whole
+from broker.runtime.state_file import SealedFile, StateFile, read_whole
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files
 

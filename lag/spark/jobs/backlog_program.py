@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from lag.report.backlog import FORMATS, rendered
-from lag.spark.jobs.arguments import FAILED, OK, WRONG, listed
+from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.positions import positions
 from lag.spark.session import SessionOptions, session
@@ -63,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = session(SessionOptions(name="pyddmq backlog", master=given.master, ui=False, log_file=log))
         ship(spark)
         text = rendered(make_backlog(spark, options), given.format)
-    except RuntimeError as error:
-        print(f"pyddmq lag backlog: {error}", file=sys.stderr)
+    except SPARK_ERRORS as error:
+        print(f"pyddmq lag backlog: {first_sentence(error)}", file=sys.stderr)
         return FAILED
     if given.out == "-":
         sys.stdout.write(text)

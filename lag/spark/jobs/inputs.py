@@ -23,11 +23,13 @@ class Input:
         journals: Folders of lag journals.
         exported: Places of exported Parquet.
         groups: Names; null: all.
+        unreadable: Exported files that Spark could not read, by their names below the place; they do not count.
     """
 
     journals: Sequence[str] = ()
     exported: Sequence[str] = ()
     groups: frozenset[str] | None = None
+    unreadable: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse none, and both. Raises ValueError."""
@@ -53,7 +55,10 @@ def events(spark: SparkSession, given: Input, since_ms: int, until_ms: int) -> D
 def gaps(spark: SparkSession, given: Input, since_ms: int, until_ms: int) -> list[str]:
     """Return what is missing and why, a line each, in the order of time."""
     if given.exported:
-        found = (exported_gaps(spark, each, since_ms=since_ms, until_ms=until_ms) for each in given.exported)
+        found = (
+            exported_gaps(spark, each, since_ms=since_ms, until_ms=until_ms, unreadable=given.unreadable)
+            for each in given.exported
+        )
         return [text for _, text in sorted(gap for gaps in found for gap in gaps)]
     rows = _journal(spark, given, "gaps", since_ms, until_ms).orderBy("from_ms", "path").collect()
     return [f"{row['folder']}: {row['reason']} ({row['kind']})" for row in rows]
@@ -63,7 +68,15 @@ def _rows(spark: SparkSession, given: Input, rows: str, since_ms: int, until_ms:
     if given.exported:
         table = "queues" if rows == "samples" else rows
         found = (
-            exported(spark, each, table, since_ms=since_ms, until_ms=until_ms, groups=given.groups)
+            exported(
+                spark,
+                each,
+                table,
+                since_ms=since_ms,
+                until_ms=until_ms,
+                groups=given.groups,
+                unreadable=given.unreadable,
+            )
             for each in given.exported
         )
         return reduce(DataFrame.union, found)

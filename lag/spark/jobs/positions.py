@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from broker.runtime.json_keys import parse_loose
 from lag.spark.sources.options import OptionRefused
 from lag.spark.sources.store_files import StoreFiles, StoreUnreadable
 
@@ -81,7 +82,7 @@ def _offsets(data: str, *, optional: bool) -> list[tuple[str, str, int, int]]:
     path = f"{data}/config/consumerOffset.json"
     try:
         with open(path, encoding="utf-8") as file:
-            table = json.load(file)["offsetTable"]
+            table = parse_loose(file.read())["offsetTable"]
         return [
             (name.rpartition("@")[2], name.rpartition("@")[0], int(queue), int(offset))
             for name, queues in table.items()
@@ -91,7 +92,7 @@ def _offsets(data: str, *, optional: bool) -> list[tuple[str, str, int, int]]:
         if optional:
             return []
         raise StoreUnreadable(f"{path} is not there: no group has committed an offset in this store") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreUnreadable(f"{path} does not say what groups committed: {error}") from error
 
 

@@ -24,7 +24,7 @@ from lag.report.markdown import render_markdown
 from lag.report.tables import incidents_csv, queues_csv
 from lag.rules.limits import Limits
 from lag.spark.jobs import backlog_program, watch
-from lag.spark.jobs.arguments import FAILED, OK, WRONG, folders, listed
+from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.history import Window
 from lag.spark.jobs.inputs import Input
@@ -96,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if backlog is not None:
             report = with_ages(report, make_backlog(spark, backlog))
         text = rendered(report, given.format)
-    except (OptionRefused, RuntimeError) as error:
-        print(f"pyddmq lag report: {error}", file=sys.stderr)
+    except (OptionRefused, *SPARK_ERRORS) as error:
+        print(f"pyddmq lag report: {first_sentence(error)}", file=sys.stderr)
         return FAILED
     if given.out == "-":
         sys.stdout.write(text)

@@ -23,10 +23,14 @@ from lag.report.data import (
 from lag.rules import causes, statuses
 from lag.rules.limits import Limits
 from lag.samples import EventKind
+from lag.spark.jobs.arguments import SPARK_ERRORS
 from lag.spark.jobs.history import BUCKETS, HEAT_BUCKETS, QUEUES_MAX, History, Window, status_of
 from lag.spark.jobs.inputs import Input, events, gaps, samples
+from lag.spark.sources.exported import unreadable_file
 
 GAPS_MAX: Final = 20
+UNREADABLE_MAX: Final = 20
+"""Exported files that are left out; each costs the report another try."""
 _NO_OBJECTIVE: Final = Objective(target_seconds=0, samples_share=None, messages_share=None, over_seconds=0)
 Group = tuple[str, str]
 
@@ -53,11 +57,23 @@ class ReportOptions:
 
 
 def make_report(spark: SparkSession, options: ReportOptions) -> Report:
-    """Read, judge and put together.
+    """Read, judge and put together. Exported files that cannot be read are left out, and told as missing.
 
     Raises:
         OptionRefused: Nothing was exported to a place.
+        PySparkException, Py4JError: Spark failed, or too many files cannot be read.
     """
+    while True:
+        try:
+            return _made(spark, options)
+        except SPARK_ERRORS as error:
+            name, known = unreadable_file(error), options.given.unreadable
+            if name is None or name in known or len(known) == UNREADABLE_MAX:
+                raise
+            options = replace(options, given=replace(options.given, unreadable=known | {name}))
+
+
+def _made(spark: SparkSession, options: ReportOptions) -> Report:
     window, limits = options.window, options.limits
     history = _history(spark, options, window)
     history.rows.persist()

@@ -34,7 +34,7 @@ from lag.alarms.webhook import Webhook
 from lag.journal.columns import queue_sample
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent
-from lag.spark.jobs.arguments import FAILED, OK, WRONG, folders, listed
+from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.watch_topic import TopicPlace
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
@@ -265,8 +265,8 @@ def run(options: WatchOptions, *, master: str | None, log: str | None) -> int:
         watcher = watch(spark, options, now_ms=lambda: time.time_ns() // 1_000_000, warn=_warn)
     except KeyboardInterrupt:
         return OK
-    except (OSError, RuntimeError) as error:
-        print(f"pyddmq lag watch: {error}", file=sys.stderr)
+    except (OSError, *SPARK_ERRORS) as error:
+        print(f"pyddmq lag watch: {first_sentence(error)}", file=sys.stderr)
         return FAILED
     if watcher.trouble is not None:
         print(f"pyddmq lag watch: began anew, since {watcher.trouble}", file=sys.stderr)

@@ -1,6 +1,8 @@
 """Exported samples and events (docs/lag-journal.md), read by Spark itself: the files that count, of the days asked for.
 
-Nothing but names is looked at before Spark reads, through the file system that Spark has for the place.
+Nothing but names is looked at before Spark reads, through the file system that Spark has for the place. So a file that
+is none, is cut, or has other columns, is found when Spark comes to it: whoever asks catches that (`unreadable_file`),
+asks again without the file, and is told by `exported_gaps` what is missing.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from lag.spark.sources.journal_rows import FIELDS
 from lag.spark.sources.options import OptionRefused
 
 DAY_MS: Final = 86_400_000
+_IN_AN_ERROR: Final = re.compile(r"(?:queues|events)/date=[0-9-]{10}/[A-Za-z0-9_.-]+\.parquet")
 DAYS_NAMED: Final = 500
 """A longer window lists all days."""
 _ORIGIN: Final = ("cluster", "node", "epoch", "sequence")
@@ -38,7 +41,14 @@ _SAID_OF_NONE: Final = ("'raw' AS tier", "1L AS row_samples", "CAST(NULL AS BIGI
 
 
 def exported(
-    spark: SparkSession, place: str, table: str, *, since_ms: int, until_ms: int, groups: Collection[str] | None = None
+    spark: SparkSession,
+    place: str,
+    table: str,
+    *,
+    since_ms: int,
+    until_ms: int,
+    groups: Collection[str] | None = None,
+    unreadable: Collection[str] = (),
 ) -> DataFrame:
     """Return the rows of a table, `queues` or `events`, with the columns that `pyddmq_lag` has for them.
 
@@ -49,13 +59,14 @@ def exported(
         since_ms: Rows of this moment or later.
         until_ms: Rows before this moment.
         groups: Names; null: all. Events without a group are of all.
+        unreadable: Names of files that do not count.
 
     Raises:
         OptionRefused: Nothing was exported there.
     """
     schema = ", ".join(f"`{name}` {_type(name)}" for name in _NAMES[table])
     paths = _paths(spark, place, table, since_ms=since_ms, until_ms=until_ms)
-    live = live_files(paths)
+    live = live_files(name for name in paths if name not in unreadable)
     whole = [_escaped(paths[each.file.name]) for each in live if each.is_whole]
     reading = spark.read.schema(schema)
     frames = [reading.parquet(*whole)] if whole else []
@@ -73,35 +84,59 @@ def exported(
     return rows.selectExpr(*columns, *(_SAID_OF_NONE if table == "queues" else ()))
 
 
-def exported_gaps(spark: SparkSession, place: str, *, since_ms: int, until_ms: int) -> list[tuple[int, str]]:
+def exported_gaps(
+    spark: SparkSession, place: str, *, since_ms: int, until_ms: int, unreadable: Collection[str] = ()
+) -> list[tuple[int, str]]:
     """Return what is missing between the snapshots of each node: its begin, and a sentence with the reason's kind.
 
-    By the files' names, what was not exported; by the samples' moments, times of which there are none.
+    By the files' names, what was not exported; by the samples, times of which there are none although a file says that
+    it has them; and the files that cannot be read.
 
     Raises:
         OptionRefused: Nothing was exported there.
     """
     paths = _paths(spark, place, "queues", since_ms=since_ms, until_ms=until_ms)
+    bad = [(since_ms, f"{place}: {name} cannot be read (damaged)") for name in sorted(unreadable) if name in paths]
+    live = live_files(name for name in paths if name not in unreadable)
     found = [
         (since_ms, f"{place}: {each.file.node}: {missing} snapshots are not there (dropped)")
-        for each, missing in _holes(live_files(paths))
+        for each, missing in _holes(live)
     ]
     over = "OVER (PARTITION BY cluster, node ORDER BY time_ms)"
     rows = (
-        exported(spark, place, "queues", since_ms=since_ms - DAY_MS // 24, until_ms=until_ms)
+        exported(
+            spark, place, "queues", since_ms=since_ms - DAY_MS // 24, until_ms=until_ms, unreadable=unreadable
+        )
         .groupBy("cluster", "node", "epoch", "sequence")
         .agg({"time_ms": "min"})
         .withColumnRenamed("min(time_ms)", "time_ms")
         .selectExpr("*", f"lag(time_ms) {over} AS from_ms", f"lag(epoch) {over} = epoch AS one_start",
-                    f"sequence - lag(sequence) {over} AS steps")
+                    f"lag(sequence) {over} AS before")
         .selectExpr("*", "percentile_approx(time_ms - from_ms, 0.5) OVER (PARTITION BY cluster, node) AS interval_ms")
         .where(f"time_ms - from_ms > {SILENT_INTERVALS} * interval_ms AND time_ms >= {since_ms}")
-        .where("NOT one_start OR steps = 1")
     )  # fmt: skip
     for row in rows.collect():
+        if row["one_start"] and row["before"] + 1 < row["sequence"] and _is_in_a_hole(row, live):
+            continue
         passed = (row["time_ms"] - row["from_ms"]) // 1000
         found.append((row["from_ms"], f"{place}: {row['node']}: nothing was recorded for {passed} s (silent)"))
-    return sorted(found)
+    return bad + sorted(found)
+
+
+def unreadable_file(error: Exception) -> str | None:
+    """Return the exported file, by its name below the place, that an error of Spark says cannot be read; null: none."""
+    found = _IN_AN_ERROR.search(unquote(str(error)))
+    return None if found is None or parse(found[0]) is None else found[0]
+
+
+def _is_in_a_hole(row: Any, live: list[LiveFile]) -> bool:
+    """Whether no file says that it has the snapshot before a row: what is missing was not exported, and is told so."""
+    missing = row["sequence"] - 1
+    return not any(
+        (each.file.node, f"{each.file.epoch:016x}") == (row["node"], row["epoch"])
+        and each.first <= missing <= each.last
+        for each in live
+    )
 
 
 def _holes(live: list[LiveFile]) -> Iterator[tuple[LiveFile, int]]:

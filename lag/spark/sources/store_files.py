@@ -9,7 +9,6 @@ and a unit whose record is gone give nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Final, NamedTuple
 from broker.errors import DamagedRecord
 from broker.format.record import locate, physical_offset, queue_id, queue_offset, store_timestamp, sum_matches, topic_of
 from broker.runtime.disk import RealDisk
+from broker.runtime.json_keys import parse_loose
 from lag.spark.sources.due import consumable_ms
 from lag.spark.sources.numbered_files import NumberedFiles
 from lag.spark.sources.store_tail import UNIT, Tail, Units, read_tail
@@ -124,8 +124,8 @@ class StoreFiles:
         """Names of the topics in `config/topics.json`; none where it cannot be read."""
         try:
             with open(f"{self._root}/config/topics.json", encoding="utf-8") as file:
-                return frozenset(json.load(file)["topicConfigTable"])
-        except (OSError, ValueError, KeyError, TypeError):
+                return frozenset(parse_loose(file.read())["topicConfigTable"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return frozenset()
 
     def tail_of(self, topic: str, queue: int, first: int, end: int) -> Units | None:
@@ -174,14 +174,14 @@ class StoreFiles:
         path = f"{self._root}/config/consumerOffset.json"
         try:
             with open(path, encoding="utf-8") as file:
-                table = json.load(file)["offsetTable"]
+                table = parse_loose(file.read())["offsetTable"]
             return {
                 (name.rpartition("@")[0], int(queue)): int(offset)
                 for name, queues in table.items()
                 if name.rpartition("@")[2] == group
                 for queue, offset in queues.items()
             }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreUnreadable(f"{path} does not say what groups committed: {error}") from error
 
     def read(

@@ -34,7 +34,7 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
     found: dict[tuple[str, str], dict[str, Any]] = {
         (each["measure"], each["server"]): each for each in document["results"]
     }
-    alone = [("timers", "pyddmq"), ("timer burst", "pyddmq")]
+    alone = [("timers", "pyddmq"), ("timer burst", "pyddmq"), ("push", "pyddmq")]
     assert sorted(found) == sorted(
         [*((m, s) for m in ("publish", "pull", "latency", "memory") for s in servers), *alone]
     )

@@ -35,7 +35,14 @@ from tests.running_node import RunningNode
 ROOT = Path(__file__).parents[3]
 OUTLINES = {"docs/api.md", "docs/architecture.md", "docs/retention.md"}
 """Their blocks are signatures."""
-ELSEWHERE = {"docs/actions.md", "docs/lag.md", "docs/lag-cluster.md", "docs/spark-messages.md"}
+ELSEWHERE = {
+    "docs/actions-push.md",
+    "docs/actions-script.md",
+    "docs/actions.md",
+    "docs/lag.md",
+    "docs/lag-cluster.md",
+    "docs/spark-messages.md",
+}
 """`test_own_actions` runs the first; `test_pages`, `test_cluster`, `test_node_stream` of `tests.spark` the others."""
 FOLLOWED = ("docs/tutorial.md", "docs/howto/")
 """`tests.acceptance.test_pages` does all that these say."""

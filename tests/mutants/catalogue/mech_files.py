@@ -132,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a bare integer key below zero is not read",
-        file="broker/runtime/state_file.py",
+        file="broker/runtime/json_keys.py",
         old=r"""_BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)(\s*:)")""",
         new=r"""_BARE_KEY = re.compile(r"([{,]\s*)(\d+)(\s*:)")""",
         caught_by=(f"{STATE}::test_bare_integer_keys_are_read",),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from broker.runtime.metrics import Metrics, declare_histogram
 from broker.runtime.seams import Clock
 from upstream.delivery.figures.endings import Ending, EndingHook
-from upstream.job import Delivery, UpstreamJob
+from upstream.job import Delivery, Generation, Unit, UpstreamJob
 
 _LABELS = ("group", "topic")
 _BOUNDS = range(10, 34)
@@ -49,11 +49,6 @@ class Latency:
         self._end_to_end = metrics.histogram(END_TO_END_SECONDS, group, topic)
         self._wall_us = clock.wall_us
         self._endings = endings
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether somebody records what becomes of single messages."""
-        return self._endings.listener is not None
 
     def handed_out(self, delivery: Delivery, stored_ms_of: Callable[[UpstreamJob], int | None]) -> None:
         """Observe a batch that goes to a client.
@@ -103,3 +98,10 @@ class Latency:
         """Tell who records what becomes of single messages."""
         if self._endings.listener is not None:
             self._endings.listener.ended(job, ending)
+
+    def refused(self, generation: Generation, unit: Unit) -> None:
+        """Tell them of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        if self._endings.listener is not None:
+            physical, size, _, offset, group_queue = unit
+            job = UpstreamJob(generation, group_queue, offset, physical, size, None)
+            self._endings.listener.ended(job, Ending.REFUSED)

@@ -46,6 +46,7 @@ TESTED = {
     "commit_interval_ms",
     "max_tps",
     "limiter_failure_retry_queue_size",
+    "action_threads",
     "drain_seconds",  # tests/unit/upstream/delivery/test_reconfigure.py
     "transaction_time_out",
     "transaction_check_interval",
@@ -75,6 +76,12 @@ def test_no_live_setting_is_left_out() -> None:
     """A new live setting needs a test of its own."""
     live = {name for name in NodeConfig.model_fields if reload_of(NodeConfig, name) is Reload.LIVE}
     assert live == TESTED
+
+
+def test_threads_of_blocking_actions_follow_a_reload(node: RunningNode) -> None:
+    """The pool of the running node has the new bound."""
+    change(node, "actionThreads: 7")
+    assert node.node.calls.pool.calls_max == 7
 
 
 def test_topics_are_made_on_publish_with_the_default_number_of_queues(node: RunningNode) -> None:

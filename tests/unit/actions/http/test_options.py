@@ -39,20 +39,20 @@ def test_fields_of_ddmqs_topic_are_taken_for_options() -> None:
 def test_field_of_ddmqs_and_its_option_are_not_both_given() -> None:
     """One of them would silently lose."""
     text = problems(urls=["http://a/"], options={"AsyncHttp": {"urls": ["http://b/"]}})
-    assert "topics[orders].urls: is given here and in options.AsyncHttp; keep one of the two" in text
+    assert "topics[orders].urls: is given twice, as options.AsyncHttp.urls too; keep options.AsyncHttp.urls" in text
 
 
 def test_field_of_ddmqs_without_the_action_is_said_so() -> None:
     """Nothing would be pushed."""
     text = problems(actions=["Async", "PullServer"], urls=["http://a/"])
-    assert "urls: an option of AsyncHttp, which is not among the actions" in text
+    assert "urls: would have no effect: it is the option `urls` of AsyncHttp, and the pipeline has none of it" in text
     assert load(actions=["Async", "PullServer"], httpMethod="POST", httpMaxTps=-1)
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"urls": []}, "urls: list should have at least 1 item"),
+        ({"urls": []}, "AsyncHttp needs options: urls"),
         ({"urls": ["ftp://a/"]}, "urls[0]: 'ftp://a/' is no URL to push to"),
         ({"urls": ["http://"]}, "is no URL to push to"),
         ({"urls": ["http://u:p@a/"]}, "a URL with a user shows its password"),
@@ -81,12 +81,12 @@ def test_wrong_option_is_named_where_it_stands(fields: dict[str, Any], said: str
         ({"messageHeaders": ["Proxy-*"]}, "is a header that no message may set"),
         ({"callback": {"origins": ["a"]}}, "'a' is no origin"),
         ({"callback": {"origins": ["http://a"], "networks": ["10.0.0.1/8"]}}, "is no block of addresses"),
-        ({"callback": {}}, "callback.origins: field required"),
+        ({"callback": {}}, "callback.origins: is absent; add `origins: ...`"),
         ({"signature": {"keyId": "a b", "secret": {"env": "X"}}}, "is no key id"),
         ({"signature": {"keyId": "a", "secret": "hunter2"}}, "a secret is not written here"),
         ({"signature": {"keyId": "a", "secret": {"env": "X", "file": "y"}}}, "a secret has one place"),
         ({"connections": 0}, "greater than or equal to 1"),
-        ({"url": ["http://a"]}, "extra inputs are not permitted"),
+        ({"url": ["http://a"]}, "is no option; did you mean urls?"),
     ],
 )
 def test_wrong_value_says_what_is_right(options: dict[str, Any], said: str) -> None:

@@ -250,7 +250,7 @@ def test_failures_survive_a_kill_with_counts_and_due_times() -> None:
         node = killed(node)
         failures = node.progress.failures(node.tracker())
         assert list(failures) == [4]
-        assert [failures[4].count(kind) for kind in FailureKind] == [2, 0, 1]
+        assert [failures[4].count(kind) for kind in FailureKind] == [2, 0, 1, 0]
         assert failures[4].due_wall_ms == 950
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lag.spark.jobs.arguments import folders, listed
+from lag.spark.jobs.arguments import first_sentence, folders, listed
 
 
 def test_names_stand_behind_each_other_with_commas() -> None:
@@ -19,3 +19,12 @@ def test_folders_are_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     """An executor that works elsewhere finds the same folder."""
     monkeypatch.chdir(tmp_path)
     assert folders("data, /mnt/lag") == [f"{tmp_path}/data", "/mnt/lag"]
+
+
+def test_errors_of_spark_are_one_line() -> None:
+    """Without the stacks of its machines; what says nothing is called by its kind."""
+    said = (
+        "An error occurred while calling o6.collect.\n: org.apache.spark.SparkException: no room\n\tat a.b(c.scala:1)"
+    )
+    assert first_sentence(RuntimeError(said)) == "org.apache.spark.SparkException: no room"
+    assert first_sentence(RuntimeError("")) == "RuntimeError"
