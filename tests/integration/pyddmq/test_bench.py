@@ -34,7 +34,7 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
     found: dict[tuple[str, str], dict[str, Any]] = {
         (each["measure"], each["server"]): each for each in document["results"]
     }
-    alone = [("timers", "pyddmq"), ("timer burst", "pyddmq"), ("push", "pyddmq")]
+    alone = [("timers", "pyddmq"), ("timer burst", "pyddmq"), ("push", "pyddmq"), ("actions", "pyddmq")]
     assert sorted(found) == sorted(
         [*((m, s) for m in ("publish", "pull", "latency", "memory") for s in servers), *alone]
     )
@@ -50,6 +50,8 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
         assert found["pull", server]["per_second"] > 0
         assert set(found["latency", server]["latency_ms"]) == {"p50", "p99", "p99.9", "max"}
         assert found["memory", server]["memory"]["own_max"] > 0
+    assert found["actions", "pyddmq"]["messages"] == 40
+    assert "| 10 keys, one of them fails always | 40 |" in text
     assert "| publish | 32 |" in text
     assert list(tmp_path.iterdir()) == [out]
 

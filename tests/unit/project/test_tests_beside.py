@@ -28,7 +28,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # What is shown, by those who ask for it.
     "proxy/admin/exposition.py": ("test_admin_http", "test_troubles"),
     "proxy/cli/commands/node_commands.py": ("test_cli",),
-    "proxy/cli/commands/actions_command.py": ("test_action_trial", "test_cli"),
     # Two makes of one thing, each case run over both.
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
