@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
@@ -33,7 +33,7 @@ class Receiver:
         did: What it did, by name: how often.
         forged: Requests whose signature is not right.
         foreign: Requests without an event of the run.
-        down: Whether the first URL cuts every connection.
+        is_down: Tells whether the first URL cuts every connection.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Receiver:
         self.did: Counter[str] = Counter()
         self.forged = Findings()
         self.foreign = 0
-        self.down = False
+        self.is_down: Callable[[], bool] = lambda: False
 
     async def first(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer at the URL that is down for a while."""
-        if self.down:
+        if self.is_down():
             self.did["down"] += 1
             _cut(request)
             return web.Response()

@@ -2,6 +2,9 @@
 
 All of it is in one event loop that skips waits (`SkippingLoop`), over real sockets: back-offs of seconds, silences and
 slow replies cost nothing.
+
+The first URL is down from a share of the events on until the node has put it out. The last events are sent when it may
+be probed, so that it comes in again however fast or slow the machine is.
 """
 
 from __future__ import annotations
@@ -30,14 +33,15 @@ from proxy.node.node import Node, Seams
 from proxy.port.network import AsyncioNetwork
 from pyddmq.client.aio.async_producer import AsyncProducer
 from pyddmq.client.sends import OutgoingMessage
-from upstream.views import SubscriptionView
+from upstream.views import SubscriptionView, TargetView
 
 TOPIC = "permits"
 GROUP = "permits-push"
 BATCH = 64
 TIMEOUT_MS = 1000
-DOWN_AT, UP_AT = 0.3, 0.5
-"""Shares of the events done between which the first URL is down."""
+DOWN_AT, HELD_AT = 0.3, 0.8
+"""Shares of the events: done when the first URL goes down, and sent before the others wait for it to be probed."""
+POLL_SECONDS = 0.05
 QUIET_SECONDS = 120.0
 
 
@@ -112,8 +116,8 @@ class _Run:
         began = loop.time()
         try:
             async with asyncio.TaskGroup() as working:
-                working.create_task(self._send(node))
-                working.create_task(self._watch(node, tamper, receiver))
+                working.create_task(self._send(node, tamper, receiver))
+                working.create_task(self._watch(node, tamper))
             seconds = loop.time() - began
             view = node.groups[GROUP].stats(details_max=0)
         finally:
@@ -148,25 +152,52 @@ class _Run:
         await node.start()
         return node
 
-    async def _send(self, node: Node) -> None:
+    async def _send(self, node: Node, tamper: Tamper, receiver: Receiver) -> None:
+        """Send the events; the last of them when the first URL was down and may be probed."""
+        total = len(self.events)
+        held = int(total * HELD_AT)
+        receiver.is_down = lambda: tamper.done_count >= DOWN_AT * total
         async with AsyncProducer(f"127.0.0.1:{node.producer.address[1]}") as producer:
-            for start in range(0, len(self.events), BATCH):
-                sent = self.events[start : start + BATCH]
-                messages = [OutgoingMessage(topic=TOPIC, body=each.body(self.name), key=each.case) for each in sent]
-                await producer.send_batch(messages)
+            await self._send_some(producer, self.events[:held])
+            await _until(lambda: _first_url(node).state != "closed" or not _lag(node))
+            receiver.is_down = lambda: False
+            await _until(lambda: not _lag(node))
+            await _until(lambda: (_first_url(node).probe_ms or 0) <= node.seams.clock.wall_ms())
+            await self._send_some(producer, self.events[held:])
 
-    async def _watch(self, node: Node, tamper: Tamper, receiver: Receiver) -> None:
-        """Put the first URL out and in again, until all is done or nothing happens any more."""
+    async def _send_some(self, producer: AsyncProducer, events: Sequence[Event]) -> None:
+        for start in range(0, len(events), BATCH):
+            sent = events[start : start + BATCH]
+            messages = [OutgoingMessage(topic=TOPIC, body=each.body(self.name), key=each.case) for each in sent]
+            await producer.send_batch(messages)
+
+    async def _watch(self, node: Node, tamper: Tamper) -> None:
+        """Say how far it is, until all is done or nothing happens any more."""
         loop = asyncio.get_running_loop()
         total, done, since = len(self.events), -1, loop.time()
-        while node.groups[GROUP].stats(details_max=0).topics[0].lag or tamper.done_count < total:
+        while _lag(node) or tamper.done_count < total:
             if done != tamper.done_count:
                 done, since = tamper.done_count, loop.time()
                 self.told(done)
             elif loop.time() - since > QUIET_SECONDS:
                 return
-            receiver.down = DOWN_AT <= done / total < UP_AT
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    # The node tells nobody of this; it is looked at from outside.
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _lag(node: Node) -> int:
+    return node.groups[GROUP].stats(details_max=0).topics[0].lag
+
+
+def _first_url(node: Node) -> TargetView:
+    push = node.groups[GROUP].stats(details_max=0).topics[0].push
+    assert push is not None, "the group pushes"
+    return push.urls[0]
 
 
 def configuration(folder: str, ports: Sequence[int]) -> str:
