@@ -81,6 +81,6 @@ def looks_numeric(host: str) -> bool:
     decimal numbers; browsers decide by the same rule (WHATWG URL, "ends in a number").
     """
     last = host.rstrip(".").rpartition(".")[2].lower()
-    if last.isascii() and last.isdigit():
+    if last and all(digit in "0123456789" for digit in last):
         return True
     return last.startswith("0x") and all(digit in "0123456789abcdef" for digit in last[2:])

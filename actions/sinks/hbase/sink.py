@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -227,6 +228,10 @@ def _change(table: str, rows: Sequence[RowChange], at: int, link: HBaseLink) -> 
     link.change(table, rows, at)
 
 
+_AMOUNT = re.compile(rb"-?[0-9]{1,18}")
+"""What a counter grows by: a message says it, and HBase counts in 64 bits."""
+
+
 def _command(mapping: TableMapping, row: bytes, cells: dict[str, bytes]) -> HBaseCommand:
     if mapping.operation == "append":
         return HBaseAppend(mapping.table, row, cells)
@@ -234,8 +239,9 @@ def _command(mapping: TableMapping, row: bytes, cells: dict[str, bytes]) -> HBas
         return HBasePut(mapping.table, row, cells)
     amounts = {}
     for name, text in cells.items():
-        try:
-            amounts[name] = int(text)
-        except ValueError as error:
-            raise Unprocessable(f"column {name} is to grow by {text[:40]!r}, which is no whole number") from error
+        if _AMOUNT.fullmatch(text) is None:
+            raise Unprocessable(
+                f"column {name} is to grow by {text[:40]!r}, which is no whole number of 18 digits at most"
+            )
+        amounts[name] = int(text)
     return HBaseIncrement(mapping.table, row, amounts)

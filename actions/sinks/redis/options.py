@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, model_validator
@@ -11,11 +12,13 @@ from actions.sinks.templates import Template
 from conf.base import Model, Reload, setting
 from conf.secrets import Secret
 
+_ADDRESS = re.compile(r".+:([0-9]{1,5})", re.DOTALL)
+
 
 def check_address(text: str) -> str:
     """Return `host:port` as it is. Raises ValueError: it is none."""
-    host, colon, port = text.rpartition(":")
-    if not (colon and host and port.isdecimal() and 0 < int(port) < 65_536):
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found[1]) < 65_536:
         raise ValueError(f"{text!r} is no address; write host:port, such as 127.0.0.1:6379")
     return text
 

@@ -233,7 +233,14 @@ def test_open_files_are_bounded() -> None:
     sink = ground.sink()
     given = [job for number in range(5) for job in jobs(0, qid=f"q{number}")]
 
-    asyncio.run(written(sink, given, close=False))
+    async def until_closed() -> None:
+        """Files are closed after what is in them was answered."""
+        await written(sink, given, close=False)
+        async with asyncio.timeout(10):
+            while len(ground.read(hidden=True)) > 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.0005)
+
+    asyncio.run(until_closed())
 
     assert len(ground.read()) == 3
     assert len(ground.read(hidden=True)) == 2

@@ -103,6 +103,19 @@ def test_tables_of_the_options_make_mutations() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["", "x", "1_0", "1.5", "9" * 19, "9" * 5_000, "\u0661"])
+def test_amount_that_no_counter_can_take_is_unprocessable(text: str) -> None:
+    """HBase counts in 64 bits: no attempt could ever write it, and nothing is written of the message."""
+    server = MemoryHBase()
+    tables = [{"table": "t", "row": "n", "operation": "increment", "columns": {"d:n": "${body}"}}]
+
+    [answer] = sink(server, tables=tables).act_many([asking(1, body=text.encode())])
+
+    assert isinstance(answer, Unprocessable)
+    assert "no whole number" in str(answer)
+    assert not server.cells
+
+
 def test_repeat_of_an_old_message_hides_no_newer_value() -> None:
     """Cells carry the store time (D46)."""
     server = MemoryHBase()
