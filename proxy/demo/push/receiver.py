@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -33,7 +33,6 @@ class Receiver:
         did: What it did, by name: how often.
         forged: Requests whose signature is not right.
         foreign: Requests without an event of the run.
-        is_down: Tells whether the first URL cuts every connection.
     """
 
     def __init__(
@@ -48,11 +47,19 @@ class Receiver:
         self.did: Counter[str] = Counter()
         self.forged = Findings()
         self.foreign = 0
-        self.is_down: Callable[[], bool] = lambda: False
+        self._down_from: int | None = None
+
+    def down_from(self, done: int) -> None:
+        """Cut every connection of the first URL from that many done events on."""
+        self._down_from = done
+
+    def up(self) -> None:
+        """Answer at the first URL again."""
+        self._down_from = None
 
     async def first(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer at the URL that is down for a while."""
-        if self.is_down():
+        if self._down_from is not None and self._tamper.done_count >= self._down_from:
             self.did["down"] += 1
             _cut(request)
             return web.Response()

@@ -10,6 +10,7 @@ be probed, so that it comes in again however fast or slow the machine is.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import secrets
 from collections.abc import Callable, Sequence
@@ -156,11 +157,11 @@ class _Run:
         """Send the events; the last of them when the first URL was down and may be probed."""
         total = len(self.events)
         held = int(total * HELD_AT)
-        receiver.is_down = lambda: tamper.done_count >= DOWN_AT * total
+        receiver.down_from(math.ceil(DOWN_AT * total))
         async with AsyncProducer(f"127.0.0.1:{node.producer.address[1]}") as producer:
             await self._send_some(producer, self.events[:held])
             await _until(lambda: _first_url(node).state != "closed" or not _lag(node))
-            receiver.is_down = lambda: False
+            receiver.up()
             await _until(lambda: not _lag(node))
             await _until(lambda: (_first_url(node).probe_ms or 0) <= node.seams.clock.wall_ms())
             await self._send_some(producer, self.events[held:])
