@@ -1,0 +1,239 @@
+"""What is asked of a Kafka client: small protocols, each with a real version and one over a cluster in memory.
+
+A client works in threads of its own and tells what happened by calls in the loop's thread, in the order in which it
+happened: no record of a partition is told before it is assigned or after it was revoked or lost. So whoever listens
+needs no lock, and a record that was under way when its partition went is not seen.
+
+Offsets, keys, values and headers are Kafka's: an offset is that of a record in its partition, a committed offset is the
+next one to read, keys and values are bytes or null, headers are repeated names with bytes or null (D58 says what
+becomes of them on the wire).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Place(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+
+
+Headers = Sequence[tuple[str, bytes | None]]
+"""Names may repeat."""
+
+
+class KafkaRecord(NamedTuple):
+    """One record as Kafka has it; `timestamp_ms` is -1 where it has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Assignment(NamedTuple):
+    """A partition that this member was given; nothing of it is read before `read_from`.
+
+    Attributes:
+        low: First offset that is kept.
+        high: Its end: the offset of the next record.
+        committed: What the group has committed; None: nothing that is still there.
+        metadata: The text that was committed with it (D53).
+        at_time: Offset of the first record at or after the moment that was asked for with the topic; None: not asked.
+    """
+
+    topic: str
+    partition: int
+    low: int
+    high: int
+    committed: int | None
+    metadata: str
+    at_time: int | None
+
+    @property
+    def place(self) -> Place:
+        """Its partition."""
+        return Place(self.topic, self.partition)
+
+
+class Commit(NamedTuple):
+    """An offset to be committed, with its text."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class KafkaFailure(Exception):
+    """What Kafka, or the way to it, refused.
+
+    Attributes:
+        code: Its name as librdkafka has it, without the underscore in front: `ILLEGAL_GENERATION`, `MSG_TIMED_OUT`, ...
+        fenced: The member is none of its group any more: what it had is others'.
+        unknown: Nobody can tell whether what was asked has happened.
+    """
+
+    def __init__(self, code: str, text: str, *, fenced: bool = False, unknown: bool = False) -> None:
+        super().__init__(f"{text} ({code})")
+        self.code = code
+        self.fenced = fenced
+        self.unknown = unknown
+
+
+Done = Callable[[KafkaFailure | None], None]
+"""Told, in the loop's thread and never from within the call that was given it, how something ended."""
+
+Produced = Callable[[KafkaFailure | None, int, int], None]
+"""Likewise, with partition and offset of the record; -1 each where they are not known."""
+
+
+class MemberListener(Protocol):
+    """Who is told what becomes of a member of a group; in the loop's thread."""
+
+    def assigned(self, assignments: Sequence[Assignment]) -> None:
+        """Take partitions: they are this member's, further to those that it has."""
+        ...
+
+    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+        """Give partitions up: what is committed before `done` is called still counts.
+
+        The client waits for `done`, but no longer than a bound of its own; then it is as if they were lost.
+        """
+        ...
+
+    def lost(self, places: Sequence[Place]) -> None:
+        """Forget partitions: others may have them already, and no commit counts."""
+        ...
+
+    def records(self, records: Sequence[KafkaRecord]) -> None:
+        """Take records, those of a partition by rising offset."""
+        ...
+
+    def at_end(self, place: Place, offset: int) -> None:
+        """Note that all up to an offset was told: what lies between the last record and it holds nothing to read."""
+        ...
+
+    def trouble(self, failure: KafkaFailure | None) -> None:
+        """Note that the cluster cannot be reached or refuses, or with None that all is well again."""
+        ...
+
+
+class Subscribed(NamedTuple):
+    """A topic that a member reads; a name that begins with `^` is a regular expression (D55).
+
+    Attributes:
+        time_ms: A moment to be looked up for partitions without a committed offset; None: none.
+    """
+
+    name: str
+    time_ms: int | None = None
+
+
+class GroupMember(Protocol):
+    """One member of one Kafka consumer group. Called in the loop's thread; no call waits for the network."""
+
+    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+        """Join the group for these topics; once."""
+        ...
+
+    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+        """Read these topics from now on, and no others."""
+        ...
+
+    def read_from(self, place: Place, offset: int) -> None:
+        """Read an assigned partition from an offset on; what was under way of it is not told any more."""
+        ...
+
+    def pause(self, places: Sequence[Place]) -> None:
+        """Read no further records of these, until `resume`; some that are under way may still be told."""
+        ...
+
+    def resume(self, places: Sequence[Place]) -> None:
+        """Read on."""
+        ...
+
+    def commit(self, commits: Sequence[Commit], done: Done) -> None:
+        """Commit offsets. That the member is fenced is told by the failure."""
+        ...
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Leave the group; partitions are revoked first, as in a rebalance. Nothing is told after `done`."""
+        ...
+
+
+class PartitionReader(Protocol):
+    """Reads partitions at any offset, without a group."""
+
+    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+        """Read records again.
+
+        Args:
+            place: Their partition.
+            offsets: Ascending.
+            there: Told those that are there, in the loop's thread, some time later; called once or, where the cluster
+                cannot be reached, later than any bound.
+        """
+        ...
+
+    def close(self) -> None:
+        """Read nothing more."""
+        ...
+
+
+class Producer(Protocol):
+    """Appends records, idempotent and acknowledged by all in-sync replicas."""
+
+    def produce(  # noqa: PLR0917 - as it is called for every record
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        done: Produced,
+    ) -> None:
+        """Append one record.
+
+        Args:
+            topic: Where to.
+            partition: Which partition; None: as Java's client does by the key (murmur2), any without one.
+            key, value, headers: The record's.
+            done: Told once it is acknowledged, or has failed for good.
+
+        Raises:
+            KafkaFailure: It was not taken (the queue is full, the record too large): nothing was written, and `done`
+                is not called.
+        """
+        ...
+
+    def partitions(self, topic: str) -> int | None:
+        """Return how many partitions a topic has, as known by now; None: not known (yet), or there is none."""
+        ...
+
+    def close(self, seconds: float) -> None:
+        """Wait at most so long for what is under way, and end. May be called in another thread."""
+        ...
+
+
+class KafkaClient(Protocol):
+    """Makes the ways to one cluster."""
+
+    def member(self, group: str, client_id: str) -> GroupMember:
+        """Return a member of a group that has not joined."""
+        ...
+
+    def reader(self) -> PartitionReader:
+        """Return a reader."""
+        ...
+
+    def producer(self) -> Producer:
+        """Return the producer; one for all of a node."""
+        ...
