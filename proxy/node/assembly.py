@@ -33,6 +33,7 @@ from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
+from proxy.node.kafka import KafkaClients, kafka_sends
 from proxy.node.parts import Opened, Seams
 from proxy.port.accepting import ServerLimits
 from proxy.port.memory import MemoryWatch
@@ -256,6 +257,7 @@ def producer_handlers(
     runtime: Runtime,
     budget: Budget,
     *,
+    clients: KafkaClients,
     config: Callable[[], Config],
     state: Callable[[], str],
     qid_prefix: str,
@@ -266,6 +268,7 @@ def producer_handlers(
         opened: Where messages go.
         runtime: The node's.
         budget: The node's account of memory.
+        clients: Are told who sends by them.
         config: The configuration in force.
         state: Of the node's life.
         qid_prefix: Text in front of the queue number in every qid.
@@ -296,7 +299,9 @@ def producer_handlers(
     )
     names = {"qid_prefix": qid_prefix, "broker_name": node.broker_name}
     keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
-    sends = ProducerService(checks, publishing, keyed, limited, **names)
+    kafka = kafka_sends(config(), publishing, keyed.in_kafka, runtime, store.unique_keys.take)
+    clients.sends = kafka
+    sends = ProducerService(checks, publishing, keyed, limited, kafka, **names)
     transactions = TransactionService(
         opened.transactions,
         checks,

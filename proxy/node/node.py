@@ -141,6 +141,7 @@ class Node(Parts, CommitDriver):
                     opened,
                     self.runtime,
                     self.budget,
+                    clients=self.kafka,
                     config=lambda: self.config,
                     state=lambda: self._state,
                     qid_prefix=self.qid_prefix,
@@ -180,10 +181,12 @@ class Node(Parts, CommitDriver):
             group.begin_drain()
         deadline = self.seams.clock.monotonic() + limit
         while self.seams.clock.monotonic() < deadline and not (hurry is not None and hurry.is_set()):
-            if all(group.drained for group in self.all_groups()) and not self.store.unsettled:
+            settled = not self.store.unsettled and not self.kafka.unsettled
+            if settled and all(group.drained for group in self.all_groups()):
                 break
             await asyncio.sleep(0.02)
         _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in self.all_groups()))
+        await self.kafka.close(max(0.0, deadline - self.seams.clock.monotonic()))
         self.consumer.stop_listening()
         for server in self.servers:
             for connection in list(server.connections):
@@ -354,7 +357,7 @@ class Node(Parts, CommitDriver):
                 )
             )
             deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
-            ports = TopicPorts(store, runtime.clock, self.metrics)
+            ports = TopicPorts(store, runtime.clock, self.metrics, producer_of=self.kafka.producer)
             ports.publish(self.config)
             store.retention.limits = retention_limits(node)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)

@@ -21,6 +21,7 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from conf import Config
 from proxy.node.index_work import IndexWork
+from proxy.node.kafka import KafkaClients, KafkaFactory, real_clients
 from proxy.node.retaining import Retaining
 from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
@@ -51,6 +52,7 @@ class Seams:
         alarms: Makes the calls whose lateness counts; the loop, when absent.
         syncs: Makes syncs in the background; without it they are made at once.
         threads: Runs blocking actions; threads beside the loop, when absent.
+        kafka: Makes clients of Kafka clusters; over confluent-kafka, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -63,6 +65,7 @@ class Seams:
     alarms: Scheduler | None = None
     syncs: Syncs | None = None
     threads: Threads | None = None
+    kafka: KafkaFactory = real_clients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,7 @@ class Parts:
         config: The configuration in force; a reload puts another one there.
         runtime: What its parts share.
         calls: Makes the calls of actions that await or block.
+        kafka: The clusters of Kafka.
         leaving: Groups that a reload took out and that still drain.
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
@@ -139,6 +143,9 @@ class Parts:
             tasks=seams.loop,
             threads=threads,
             calls_max=config.node.action_threads,
+        )
+        self.kafka = KafkaClients(
+            config.kafka, seams.kafka, threads=threads, loop=seams.loop, limited_log=self.limited_log
         )
         keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)

@@ -119,7 +119,7 @@ class Reloader:
         """
         node = self._node
         for name in changes.topics:
-            if name in config.topics:
+            if name in config.topics and config.cluster_of(name) is None:
                 with _blamed_on(("topics", name)):
                     node.store.create_topic(name, config.queue_count(name))
         steps: dict[str, Callable[[], None]] = {}
