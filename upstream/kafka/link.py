@@ -125,7 +125,7 @@ class MemberListener(Protocol):
         """Note that all up to an offset was told: what lies between the last record and it holds nothing to read."""
         ...
 
-    def trouble(self, failure: KafkaFailure | None) -> None:
+    def trouble_told(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster cannot be reached or refuses, or with None that all is well again."""
         ...
 

@@ -169,6 +169,13 @@ class SimKafka:
                 del group.owners[place]
             self.rebalance(group)
 
+    def forget_members(self) -> None:
+        """Expel all that are killed, at once: as if their sessions were over."""
+        for group in self.groups.values():
+            group.members.clear()
+            group.owners.clear()
+            group.target.clear()
+
     # What makes the ways to it
 
     def client(self) -> SimClient:
@@ -317,9 +324,7 @@ class SimMember:
         if self in group.members and self._cluster.clock.monotonic() - self._heard > self._cluster.session_seconds:
             self._cluster.expel(self)
             self._tell(self._expelled)
-        if not self.dead:
-            self._cluster.scheduler.call_later(self._cluster.session_seconds / 3, self._beat)
-        elif self in group.members:
+        if not self.dead or self in group.members:
             self._cluster.scheduler.call_later(self._cluster.session_seconds / 3, self._beat)
 
     def _expelled(self) -> None:
