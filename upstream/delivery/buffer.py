@@ -91,8 +91,24 @@ class PullBuffer:
         asked_at: Monotonic moment of the last pull for any topic, -1.0: none; those for one topic stand in its line.
     """
 
-    def __init__(self, *, clock: Clock, limits: BufferLimits, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        limits: BufferLimits,
+        budget: Budget | None = None,
+        may_hand_out: Callable[[], bool] | None = None,
+    ) -> None:
+        """Set up.
+
+        Args:
+            clock: Dates deliveries.
+            limits: Its bounds.
+            budget: The node's account of memory.
+            may_hand_out: Asked before anything is: whether the queues are the group's for certain; None: they are.
+        """
         self._clock = clock
+        self._may_hand_out = may_hand_out
         self.limits = limits
         self.budget = budget or Budget()
         self.jobs = 0
@@ -192,7 +208,7 @@ class PullBuffer:
 
         While the node refuses for want of memory there is nothing (`upstream.budget`); `serve` goes on afterwards.
         """
-        if self.budget.level >= _REFUSING:
+        if self.budget.level >= _REFUSING or (self._may_hand_out is not None and not self._may_hand_out()):
             return None
         if topic is not None:
             line = self._lines.get(topic)
@@ -231,7 +247,7 @@ class PullBuffer:
 
     def _take_jobs(self, group_queue: GroupQueue, count_max: int | None) -> list[UpstreamJob]:
         subscription = group_queue.subscription
-        if subscription is None or not subscription.hands_out or group_queue.stopped:
+        if subscription is None or not subscription.hands_out or group_queue.stopped or group_queue.withheld:
             return []
         count = subscription.batch_max
         if count_max is not None and 0 < count_max < count:

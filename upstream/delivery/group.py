@@ -90,7 +90,9 @@ class ConsumerGroup:
         self._make_actions = make_actions
         self._waiting_max = limits.waiting_max
         self._paused = paused
-        self._buffer = PullBuffer(clock=runtime.clock, limits=limits.buffer, budget=budget)
+        self._buffer = PullBuffer(
+            clock=runtime.clock, limits=limits.buffer, budget=budget, may_hand_out=node.may_hand_out
+        )
         self._dead_letters = DeadLetters(config.group, broker=broker, progress=progress, scheduler=runtime.scheduler)
         self._retry_topic = RetryTopic(
             config.group, broker=broker, progress=progress, metrics=runtime.metrics, limited_log=limited_log

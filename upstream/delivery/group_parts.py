@@ -29,6 +29,7 @@ class NodeSeams:
         runtime: Time, loop, counts and log lines.
         endings: Where this group tells what becomes of single messages.
         calls: Makes the calls of async and blocking actions; None where there is no event loop.
+        may_hand_out: As of `PullBuffer`.
     """
 
     broker: Broker
@@ -36,6 +37,7 @@ class NodeSeams:
     runtime: Runtime
     endings: EndingHook = field(default_factory=EndingHook)
     calls: NodeCalls | None = None
+    may_hand_out: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
