@@ -6,6 +6,7 @@ Imports nothing of this project. What an action needs from its subscription is h
 
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX, GROUP_BYTES_MAX, TOPIC_BYTES_MAX, check_group_name, check_topic_name, is_system_topic
+from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.loader import Loaded, load, loads
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
@@ -22,6 +23,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "GroupConfig",
+    "KafkaClusterConfig",
     "LagConfig",
     "Loaded",
     "NodeConfig",

@@ -17,10 +17,13 @@ GROUP_BYTES_MAX = 120
 """So that `%DLQ%` and the group fit into a topic name (D6)."""
 TOPIC_BYTES_MAX = 127
 """The record format's one-byte topic length as RocketMQ uses it (D6)."""
+KAFKA_TOPIC_MAX = 249
+"""Characters of a topic's name in Kafka."""
 DLQ_PREFIX = "%DLQ%"
 RETRY_PREFIX = "%RETRY%"
 
 _NAME = re.compile(r"[A-Za-z0-9_|%-]+\Z")
+_KAFKA_NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _SYSTEM_TOPICS = frozenset(
     {
@@ -105,8 +108,30 @@ def check_topic_name(name: str) -> str:
     return name
 
 
+def is_kafka_topic(name: str) -> bool:
+    """Whether Kafka takes a name for a topic."""
+    return bool(_KAFKA_NAME.match(name)) and name not in (".", "..") and len(name) <= KAFKA_TOPIC_MAX
+
+
+def is_topic_pattern(name: str) -> bool:
+    """Whether a name under `topics` is a regular expression, for topics in Kafka (D55)."""
+    return name.startswith("^")
+
+
+def check_listed_topic(name: str) -> str:
+    """Return the name when it may stand under `topics`: an ordinary one, one of Kafka, or an expression for those.
+
+    Whether the topic stands in Kafka is a matter of its settings, so those say the rest.
+
+    Raises:
+        ValueError: A sentence that says what a topic may be called.
+    """
+    own = "." not in name and not is_topic_pattern(name) and len(name) <= TOPIC_BYTES_MAX
+    return check_topic_name(name) if own or not (is_kafka_topic(name) or is_topic_pattern(name)) else name
+
+
 def check_subscribed_topic(name: str) -> str:
-    """Return the name when a group may subscribe to it: an ordinary topic or a dead-letter topic (D16, D34).
+    """Return the name when a group may subscribe to it: a listed topic or a dead-letter topic (D16, D34).
 
     Raises:
         ValueError: A sentence that says what may be subscribed.
@@ -114,7 +139,7 @@ def check_subscribed_topic(name: str) -> str:
     if name.startswith(DLQ_PREFIX):
         check_group_name(name.removeprefix(DLQ_PREFIX))
         return name
-    return check_topic_name(name)
+    return check_listed_topic(name)
 
 
 def check_group_name(name: str) -> str:
@@ -145,6 +170,7 @@ def _check_plain_name(name: str) -> str:
 
 
 TopicName = Annotated[str, AfterValidator(check_topic_name)]
+ListedTopicName = Annotated[str, AfterValidator(check_listed_topic)]
 SubscribedTopicName = Annotated[str, AfterValidator(check_subscribed_topic)]
 GroupName = Annotated[str, AfterValidator(check_group_name)]
 PlainName = Annotated[str, AfterValidator(_check_plain_name), Field(max_length=64)]

@@ -92,21 +92,13 @@ def check_node(node: NodeConfig) -> Iterator[Finding]:
         )
 
 
-def check_subscription(
-    subscription: SubscriptionConfig, node: NodeConfig, topics: Collection[str]
-) -> Iterator[Finding]:
-    """Find a topic that is not there and a broker cluster that is not this node's."""
+def check_subscription(subscription: SubscriptionConfig, topics: Collection[str]) -> Iterator[Finding]:
+    """Find a topic that is not there, and a retry topic where there can be none."""
     topic = subscription.topic
     if topic not in topics and not topic.startswith(DLQ_PREFIX):
         hint = nearest(topic, topics) or f"add it under topics, as `{topic}: {{}}`; "
         yield ("topic",), f"{topic!r} is not in topics; {hint}in topics: {', '.join(sorted(topics)) or 'none'}"
     yield from _check_retry_topic(subscription)
-    cluster = subscription.broker_cluster
-    if cluster is not None and cluster != node.broker_cluster:
-        yield (
-            ("brokerCluster",),
-            f"{cluster!r} is not this node's; write {node.broker_cluster!r} (node.brokerCluster) or leave it out",
-        )
 
 
 def _check_retry_topic(subscription: SubscriptionConfig) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from conf.base import Model, Reload, reload_of
+from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
@@ -114,6 +115,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     node = _changed(old.node, new.node)
     restart = [name for name, attribute in node if reload_of(NodeConfig, attribute) is Reload.RESTART]
     refusals = [_restart_needed(old, new, name, attribute) for name, attribute in node if name in restart]
+    refusals += _changed_clusters(old, new)
     refusals += _lowered_queues(old, new, queues or {})
     return Changes(
         refusals=tuple(refusals),
@@ -128,6 +130,29 @@ def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> Refu
     before, after = (_as_written(getattr(config.node, attribute)) for config in (old, new))
     text = f"cannot change while the node runs; restart it for {after}, or leave it at {before}"
     return Refusal(("node", name), text)
+
+
+def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
+    """All of `kafka` takes a restart, and so does a topic that moves from one cluster to another."""
+    refusals = []
+    for name in old.kafka.keys() | new.kafka.keys():
+        before, after = old.kafka.get(name), new.kafka.get(name)
+        if before is None or after is None:
+            text = "cannot come or go while the node runs; restart it for that, or leave it as it was"
+            refusals.append(Refusal(("kafka", name), text))
+            continue
+        for alias, _ in _changed(before, after):
+            # Values are not shown: some say where secrets are.
+            text = "cannot change while the node runs; restart it for that, or leave it as it was"
+            refusals.append(Refusal(("kafka", name, alias), text))
+    for name in old.topics.keys() & new.topics.keys():
+        clusters = [config.cluster_of(name) or config.node.broker_cluster for config in (old, new)]
+        if clusters[0] != clusters[1] and old.node.broker_cluster == new.node.broker_cluster:
+            text = (
+                f"cannot move to {clusters[1]} while the node runs; restart it for that, or leave it in {clusters[0]}"
+            )
+            refusals.append(Refusal(("topics", name, "brokerCluster"), text))
+    return sorted(refusals)
 
 
 def _as_written(value: object) -> str:
@@ -198,5 +223,8 @@ def _changed(old: Model, new: Model) -> list[tuple[str, str]]:
     ]
 
 
-assert reload_of(TopicConfig, "queues") is Reload.LIVE, "topic fields are all live; _topic_changes relies on it"
+assert all(reload_of(KafkaClusterConfig, name) is Reload.RESTART for name in KafkaClusterConfig.model_fields)
+assert reload_of(TopicConfig, "queues") is Reload.LIVE, (
+    "but for their cluster topic fields are live; _topic_changes relies on it"
+)
 assert all(reload_of(LagConfig, name) is Reload.LIVE for name in LagConfig.model_fields), "nothing of it is refused"

@@ -13,6 +13,7 @@ from typing import Any
 
 from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model
+from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
@@ -69,6 +70,7 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     LagAlarmsConfig: {},
     AlarmRuleConfig: {},
     MuteConfig: {},
+    KafkaClusterConfig: {},
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),
@@ -78,8 +80,8 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "clientTimeout": _warn("connections are not closed for being idle; take it out"),
         "instance": _warn("brokerCluster and brokerName name a node; take it out"),
         "proxyCluster": _warn(_ONE_NODE),
-        "brokerClusters": _refuse("one node serves its own broker; brokerCluster names it"),
-        "kafkaConfigs": _refuse("the broker is embedded; take it out"),
+        "brokerClusters": _refuse("brokerCluster names the node's own broker; clusters of Kafka stand under `kafka:`"),
+        "kafkaConfigs": _refuse("the section; write a cluster under `kafka:` at the top level"),
         "rocketmqConfigs": _refuse("the broker is embedded; take it out"),
         "thriftServer": _refuse(
             "the section; write producerPort, consumerPort, maxReadBufferBytes, backlog and "
@@ -90,11 +92,11 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "topics": _refuse("a white list; the topics under `topics:` at the top level are served, all of them"),
         "zookeeperAddr": _warn("there is no ZooKeeper: this file is the configuration; take it out"),
         "defaultTopicInfoConf": _refuse("static topics; write them under `topics:` at the top level"),
-        "useKafka": _refuse("the broker is embedded; take it out", False),
+        "useKafka": _refuse("the switch; a topic is in Kafka by its brokerCluster, one of `kafka:`", False),
         "useRocketmq": _warn(_EMBEDDED),
         "kafkaProducers": _warn(_EMBEDDED),
         "rocketmqProducers": _warn(_EMBEDDED),
-        "kafkaConfigurationMap": _refuse("the broker is embedded; take it out"),
+        "kafkaConfigurationMap": _refuse("the section; write clusters under `kafka:` at the top level"),
         "rocketmqConfigurationMap": _refuse("the broker is embedded; take it out"),
         "warmUpConnection": _warn(_EMBEDDED),
         "warmUpFetchTopicRouteInfo": _warn(_EMBEDDED),
@@ -151,8 +153,8 @@ TOP_LEVEL = {
     "thriftServer": "is DDMQ's; write producerPort, consumerPort, maxReadBufferBytes and backlog under `node:`",
     "instance": "is DDMQ's; brokerCluster and brokerName under `node:` name a node; take it out",
     "proxyCluster": "is DDMQ's and means nothing to one node; take it out",
-    "brokerClusters": "is DDMQ's; brokerCluster under `node:` names the one there is; take it out",
-    "kafkaConfigs": "is DDMQ's; the broker is embedded; take it out",
+    "brokerClusters": "is DDMQ's; brokerCluster under `node:` names the node's own; write Kafka's under `kafka:`",
+    "kafkaConfigs": "is DDMQ's; write a cluster under `kafka:`, as `main: {bootstrapServers: host:9092}`",
     "rocketmqConfigs": "is DDMQ's; the broker is embedded; take it out",
     "zookeeperAddr": "is DDMQ's; there is no ZooKeeper, this file is the configuration; take it out",
     "defaultTopicInfoConf": "is DDMQ's; write its topics under `topics:`",

@@ -10,10 +10,11 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from conf import checks
+from conf import checks, kafka_checks
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
 from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
+from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
@@ -24,7 +25,7 @@ from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, pars
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-SECTIONS = ("node", "lag", "topics", "groups")
+SECTIONS = ("node", "lag", "kafka", "topics", "groups")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +124,19 @@ class _Reader:
                 self._problem((key,), TOP_LEVEL.get(key, known))
         node = self._read_node(tree)
         lag = self._read_lag(tree)
+        kafka = self._read_kafka(tree, node)
         topics = self._read_topics(tree)
+        for name, topic in topics.items():
+            for below, text in kafka_checks.check_topic(name, topic, node, kafka):
+                self._problem(("topics", name, *below), text)
         if lag.alarms.topic is not None and lag.alarms.topic not in topics:
             hint = checks.nearest(lag.alarms.topic, topics)
             self._problem(("lag", "alarms", "topic"), f"{lag.alarms.topic} is none of `topics`; {hint}list it there")
+        elif lag.alarms.topic is not None and topics[lag.alarms.topic].broker_cluster in kafka:
+            text = f"{lag.alarms.topic} stands in Kafka, and alarms go into the node's own store; name a topic of it"
+            self._problem(("lag", "alarms", "topic"), text)
         groups = self._read_groups(tree, node, topics)
-        return None if self.problems else Config(node=node, lag=lag, topics=topics, groups=groups)
+        return None if self.problems else Config(node=node, lag=lag, kafka=kafka, topics=topics, groups=groups)
 
     def _read_node(self, tree: Mapping) -> NodeConfig:
         node = NodeConfig()
@@ -142,6 +150,28 @@ class _Reader:
         if "lag" not in tree.entries:
             return LagConfig()
         return self._piece(LagConfig, ("lag",), tree.entries["lag"][1]) or LagConfig()
+
+    def _read_kafka(self, tree: Mapping, node: NodeConfig) -> dict[str, KafkaClusterConfig]:
+        section = tree.entries["kafka"][1] if "kafka" in tree.entries else Mapping(tree.line)
+        if isinstance(section, Scalar) and section.value is None:
+            return {}
+        if not isinstance(section, Mapping):
+            text = "must be a mapping of clusters; write `kafka:` and below it `main: {bootstrapServers: host:9092}`"
+            self._problem(("kafka",), text)
+            return {}
+        clusters = {}
+        for name, (_, entry) in section.entries.items():
+            path: Path = ("kafka", name)
+            cluster = self._piece(KafkaClusterConfig, path, entry)
+            # A wrong one is there for the topics that name it: they are not wrong.
+            clusters[name] = cluster or KafkaClusterConfig(bootstrap_servers="nowhere:9092")
+            try:
+                Config(kafka={name: clusters[name]})
+            except ValidationError as error:
+                self._problem(path, sentence(error.errors()[0], KafkaClusterConfig))
+            for below, text in kafka_checks.check_cluster(name, clusters[name], node):
+                self._problem((*path, *below), text)
+        return clusters
 
     def _read_topics(self, tree: Mapping) -> dict[str, TopicConfig]:
         section = tree.entries["topics"][1] if "topics" in tree.entries else Mapping(tree.line)
@@ -159,7 +189,8 @@ class _Reader:
 
     def _check_key(self, name: str, path: Path) -> None:
         try:
-            Config(topics={name: TopicConfig()})
+            # Some cluster of Kafka, whose names are the wider ones; the topic's settings say the rest.
+            Config(topics={name: TopicConfig(broker_cluster="-")})
         except ValidationError as error:
             self._problem(path, sentence(error.errors()[0], TopicConfig))
 
@@ -180,10 +211,11 @@ class _Reader:
             if group.group in groups:
                 self._problem((*path, "group"), f"{group.group!r} is listed twice; join the two entries into one")
             groups[group.group] = group = group.model_copy(update={"topics": subscriptions})
-            for below, text in checks.check_group(group):
+            for below, text in (*checks.check_group(group), *kafka_checks.check_group(group, node, topics)):
                 self._problem((*path, *below), text)
         for group in groups.values():
             self._check_dead_letters(group, groups)
+            self._check_kafka_dead_letters(group, groups, node, topics)
         return groups
 
     def _read_subscriptions(
@@ -212,7 +244,11 @@ class _Reader:
     def _check_subscription(
         self, subscription: SubscriptionConfig, path: Path, node: NodeConfig, topics: dict[str, TopicConfig]
     ) -> SubscriptionConfig:
-        for below, text in checks.check_subscription(subscription, node, topics):
+        found = [
+            *checks.check_subscription(subscription, topics),
+            *kafka_checks.check_subscription(subscription, node, topics),
+        ]
+        for below, text in found:
             self._problem((*path, *below), text)
         if self._actions is not None:
             for below, text in checks.check_pipeline(subscription, self._actions):
@@ -231,6 +267,14 @@ class _Reader:
             index = list(groups).index(group.group)
             hint = checks.nearest(origin, groups)
             self._warning(("groups", index), f"reads {subscription.topic}, and no group {origin} is listed; {hint}")
+
+    def _check_kafka_dead_letters(
+        self, group: GroupConfig, groups: dict[str, GroupConfig], node: NodeConfig, topics: dict[str, TopicConfig]
+    ) -> None:
+        for index, subscription in enumerate(group.topics):
+            path: Path = ("groups", list(groups).index(group.group), "topics", index)
+            for below, text in kafka_checks.check_dead_letters(subscription, groups, node, topics):
+                self._problem((*path, *below), text)
 
     def _piece(self, model: type[AnyModel], path: Path, tree: Tree, *, leave: tuple[str, ...] = ()) -> AnyModel | None:
         """Check one mapping; with errors in it, return what it says without the wrong keys, for further checks."""

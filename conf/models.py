@@ -11,12 +11,31 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from conf.base import GroupName, Model, PlainName, Reload, SubscribedTopicName, TopicName, setting
+from conf.base import (
+    GroupName,
+    ListedTopicName,
+    Model,
+    PlainName,
+    Reload,
+    SubscribedTopicName,
+    check_topic_name,
+    setting,
+)
+from conf.kafka import KafkaClusterConfig
 from conf.lag import AckShare, LagConfig
 from conf.node import NodeConfig
 from conf.order_key import check_order_key
 
-__all__ = ["Config", "ConsumeFrom", "GroupConfig", "LagConfig", "NodeConfig", "SubscriptionConfig", "TopicConfig"]
+__all__ = [
+    "Config",
+    "ConsumeFrom",
+    "GroupConfig",
+    "KafkaClusterConfig",
+    "LagConfig",
+    "NodeConfig",
+    "SubscriptionConfig",
+    "TopicConfig",
+]
 
 DAY_MS = 86_400_000
 _LIVE = Reload.LIVE
@@ -73,9 +92,16 @@ def _check_tags(tags: list[str]) -> list[str]:
 class TopicConfig(Model):
     """One entry of `topics`, whose key is the topic's name. Taking it out stops serving it and deletes nothing (D6)."""
 
+    broker_cluster: PlainName | None = setting(
+        None,
+        "Where it stands: one of `kafka`, or the node's own store.",
+        reload=Reload.RESTART,
+        absent="node.brokerCluster",
+    )
     queues: Annotated[int, Field(ge=1, le=1024)] | None = setting(
         None,
-        "Queues of the topic. Only ever raised: a smaller number than the topic has is refused (D6).",
+        "Queues of the topic. Only ever raised: a smaller number than the topic has is refused (D6). Not for a "
+        "topic in Kafka, which has its partitions.",
         reload=_LIVE,
         absent="node.defaultQueues",
     )
@@ -88,7 +114,8 @@ class TopicConfig(Model):
         None,
         "Kind of message that it takes; others are refused (docs/protocol.md). `NORMAL`: no delay, no hashId or "
         "partitionId. `FIFO`: with a key, a hashId or a partitionId, and no delay. `DELAY`: with a delay. "
-        "`TRANSACTION`: messages of transactions. `MIXED`: all. What is stored already stays.",
+        "`TRANSACTION`: messages of transactions. `MIXED`: all. What is stored already stays. A topic in Kafka is "
+        "NORMAL or FIFO, or takes both.",
         reload=_LIVE,
         absent="what it has; a new one: MIXED",
     )
@@ -126,7 +153,7 @@ class SubscriptionConfig(Model):
         True, "`false` stops consuming it. DDMQ's default is false; here what is listed is on.", reload=_GENERATION
     )
     broker_cluster: PlainName | None = setting(
-        None, "If given, it must be the node's own brokerCluster.", reload=_LIVE, absent="node.brokerCluster"
+        None, "If given, it must be the topic's.", reload=_LIVE, absent="the topic's"
     )
     actions: list[str] = setting(
         ["Async", "PullServer"],
@@ -335,8 +362,43 @@ class Config(Model):
 
     node: NodeConfig = NodeConfig()
     lag: LagConfig = LagConfig()
-    topics: dict[TopicName, TopicConfig] = Field(default_factory=dict)
+    kafka: dict[PlainName, KafkaClusterConfig] = Field(default_factory=dict)
+    topics: dict[ListedTopicName, TopicConfig] = Field(default_factory=dict)
     groups: dict[GroupName, GroupConfig] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Config:
+        for name in self.topics:
+            if self.cluster_of(name) is None:
+                check_topic_name(name)
+        return self
+
+    def cluster_of(self, topic: str) -> str | None:
+        """Return the name under `kafka` of the cluster in which a topic stands.
+
+        Args:
+            topic: A listed topic, by the name under `topics`. Any other, a dead-letter topic of the store's among them,
+                counts as one of the node's own store.
+
+        Returns:
+            None: It stands in the node's own store.
+        """
+        settings = self.topics.get(topic)
+        if settings is None or settings.broker_cluster in (None, self.node.broker_cluster):
+            return None
+        return settings.broker_cluster
+
+    def cluster_of_group(self, group: str) -> str | None:
+        """Return the name under `kafka` of the cluster from which a group reads; None: it reads the node's own store.
+
+        The loader has seen to it that its enabled topics stand in one; where none is enabled, all topics count.
+
+        Raises:
+            KeyError: The group is not in `groups`.
+        """
+        config = self.groups[group]
+        topics = config.enabled_topics or config.topics
+        return next((cluster for each in topics if (cluster := self.cluster_of(each.topic)) is not None), None)
 
     def queue_count(self, topic: str) -> int:
         """Queues that the topic is to have.

@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model, Reload
 from conf.foreign import FOREIGN, Foreign
+from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
@@ -20,11 +21,12 @@ _HEAD = """# Configuration
 
 <!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
 
-One YAML file with four sections, each of which may be left out:
+One YAML file with five sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
 lag:                        # what is noted of consumption lag
+kafka:                      # Kafka clusters in which topics may stand
 topics:                     # name: settings
   orders: {queues: 8}
 groups:                     # consumer groups, and what they read
@@ -63,7 +65,10 @@ _TAIL = """
 - `host` and `adminHost` are of the loopback (127.0.0.0/8, ::1, localhost) unless `access` is `open`; `--host` too.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
-- Names of topics and groups have letters, digits, `_ - % |`; topics up to 127 bytes, groups up to 120 (D6).
+- A topic in Kafka has no `queues` (they are its partitions) and takes no delays and transactions. Its name is Kafka's:
+  letters, digits, `. _ -`, up to 249; `^` begins a regular expression over Kafka's names. Groups that read it have no
+  LowLevel and no retryTopic, their enabled topics stand in one cluster, and with `.DLQ` their name is one of Kafka's.
+- Other names of topics and groups have letters, digits, `_ - % |`; topics up to 127 bytes, groups up to 120 (D6).
 
 ## What differs from DDMQ
 
@@ -76,7 +81,7 @@ _TAIL = """
 | actions | required | `[Async, PullServer]` | |
 | maxTps, totalMaxTps | required, 0 makes the limiter fail | more than 0, or left out for no limit (W45, W79) | |
 | a topic's maxTps | 1,024 | no limit | |
-| brokerCluster, topicUnits | required | the node's own, left out | one node has one cluster (W35, W47) |
+| brokerCluster, topicUnits | required | the topic's, left out | a topic stands in one cluster (W35, W47) |
 | orderKey | any path that could be set | a path that names one value, with Json before the gate | W56 |
 | retryIntervals | leading or inner -1 and other negatives taken | errors | W20 |
 | maxRetry, retryIntervals used up | the message is dropped | it goes to `%DLQ%<group>` | W14 |
@@ -94,6 +99,11 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
     (LagAlarmsConfig, "lag.alarms", "Alarms about consumption lag ([alarms](lag-alarms.md))."),
     (AlarmRuleConfig, "lag.alarms.rules[]", "A list of what is an alarm, and where it is told."),
     (MuteConfig, "lag.alarms.mute[]", "A list of groups whose alarms are kept and not told."),
+    (
+        KafkaClusterConfig,
+        "kafka.<cluster>",
+        "A mapping: the key is the name of a Kafka cluster, for topics' `brokerCluster` ([Kafka](kafka.md)).",
+    ),
     (TopicConfig, "topics.<name>", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
     (GroupConfig, "groups[]", "A list of consumer groups."),
     (SubscriptionConfig, "groups[].topics[]", "What a group reads from one topic, and how."),

@@ -1,0 +1,185 @@
+"""The section `kafka`: clusters in whose topics messages stand instead of in the node's own store.
+
+What librdkafka can be told is passed on as it is written (docs/kafka.md), but for what the promises of pyddmq rest on:
+those keys are refused, each with what takes its place. Secrets are places, never text (D60).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ValidationError
+
+from conf.base import Model, Reload, setting
+from conf.secrets import Secret
+
+__all__ = ["OWN_KEYS", "GroupProtocol", "KafkaClusterConfig", "LibrdkafkaValue", "Takeover", "librdkafka_problem"]
+
+GroupProtocol = Literal["classic", "consumer"]
+Takeover = Literal["prompt", "strict"]
+LibrdkafkaValue = str | int | float | bool | Secret
+
+_RESTART = Reload.RESTART
+MAX_POLL_INTERVAL_MS = 300_000
+"""After so long without a poll a member is out of its group; revokeTimeout stays below a third of it (D55)."""
+
+_CLUSTER = "the cluster's `bootstrapServers`"
+_EDGE = "a committed offset stands for what was answered; take it out"
+_FETCHED = "records are handed on as they come, each once; take it out"
+
+OWN_KEYS: dict[str, str] = {
+    "bootstrap.servers": f"write {_CLUSTER}",
+    "metadata.broker.list": f"write {_CLUSTER}",
+    "group.id": "the group's name under `groups` is its name in Kafka; take it out",
+    "group.protocol": "write the cluster's `groupProtocol`",
+    "group.protocol.type": "members are consumers; take it out",
+    "group.remote.assignor": "which member gets which partition is the brokers' choice; take it out",
+    "group.instance.id": "a member that is gone is not waited for, its partitions go to others; take it out",
+    "session.timeout.ms": "write the cluster's `sessionTimeout`",
+    "heartbeat.interval.ms": "it follows from the cluster's `sessionTimeout`; take it out",
+    "max.poll.interval.ms": f"it is {MAX_POLL_INTERVAL_MS} ms, from which revokeTimeout has its bound; take it out",
+    "partition.assignment.strategy": "it is cooperative-sticky, so that what stays is not disturbed; take it out",
+    "enable.auto.commit": _EDGE,
+    "auto.commit.enable": _EDGE,
+    "enable.auto.offset.store": _EDGE,
+    "auto.commit.interval.ms": "write the cluster's `commitInterval`",
+    "auto.offset.reset": "write `consumeFromWhere` of the subscription",
+    "isolation.level": "what a producer took back is never handed out (read_committed); take it out",
+    "enable.partition.eof": "a caught-up group shows a lag of 0 by it; take it out",
+    "queued.min.messages": "write the cluster's `waitingBytes`, by which what waits is bounded",
+    "queued.max.messages.kbytes": "write the cluster's `waitingBytes`, by which what waits is bounded",
+    "consume.callback.max.messages": _FETCHED,
+    "enable.idempotence": "every send is idempotent, or a retry would store it twice; take it out",
+    "transactional.id": "transactions on Kafka are not in this version; take it out",
+    "transaction.timeout.ms": "transactions on Kafka are not in this version; take it out",
+    "acks": "a send is answered when all in-sync replicas have it; take it out",
+    "request.required.acks": "a send is answered when all in-sync replicas have it; take it out",
+    "partitioner": "a key goes to the partition that Java's client gives it (murmur2); take it out",
+    "enable.gapless.guarantee": "a failed send is told to its producer, others go on; take it out",
+    "delivery.report.only.error": "every send is answered; take it out",
+    "produce.offset.report": "every send is answered with its offset; take it out",
+    "client.id": "it is `pyddmq-` with the name of the node; take it out",
+    "allow.auto.create.topics": "topics are made in Kafka, never by a misspelled name; take it out",
+    "opaque": "there is no such value in a file; take it out",
+    "plugin.library.paths": "no other code is loaded into the node; take it out",
+    "test.mock.num.brokers": "a test's cluster loses everything with the process; take it out",
+}
+"""Keys of librdkafka that are pyddmq's own, and what to write in their place."""
+
+_JAVA_KEYS = {
+    "sasl.jaas.config": "write `sasl.username`, and `sasl.password` as {file: PATH} or {env: NAME}",
+    "ssl.truststore.location": "write `ssl.ca.location` with a PEM file",
+    "ssl.truststore.password": "write `ssl.ca.location` with a PEM file, which needs no password",
+    "key.serializer": "bodies and keys are bytes; take it out",
+    "value.serializer": "bodies and keys are bytes; take it out",
+    "key.deserializer": "bodies and keys are bytes; take it out",
+    "value.deserializer": "bodies and keys are bytes; take it out",
+}
+_KEY = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*\Z")
+_SECRET = re.compile(r"password|secret|passphrase|key\.pem\Z|^sasl\.oauthbearer\.config\Z")
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})\Z")
+
+
+def _check_servers(text: str) -> str:
+    for server in text.split(","):
+        match = _SERVER.match(server.strip())
+        if match is None or not 0 < int(match[2]) < 65_536:
+            raise ValueError(f"{server.strip()!r} is no server; write host:port, several with commas between them")
+    return ",".join(server.strip() for server in text.split(","))
+
+
+def _read_value(value: Any) -> Any:
+    """Turn a mapping into the secret that it names; what is no value at all is told."""
+    if isinstance(value, dict):
+        try:
+            return Secret.model_validate(value)
+        except ValidationError as error:
+            reason = error.errors()[0]
+            said = str(reason["ctx"]["error"]) if reason["type"] == "value_error" else "it has keys that no secret has"
+            raise ValueError(
+                f"{said}; write {{file: PATH}} or {{env: NAME}}" if "write" not in said else said
+            ) from None
+    if value is None or isinstance(value, list):
+        raise ValueError("a value is text, a number, true or false, or a secret as {file: PATH} or {env: NAME}")
+    return value
+
+
+def librdkafka_problem(key: str, value: LibrdkafkaValue) -> str | None:
+    """Return what is wrong with one setting of librdkafka, and what would be right; None: nothing.
+
+    What librdkafka itself does not know is found where a client is made. The text never shows the value.
+    """
+    if key in OWN_KEYS:
+        return f"is pyddmq's own: {OWN_KEYS[key]}"
+    if key in _JAVA_KEYS:
+        return f"is a setting of Java's client; {_JAVA_KEYS[key]}"
+    if key.endswith("_cb"):
+        return "is a function of a program; take it out"
+    if not _KEY.match(key):
+        return "is no setting of librdkafka; write its name as its CONFIGURATION.md has it, such as security.protocol"
+    if _SECRET.search(key) and not isinstance(value, Secret):
+        return "is a secret and is not written here; write {file: PATH} or {env: NAME}"
+    return None
+
+
+class KafkaClusterConfig(Model):
+    """One entry of `kafka`, whose key is the cluster's name; topics name it as their `brokerCluster`."""
+
+    bootstrap_servers: Annotated[str, AfterValidator(_check_servers)] = setting(
+        ...,
+        "Servers to begin with, as `host:port`, with commas between several.",
+        reload=_RESTART,
+        max_length=4096,
+    )
+    group_protocol: GroupProtocol = setting(
+        "classic",
+        "How members of a group find their partitions. `classic`: cooperative-sticky, known to every Kafka. "
+        "`consumer`: KIP-848, Kafka 4.0 or newer; regular expressions are the broker's then (RE2/J, over whole names), "
+        "and sessionTimeout must be what the brokers have (D55).",
+        reload=_RESTART,
+    )
+    session_timeout: int = setting(
+        45_000,
+        "After so many ms without a sign of life a node's partitions go to others, and it hands nothing out any more "
+        "before that (D54). With groupProtocol `consumer` the brokers decide: write their "
+        "group.consumer.session.timeout.ms here.",
+        reload=_RESTART,
+        ge=1_000,
+        le=1_800_000,
+    )
+    takeover: Takeover = setting(
+        "prompt",
+        "When the messages of a partition that came from a node which did not leave in order are handed out: at once "
+        "(`prompt`), or after the subscription's timeout, when no client of the other node can be at work any more "
+        "(`strict`) (D54).",
+        reload=_RESTART,
+    )
+    waiting_bytes: int = setting(
+        64 * 1024 * 1024,
+        "Bytes of messages that a group keeps while they wait; what is beyond is read again when its turn comes (D57).",
+        reload=_RESTART,
+        ge=1024 * 1024,
+    )
+    commit_interval: int = setting(
+        100,
+        "Ms until an acknowledgement is committed to Kafka: what a crash may repeat (D52). With node.ackFlush `sync` "
+        "an answer waits for the commit instead.",
+        reload=_RESTART,
+        ge=1,
+        le=60_000,
+    )
+    revoke_timeout: int = setting(
+        10_000,
+        "Ms for which what is in flight may still be answered when its partition goes to another node.",
+        reload=_RESTART,
+        ge=0,
+        le=MAX_POLL_INTERVAL_MS // 3 - 1,
+    )
+    librdkafka: dict[str, Annotated[LibrdkafkaValue, BeforeValidator(_read_value)]] = setting(
+        {},
+        "Settings of librdkafka for all connections to this cluster, such as security.protocol, sasl.* and ssl.*. "
+        "Passwords and keys are secrets: `{file: PATH}` or `{env: NAME}`. What pyddmq sets itself is refused.",
+        reload=_RESTART,
+        max_length=200,
+    )
