@@ -83,7 +83,7 @@ def test_message_that_cannot_be_read_is_passed_over(kind: Kind) -> None:
     assert len(jobs) == 3
     ground.damage(0, jobs[1].offset)
     jobs[1].drop_data()
-    with pytest.raises(MessageUnreadable, match="damaged|gone"):
+    with pytest.raises(MessageUnreadable, match=r"damaged|gone"):
         jobs[1].subscription.body(jobs[1])
     assert [offset for offset, _ in ground.messages(batch)] == [jobs[0].offset, jobs[2].offset]
     assert ground.group_queue().tracker.is_finished(jobs[1].offset)

@@ -14,7 +14,7 @@ none called `order` comes to its consumer by that name.
 Promises, for all that Kafka can hold: `encode` makes of what `decode` gave the same key and, name by name, the same
 headers, but for those whose name is empty or holds 0x01 or 0x02: `unnamable` counts these, and they are left out. No
 two headers become one property. The other way round, what a producer gives comes to consumers as it was, unless a name
-has two of these endings, or one that begins with `;` beside a property of the name in front of it.
+has two of these endings, or one of those with `;` beside another property of the name in front of it.
 
 Apart from the rest: the header `TAGS` is the tag, and `UNIQ_KEY` the message's id where it has RocketMQ's form, each
 where there is one of its name. A key that is no text is its Base64 as text, with the property `KEYS;base64` besides. No
@@ -27,7 +27,9 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from broker.format.properties import is_system_property
@@ -68,15 +70,12 @@ def decode(record: KafkaRecord) -> Decoded:
     headers = record.headers
     if not headers:
         return Decoded(key, "", properties)
-    counts: dict[str, int] = {}
-    for name, _ in headers:
-        counts[name] = counts.get(name, 0) + 1
+    read = [(name, *_as_text(value)) for name, value in headers if not _unnamable(name)]
+    counts = Counter([name for name, _, _ in read])
+    kinds = {name + kind for name, _, kind in read if kind}
     tag = ""
     seen: dict[str, int] = {}
-    for name, value in headers:
-        if _unnamable(name):
-            continue
-        text, kind = _as_text(value)
+    for name, text, kind in read:
         if not kind and counts[name] == 1:
             if name == TAG_NAME:
                 tag = text
@@ -85,7 +84,7 @@ def decode(record: KafkaRecord) -> Decoded:
                 properties[name] = text
                 continue
         number = seen[name] = seen.get(name, 0) + 1
-        guarded = number > 1 or (_odd(name) and _misread(name, text, kind, counts))
+        guarded = number > 1 or (_odd(name) and _misread(name, text, kind, counts, kinds))
         properties[f"{name}#{number}{kind}" if guarded else name + kind] = text
     return Decoded(key, tag, properties)
 
@@ -227,8 +226,14 @@ def _odd(name: str) -> bool:
     return _reserved(name)
 
 
-def _misread(name: str, text: str, kind: str, counts: Mapping[str, int]) -> bool:
-    """Whether an odd name, as it stands, would be read as another, or may become that of another header."""
+def _misread(name: str, text: str, kind: str, counts: Mapping[str, int], kinds: AbstractSet[str]) -> bool:
+    """Whether an odd name, as it stands, would be read as another, or may become that of another header.
+
+    Args:
+        name, text, kind: Of the header.
+        counts: How many there are of each name.
+        kinds: Names with the endings that say how their values are meant.
+    """
     if counts[name] > 1 or _reserved(name):
         return True
     numbered = _NUMBERED.fullmatch(name)
@@ -237,13 +242,13 @@ def _misread(name: str, text: str, kind: str, counts: Mapping[str, int]) -> bool
         if number == 1:
             return _odd(base)
         return number <= counts.get(base, 0) + 1
-    ending = _KIND.fullmatch(name)
-    assert ending is not None, name
-    base = ending[1]
-    first = _NUMBERED.fullmatch(base)
-    if base in counts or (first and first[1] in counts):
+    if kind:
+        return False
+    if name in kinds or _value_of(name, text)[0] != name:
         return True
-    return not kind and _value_of(name, text)[0] != name
+    front, _, ending = name.rpartition(";")
+    first = _NUMBERED.fullmatch(front)
+    return first is not None and f"{first[1]};{ending}" in kinds
 
 
 def _numbered(values: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
