@@ -372,7 +372,8 @@ class GroupQueue:
         apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, those
             in a call of an earlier generation, and those whose retry or dead letter is not known to be durable. Each
             keeps its key.
-        stopped: It stands still until an operator has decided about a message of it (`upstream.delivery.stops`).
+        stopped: It stands still until an operator has decided about a message of it (`upstream.outcomes.stops`).
+        withheld: Nothing more of it is handed out: it is about to be another member's, and answers still count.
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
         pending: What the source looked up and did not give out yet.
@@ -407,6 +408,7 @@ class GroupQueue:
         "unanswered",
         "uncertain_until",
         "waiting",
+        "withheld",
     )
 
     def __init__(self, line: TopicLine, queue: QueueView, qid: str, tracker: OffsetTracker) -> None:
@@ -420,6 +422,7 @@ class GroupQueue:
         self.live: dict[int, UpstreamJob] = {}
         self.retries = line.topic != queue.topic
         self.stopped = False
+        self.withheld = False
         self.delivered_until = self.uncertain_until = queue.max_offset
         self.check_until = tracker.high
         self.adopted: dict[int, Delivery] = {}

@@ -42,6 +42,10 @@ class Place(Protocol):
         """Wait so long for what is under way."""
         ...
 
+    def close(self) -> None:
+        """Give up what is under way, and what is held open."""
+        ...
+
 
 class FilePlace:
     """Lines in a file, each once.
@@ -62,6 +66,10 @@ class FilePlace:
 
     def settle(self, seconds: float) -> None:
         """There is nothing under way."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self.lines.close()
 
 
 class WebhookPlace:
@@ -88,6 +96,10 @@ class WebhookPlace:
     def settle(self, seconds: float) -> None:
         """Wait so long until all are posted."""
         self._webhook.settle(seconds)
+
+    def close(self) -> None:
+        """Post nothing more."""
+        self._webhook.close()
 
 
 def check_url(url: str) -> None:

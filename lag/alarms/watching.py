@@ -100,6 +100,11 @@ class Watcher:
             place.settle(seconds)
         self._deliver()
 
+    def close(self) -> None:
+        """Close the places; what they have not taken stays in the state, for the next process."""
+        for place in self._places.values():
+            place.close()
+
     def recall(self, disk: Disk, folders: Sequence[str]) -> None:
         """Fill the windows with what journals have of before the last batch: trends go on where they were."""
         seen = self._seen()

@@ -1,126 +1,100 @@
-"""The Kafka clusters of a node: a client for each that is used, made when it first is (docs/kafka.md)."""
+"""Kafka in a node: the ways to its clusters (docs/kafka.md)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import structlog
 
 from broker.runtime.bundle import Runtime
-from broker.runtime.rate_limited_log import RateLimitedLog
-from conf import Config, KafkaClusterConfig
+from conf import Config
+from conf.kafka import KafkaClusterConfig
+from conf.secrets import SecretUnreadable
 from proxy.services.kafka_numbers import KafkaNumbers
 from proxy.services.kafka_sends import KafkaSends
 from proxy.services.publishing import Publishing
 from upstream.calls.seams import Threads
 from upstream.kafka.link import KafkaClient, KafkaFailure, Producer
+from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
 
-KafkaFactory = Callable[[str, KafkaClusterConfig], KafkaClient]
-"""Makes the client of a cluster, given its name and settings. Raises KafkaFailure: it cannot be made."""
-
-
-@dataclass(slots=True)
-class _Made:
-    """What there is of one cluster."""
-
-    client: KafkaClient | None = None
-    producer: Producer | None = None
+MakeKafkaClient = Callable[[str, KafkaClusterConfig], KafkaClient]
+"""Makes the client of a cluster, by its name under `kafka`."""
 
 
 class KafkaClients:
-    """Clients and producers by the name of their cluster.
-
-    Args:
-        clusters: Settings by name; fixed while the node runs.
-        factory: Makes a client.
-        threads: Where producers are closed, which waits for the network.
-        tasks: The node's loop.
-        limited_log: Tells what cannot be made.
+    """The ways to the clusters of one node, each made when it is first needed.
 
     Attributes:
         sends: What the producer port has under way; None where there is no cluster, or the port has not begun.
     """
 
-    def __init__(
-        self,
-        clusters: Mapping[str, KafkaClusterConfig],
-        factory: KafkaFactory,
-        *,
-        threads: Threads,
-        loop: asyncio.AbstractEventLoop,
-        limited_log: RateLimitedLog,
-    ) -> None:
+    def __init__(self, clusters: Mapping[str, KafkaClusterConfig], make: MakeKafkaClient) -> None:
+        """Set up.
+
+        Args:
+            clusters: As configured.
+            make: Makes a client; raises where it cannot be had (a package, a secret).
+        """
         self._clusters = clusters
-        self._factory = factory
-        self._threads = threads
-        self._loop = loop
-        self._limited_log = limited_log
-        self._made: dict[str, _Made] = {}
-        self._closed = False
+        self._make = make
+        self._clients: dict[str, KafkaClient] = {}
+        self._producers: dict[str, Producer] = {}
         self.sends: KafkaSends | None = None
 
     @property
     def unsettled(self) -> bool:
-        """Whether sends wait for a cluster."""
+        """Whether a send waits for a cluster."""
         return self.sends is not None and self.sends.waiting > 0
 
     def client(self, cluster: str) -> KafkaClient:
-        """Return the client of a cluster, made at the first call.
-
-        Raises:
-            KafkaFailure: It cannot be made: the extra `kafka` is not installed, a setting is wrong, ...
-        """
-        made = self._made.setdefault(cluster, _Made())
-        if made.client is None:
-            if self._closed:
-                raise KafkaFailure("DESTROY", "the node is stopping")
-            try:
-                made.client = self._factory(cluster, self._clusters[cluster])
-            except KafkaFailure as failure:
-                self._limited_log.note("kafka_client_failed", kind=cluster, cluster=cluster, text=str(failure))
-                raise
-        return made.client
+        """Return a cluster's client. Raises what `make` does, KeyError for a cluster that is not configured."""
+        if cluster not in self._clients:
+            self._clients[cluster] = self._make(cluster, self._clusters[cluster])
+        return self._clients[cluster]
 
     def producer(self, cluster: str) -> Producer:
-        """Return the producer of a cluster, made at the first call. Raises KafkaFailure: as `client`."""
-        made = self._made.get(cluster)
-        if made is not None and made.producer is not None:
-            return made.producer
-        producer = self.client(cluster).producer()
-        self._made[cluster].producer = producer
-        return producer
+        """Return a cluster's producer; likewise."""
+        if cluster not in self._producers:
+            self._producers[cluster] = self.client(cluster).producer()
+        return self._producers[cluster]
 
-    async def close(self, seconds: float) -> None:
-        """Close the producers beside the loop, which meanwhile is told what becomes of records that are under way."""
-        self._closed = True
-        producers = [made.producer for made in self._made.values() if made.producer is not None]
-        for made in self._made.values():
-            made.producer = None
-        if producers:
-            await asyncio.gather(*[self._close(producer, seconds) for producer in producers])
+    def producer_of(self, cluster: str) -> Producer:
+        """Return a cluster's producer, for sends.
 
-    def _close(self, producer: Producer, seconds: float) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = self._loop.create_future()
+        Raises:
+            KafkaFailure: It cannot be had: the extra is not installed, a secret or a setting is wrong.
+        """
+        try:
+            return self._producers.get(cluster) or self.producer(cluster)
+        except (KafkaUnusable, SecretUnreadable) as error:
+            raise KafkaFailure("NO_CLIENT", str(error)) from error
 
-        def work() -> BaseException | None:
+    def close(self, seconds: float) -> None:
+        """Wait at most so long for what is under way to each cluster, and end; blocks."""
+        for producer in self._producers.values():
+            producer.close(seconds)
+        self._producers.clear()
+
+    async def close_beside(self, seconds: float, *, threads: Threads, loop: asyncio.AbstractEventLoop) -> None:
+        """Close beside the loop, which meanwhile is told what becomes of records that are under way."""
+        if not self._producers:
+            return
+        ended: asyncio.Future[object] = loop.create_future()
+
+        def work() -> object:
             try:
-                producer.close(seconds)
+                self.close(seconds)
             except Exception as error:
                 return error
             return None
 
-        def done(raised: object) -> None:
-            if isinstance(raised, BaseException):
-                _log.error("kafka_close_failed", text=str(raised))
-            if not future.done():
-                future.set_result(None)
-
-        self._threads.run(work, done)
-        return future
+        threads.run(work, lambda raised: None if ended.done() else ended.set_result(raised))
+        raised = await ended
+        if raised is not None:
+            _log.error("kafka_close_failed", text=str(raised))
 
 
 def kafka_sends(
@@ -134,11 +108,3 @@ def kafka_sends(
     if not config.kafka:
         return None
     return KafkaSends(publishing, numbers, runtime=runtime, new_keys=new_keys, clusters=len(config.kafka))
-
-
-def real_clients(cluster: str, config: KafkaClusterConfig) -> KafkaClient:
-    """Return a client over confluent-kafka. Raises KafkaFailure."""
-    raise KafkaFailure("NO_CLIENT", f"this version has no client for Kafka cluster {cluster}")
-
-
-__all__ = ["KafkaClients", "KafkaFactory", "kafka_sends", "real_clients"]

@@ -186,7 +186,9 @@ class Node(Parts, CommitDriver):
                 break
             await asyncio.sleep(0.02)
         _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in self.all_groups()))
-        await self.kafka.close(max(0.0, deadline - self.seams.clock.monotonic()))
+        # What is left of the drain is for what Kafka still has not acknowledged; who sent it is told.
+        left = max(0.0, deadline - self.seams.clock.monotonic())
+        await self.kafka.close_beside(left, threads=self.threads, loop=self.seams.loop)
         self.consumer.stop_listening()
         for server in self.servers:
             for connection in list(server.connections):
@@ -357,7 +359,7 @@ class Node(Parts, CommitDriver):
                 )
             )
             deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
-            ports = TopicPorts(store, runtime.clock, self.metrics, producer_of=self.kafka.producer)
+            ports = TopicPorts(store, runtime.clock, self.metrics, producer_of=self.kafka.producer_of)
             ports.publish(self.config)
             store.retention.limits = retention_limits(node)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)

@@ -20,8 +20,9 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from conf import Config
+from conf.kafka import KafkaClusterConfig
 from proxy.node.index_work import IndexWork
-from proxy.node.kafka import KafkaClients, KafkaFactory, real_clients
+from proxy.node.kafka import KafkaClients, MakeKafkaClient
 from proxy.node.retaining import Retaining
 from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
@@ -39,6 +40,7 @@ from upstream.calls.seams import Threads
 from upstream.calls.threads import LoopThreads
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.kafka.link import KafkaClient
 from upstream.progress.progress import Progress
 
 
@@ -52,7 +54,7 @@ class Seams:
         alarms: Makes the calls whose lateness counts; the loop, when absent.
         syncs: Makes syncs in the background; without it they are made at once.
         threads: Runs blocking actions; threads beside the loop, when absent.
-        kafka: Makes clients of Kafka clusters; over confluent-kafka, when absent.
+        kafka: Makes the client of a Kafka cluster; confluent-kafka, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -65,7 +67,7 @@ class Seams:
     alarms: Scheduler | None = None
     syncs: Syncs | None = None
     threads: Threads | None = None
-    kafka: KafkaFactory = real_clients
+    kafka: MakeKafkaClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,8 @@ class Parts:
         config: The configuration in force; a reload puts another one there.
         runtime: What its parts share.
         calls: Makes the calls of actions that await or block.
-        kafka: The clusters of Kafka.
+        kafka: The ways to the clusters of Kafka.
+        threads: Where what blocks is run.
         leaving: Groups that a reload took out and that still drain.
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
@@ -144,9 +147,8 @@ class Parts:
             threads=threads,
             calls_max=config.node.action_threads,
         )
-        self.kafka = KafkaClients(
-            config.kafka, seams.kafka, threads=threads, loop=seams.loop, limited_log=self.limited_log
-        )
+        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client)
+        self.threads = threads
         keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)
         self.groups: dict[str, ConsumerGroup] = {}
@@ -161,6 +163,13 @@ class Parts:
         self.group_lines = GroupLines(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
         self._opened: Opened | None = None
+
+    def _kafka_client(self, cluster: str, config: KafkaClusterConfig) -> KafkaClient:
+        # Cold: the package is an extra.
+        from upstream.kafka_client.client import LibrdkafkaClient  # noqa: PLC0415
+
+        name = f"pyddmq-{self.config.node.broker_name}"
+        return LibrdkafkaClient(cluster, config, client_id=name, loop=self.seams.loop, clock=self.seams.clock)
 
     @property
     def is_open(self) -> bool:

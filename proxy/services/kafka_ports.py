@@ -18,7 +18,7 @@ from proxy.services.kafka_codes import refusal_of
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
-from upstream.delivery.limits import TokenBucket
+from upstream.waiting.limits import TokenBucket
 from upstream.kafka.link import KafkaFailure, Producer
 
 BY_KEY = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.format.message_type import MessageType
 from broker.queues.topics import Topic
 from broker.runtime.metrics import Counter, Metrics, declare
-from upstream.delivery.limits import TokenBucket
+from upstream.waiting.limits import TokenBucket
 
 MESSAGES_SENT = declare(
     "pyddmq_messages_published_total", "Messages stored, by topic; those of transactions when committed", ("topic",)

@@ -11,7 +11,7 @@ from conf import Config, TopicConfig
 from conf.base import is_topic_pattern
 from proxy.services.kafka_ports import KafkaPort, ProducerOf
 from proxy.services.topic_port import TopicPort
-from upstream.delivery.limits import TokenBucket
+from upstream.waiting.limits import TokenBucket
 
 
 def wanted_types(config: Config) -> dict[str, MessageType]:

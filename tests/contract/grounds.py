@@ -10,11 +10,14 @@ from broker.runtime.file_writes import FileWrites
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from tests.unit.upstream_world import ROOT, Client, World
-from upstream.delivery.buffer import Batch
 from upstream.delivery.pauses import Pauses
+from upstream.kafka.broker import KafkaBroker, MemberSettings, Ways
+from upstream.kafka.link import KafkaRecord, Place
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
 from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
+from upstream.testing.kafka_cluster import SimKafka
+from upstream.waiting.buffer import Batch
 
 Taken = dict[tuple[str, int], bytes]
 """Bodies by (qid, offset)."""
@@ -163,3 +166,92 @@ class MemoryGround(Ground):
         """Return the bodies of the group's dead letters."""
         [partition] = self.cluster.partitions(self.memory.dead_letter_topic(self.group_name))
         return [record.body for _, record in partition.after(0)]
+
+
+class KafkaGround(Ground):
+    """Over a simulated Kafka: one member of one group."""
+
+    revokes = True
+
+    def __init__(self, *subscriptions: dict[str, Any], seed: int = 1, **how: Any) -> None:
+        self.random = Random(seed)
+        self.kafka: SimKafka | None = None
+        super().__init__(*subscriptions, **how)
+
+    def open(self) -> None:
+        """Start the node, and let it get its partitions."""
+        self.metrics = Metrics()
+        self.limited_log = RateLimitedLog(self.clock)
+        if self.kafka is None:
+            self.kafka = SimKafka(self.random, clock=self.clock, scheduler=self.scheduler)
+        else:
+            # The node before was killed: with it went all that its loop had to do.
+            self.kafka.scheduler = self.scheduler
+            self.kafka.forget_members()
+        for each in self.subscriptions:
+            self.kafka.partitions(each["topic"], self.queues)
+        self.client = self.kafka.client()
+        ways = Ways(
+            member=self.client.member(self.group_name, "node"),
+            reader=self.client.reader(),
+            producer=self.client.producer(),
+        )
+        runtime = runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler)
+        config = self.config()
+        self.member = KafkaBroker(config, ways=ways, runtime=runtime, settings=MemberSettings(session_seconds=10))
+        self.progress = self.member.progress
+        self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
+        self.group = self.make_group(config)
+        self.group.start()
+        self.member.join(self.group.group_queues)
+        self.advance(0.3)
+
+    def broker(self) -> Broker:
+        """Return the member's."""
+        return self.member
+
+    def cluster(self) -> SimKafka:
+        """Return the cluster."""
+        assert self.kafka is not None, "it is there once a node was"
+        return self.kafka
+
+    def put(self, body: str, *, key: str | None = None, queue: int = 0, tag: str = "") -> None:
+        """Append to a partition."""
+        headers = [("TAGS", tag.encode())] if tag else []
+        self.cluster().append(Place(self.topic, queue), key.encode() if key else None, body.encode(), headers)
+        self.advance(0.1)
+
+    def turn_end(self) -> None:
+        """Nothing is written."""
+        self.progress.flush()
+
+    def damage(self, queue: int, offset: int) -> None:
+        """Take a record away, as compaction does, after its job was made, and its body with it."""
+        held = vars(self.source(queue))["_held"][self.group_queue(queue)]
+        del held[offset], self.cluster().topics[self.topic][queue].records[offset]
+        [job] = [each for each in self.group_queue(queue).live.values() if each.offset == offset]
+        self.source(queue).fetch([job], lambda _: None)
+        self.advance(0.1)
+
+    def widen(self) -> None:
+        """Give the topic one queue more."""
+        self.cluster().partitions(self.topic, self.queues + 1)
+        self.advance(0.5)
+
+    def committed(self, queue: int = 0) -> int | None:
+        """Return what the cluster has as committed."""
+        found = self.cluster().group(self.group_name).committed.get(Place(self.topic, queue))
+        return None if found is None else found[0]
+
+    def commit(self) -> None:
+        """Let it be made."""
+        self.advance(0.3)
+
+    def letters(self) -> list[bytes]:
+        """Return the bodies of the group's dead letters."""
+        [partition] = self.cluster().partitions(self.member.dead_letter_topic(self.group_name))
+        return [record.value or b"" for _, record in sorted(partition.records.items())]
+
+    def record(self, queue: int, offset: int) -> KafkaRecord:
+        """Return a record as the cluster has it."""
+        return self.cluster().topics[self.topic][queue].records[offset]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -106,9 +107,21 @@ def test_batch_that_spark_gives_again_tells_nothing_twice(spark: Any, tmp_path: 
 
 
 @pytest.mark.usefixtures("spark", "shipped")
-def test_node_and_watch_tell_one_alarm_once_in_all_places(tmp_path: Path, receiver: Receiver) -> None:
-    """The program beside a running node: what the node sent to the topic is not sent again; all ids are the same."""
+def test_node_and_watch_tell_one_alarm_once_in_all_places(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program beside a running node: what the node sent to the topic is not sent again; all ids are the same.
+
+    It leaves no connection open: Spark keeps what takes batches for longer than the watch.
+    """
     from lag.spark.jobs.program import main
+
+    opened: list[socket.socket] = []
+    connect = socket.create_connection
+
+    def kept(*arguments: Any) -> socket.socket:
+        opened.append(connect(*arguments))
+        return opened[-1]
 
     data, file = tmp_path / "node", tmp_path / "alarms.jsonl"
     theirs = data / "pyddmq" / "lag-alarms" / "alarms.jsonl"
@@ -117,7 +130,12 @@ def test_node_and_watch_tell_one_alarm_once_in_all_places(tmp_path: Path, receiv
         words = ["watch", "--journal", str(data / "pyddmq" / "lag"), "--statuses", "INCOMPLETE", "--close-after", "0"]
         words += ["--checkpoint", str(tmp_path / "checkpoint"), "--file", str(file), "--once", "--silence", "86400"]
         places = ["--topic", "lag-alarms", "--node", node.producer, "--webhook", receiver.url]
-        assert main([*words, *places]) == 0
+        with monkeypatch.context() as patched:
+            patched.setattr("lag.spark.sources.node.socket.create_connection", kept)
+            assert main([*words, *places]) == 0
+        # Webhooks are posted through `create_connection` too, each over one of its own.
+        assert len(opened) > receiver.refused + len(receiver.keys), "the topic was sent over one of them"
+        assert [each for each in opened if each.fileno() != -1] == []
         events = lines_of(file)
         keys = [each["key"] for each in events]
         assert {each["event"] for each in events} == {"opened", "closed"}

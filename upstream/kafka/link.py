@@ -95,6 +95,10 @@ Produced = Callable[[KafkaFailure | None, int, int], None]
 """Likewise, with partition and offset of the record; -1 each where they are not known."""
 
 
+Ends = Callable[[Sequence[tuple[Place, int, int]]], None]
+"""Told, in the loop's thread, some time later, partitions with their first offsets and their ends."""
+
+
 class MemberListener(Protocol):
     """Who is told what becomes of a member of a group; in the loop's thread."""
 
@@ -121,7 +125,7 @@ class MemberListener(Protocol):
         """Note that all up to an offset was told: what lies between the last record and it holds nothing to read."""
         ...
 
-    def trouble(self, failure: KafkaFailure | None) -> None:
+    def trouble_told(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster cannot be reached or refuses, or with None that all is well again."""
         ...
 
@@ -162,6 +166,10 @@ class GroupMember(Protocol):
 
     def commit(self, commits: Sequence[Commit], done: Done) -> None:
         """Commit offsets. That the member is fenced is told by the failure."""
+        ...
+
+    def ends(self, places: Sequence[Place], told: Ends) -> None:
+        """Ask for first offsets and ends of assigned partitions; not told while the cluster cannot be reached."""
         ...
 
     def leave(self, done: Callable[[], None]) -> None:

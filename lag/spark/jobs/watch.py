@@ -150,7 +150,7 @@ def watch(
     Raises:
         OSError: The state or the file cannot be written.
     """
-    disk, lock = RealDisk(), threading.Lock()
+    disk = RealDisk()
     watcher = Watcher(
         disk,
         f"{options.checkpoint}/alarms",
@@ -159,7 +159,28 @@ def watch(
         limits_of=options.limits_of,
         wanted=options.wanted,
     )
-    watcher.recall(RealDisk(read_only=True), options.journals)
+    try:
+        watcher.recall(RealDisk(read_only=True), options.journals)
+        _run(spark, options, watcher, now_ms=now_ms, stop=stop, warn=warn)
+        watcher.look_at_clock(now_ms())
+        watcher.settle(SETTLE_SECONDS)
+    finally:
+        # Spark keeps what takes batches, and with it the places, until the JVM happens to collect its garbage.
+        watcher.close()
+    return watcher
+
+
+def _run(
+    spark: SparkSession,
+    options: WatchOptions,
+    watcher: Watcher,
+    *,
+    now_ms: Callable[[], int],
+    stop: threading.Event | None,
+    warn: Callable[[str], None],
+) -> None:
+    """Run the query to its end. Arguments and errors are those of `watch`."""
+    lock = threading.Lock()
 
     def take(frame: DataFrame, number: int) -> None:
         rows = sorted(frame.collect(), key=lambda row: tuple(row[name] for name in _ORDER))
@@ -185,9 +206,6 @@ def watch(
             known = troubles
             if stop is not None and stop.is_set():
                 query.stop()
-    watcher.look_at_clock(now_ms())
-    watcher.settle(SETTLE_SECONDS)
-    return watcher
 
 
 def seen_round(row: Any) -> SeenRound:

@@ -50,6 +50,10 @@ class TopicPlace:
     def settle(self, seconds: float) -> None:
         """There is nothing under way."""
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
     def _send(self, event: dict[str, Any]) -> str | None:
         """Send one event; returns why that failed."""
         message = [

@@ -132,3 +132,16 @@ def test_state_that_is_damaged_is_told(what: bytes) -> None:
     file.truncate(0)
     file.write(0, [what])
     assert watcher(disk).trouble is not None
+
+
+def test_closed_watcher_keeps_no_place_open() -> None:
+    """The file is closed, and opened again for who goes on."""
+    disk = SimDisk()
+    each = watcher(disk)
+    each.take(0, [seen(0, good=True)])
+    each.look_at_clock(60_000)
+    assert lines_in(each)._file is not None
+    each.close()
+    assert lines_in(each)._file is None
+    each.take(1, [seen(100_000, good=True)])
+    assert [event for _, event, _ in told(disk)] == ["opened", "closed"]

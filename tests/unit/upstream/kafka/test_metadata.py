@@ -1,0 +1,116 @@
+"""The text beside a committed offset: what is written is read, what is not whole is as none."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upstream.kafka.metadata import TEXT_MAX, Known, Ranges, decode, encode
+from upstream.progress.tracker import Failure
+
+
+@st.composite
+def _ranges(draw: st.DrawFn) -> tuple[int, Ranges]:
+    offset = draw(st.integers(0, 1 << 40))
+    place, found = offset, []
+    for gap, length in draw(st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 5000)), max_size=200)):
+        found.append((place + gap, place + gap + length))
+        place += gap + length
+    return offset, found
+
+
+_FAILURES = st.dictionaries(
+    st.integers(0, 9999),
+    st.builds(
+        Failure,
+        st.integers(0, 99),
+        st.integers(0, 99),
+        st.integers(0, 99),
+        st.sampled_from([0, 1, 2]),
+        st.integers(0, 1 << 42),
+    ),
+    max_size=20,
+)
+
+
+@given(_ranges(), _FAILURES, st.booleans())
+def test_what_is_written_is_read(made: tuple[int, Ranges], failed: dict[int, Failure], clean: bool) -> None:
+    """All of it where it has room; else the lowest part of the ranges, and it is said."""
+    offset, ranges = made
+    failures = {offset + distance: failure for distance, failure in failed.items()}
+    text, whole = encode(offset, ranges, failures, clean=clean)
+    assert len(text) <= TEXT_MAX
+    known = decode(text, offset)
+    assert (known.clean, known.foreign, known.cut) == (clean, False, not whole)
+    if whole:
+        assert (list(known.ranges), dict(known.failures)) == (ranges, failures)
+    else:
+        assert list(known.ranges) == ranges[: len(known.ranges)]
+
+
+def test_window_of_twenty_thousand_offsets_has_room_however_it_is_finished() -> None:
+    """A bit each: of 20,000 offsets above an unfinished one any half may be finished."""
+    drawn = Random(5)
+    offsets = [each for each in range(1, 20_000) if drawn.random() < 0.5]
+    ranges: list[tuple[int, int]] = []
+    for each in offsets:
+        if ranges and ranges[-1][1] == each:
+            ranges[-1] = (ranges[-1][0], each + 1)
+        else:
+            ranges.append((each, each + 1))
+    text, whole = encode(0, ranges, {}, clean=False)
+    assert whole
+    assert list(decode(text, 0).ranges) == ranges
+
+
+def test_what_has_no_room_is_cut_from_above() -> None:
+    """Of 100,000 offsets the lowest part is kept; of 10,000 failures, too."""
+    drawn = Random(6)
+    ranges = [(each, each + 1) for each in range(1, 200_000, 2) if drawn.random() < 0.5]
+    failures = {each: Failure(fails=3, due_wall_ms=1_700_000_000_000 + each) for each in range(0, 20_000, 2)}
+    text, whole = encode(0, ranges, failures, clean=False)
+    known = decode(text, 0)
+    assert not whole
+    assert known.cut
+    assert TEXT_MAX - 1000 < len(text) <= TEXT_MAX
+    assert list(known.ranges) == ranges[: len(known.ranges)]
+    assert dict(known.failures) == dict(list(failures.items())[: len(known.failures)])
+    assert known.failures
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "anything",
+        "p2;5",
+        "p1",
+        "p1;6",
+        "p1;5;Z",
+        "p1;5;c;c",
+        "p1;5;R!!!",
+        "p1;5;RAA==",
+        "p1;5;R/////////////w==",
+        "p1;5;BAAAA",
+        "p1;5;FAAAA",
+        "p1;5;FAQEBAQkB",
+        "p1;5;" + "x" * 5000,
+    ],
+)
+def test_foreign_text_is_as_none(text: str) -> None:
+    """The offset wins, and that it was foreign is said, to be counted."""
+    assert decode(text, 5) == Known(foreign=True)
+
+
+@given(st.text(max_size=60), st.integers(0, 100))
+def test_no_text_does_harm(tail: str, offset: int) -> None:
+    """Whatever somebody committed: a value, no exception, and nothing below the offset."""
+    known = decode(f"p1;{offset};{tail}", offset)
+    assert all(offset <= start < end for start, end in known.ranges)
+
+
+def test_no_text_says_nothing() -> None:
+    """As a plain consumer commits: neither clean nor foreign."""
+    assert decode("", 7) == Known()

@@ -1,0 +1,93 @@
+"""What a group and its generations are put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from broker.runtime.bundle import Runtime
+from upstream.calls.node_calls import NodeCalls
+from upstream.figures.endings import EndingHook
+from upstream.progress.progress import Progress
+from upstream.retry.dead_letters import DeadLetters
+from upstream.retry.retry_topic import RetryTopic
+from upstream.source import Broker
+from upstream.views import FetcherView
+from upstream.waiting.buffer import BufferLimits, PullBuffer
+
+DRAIN_SECONDS = 30.0
+"""How long an old generation may take before the new one starts anyway (D22)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeams:
+    """What a node gives to a group.
+
+    Attributes:
+        broker: Where the messages are.
+        progress: Trackers and ack journal.
+        runtime: Time, loop, counts and log lines.
+        endings: Where this group tells what becomes of single messages.
+        calls: Makes the calls of async and blocking actions; None where there is no event loop.
+        may_hand_out: As of `PullBuffer`.
+    """
+
+    broker: Broker
+    progress: Progress
+    runtime: Runtime
+    endings: EndingHook = field(default_factory=EndingHook)
+    calls: NodeCalls | None = None
+    may_hand_out: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """Bounds of one group; a reload may change them.
+
+    Attributes:
+        buffer: Of its pull buffer.
+        waiting_max: Jobs of one subscription that may wait behind their keys; then reading stops (D15).
+        drain_seconds: How long a replaced generation may take to drain (D22).
+    """
+
+    buffer: BufferLimits = field(default_factory=BufferLimits)
+    waiting_max: int = 100_000
+    drain_seconds: float = DRAIN_SECONDS
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchHooks:
+    """What a low-level group has of who serves its fetches (`upstream.fetch`), which stands above it.
+
+    Attributes:
+        arrived: Told that something may be there to be fetched.
+        fetchers: Tells who fetches.
+    """
+
+    arrived: Callable[[], None] = lambda: None
+    fetchers: Callable[[], Sequence[FetcherView]] = tuple
+
+    def serve(self, arrived: Callable[[], None], fetchers: Callable[[], Sequence[FetcherView]]) -> None:
+        """Begin to serve; arguments as the attributes."""
+        self.arrived, self.fetchers = arrived, fetchers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupParts:
+    """What the generations of one group share.
+
+    Attributes:
+        group: Name of the group.
+        node: What it has of its node.
+        buffer: Its pull buffer.
+        dead_letters: Its dead-letter topic.
+        retry_topic: Sends back what failed.
+        fetch_hooks: Who serves its fetches, where its clients do that.
+    """
+
+    group: str
+    node: NodeSeams
+    buffer: PullBuffer
+    dead_letters: DeadLetters
+    retry_topic: RetryTopic
+    fetch_hooks: FetchHooks

@@ -1,0 +1,165 @@
+"""Commits of one member: how far its partitions are finished, with the text that says the rest (D52, D53).
+
+Every `interval` what has changed goes in one commit, and while one is under way no other is begun: so an ack is with
+Kafka a round trip after at most an interval. When nothing has changed for a while everything is committed again, for
+the lease (`upstream.kafka.lease`). That a commit was refused because the member is none any more ends all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from broker.runtime.later import Later, Repeated
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.seams import Clock, Scheduler
+from upstream.kafka.lease import Lease
+from upstream.kafka.link import Commit, GroupMember, KafkaFailure
+from upstream.kafka.metadata import encode
+from upstream.kafka.topics import KafkaQueue
+from upstream.progress.tracker import OffsetTracker
+
+COMMITS = declare("pyddmq_kafka_commits_total", "Commits of offsets to Kafka that succeeded.", ("group",))
+COMMIT_ERRORS = declare("pyddmq_kafka_commit_errors_total", "Commits of offsets that Kafka refused.", ("group", "code"))
+CUT = declare(
+    "pyddmq_kafka_commit_texts_cut_total",
+    "Commits whose text had no room for all that is finished above the offset: after a crash some of it comes again.",
+    ("group",),
+)
+
+Stand = tuple[int, int, int]
+TrackerOf = Callable[[KafkaQueue], OffsetTracker]
+
+
+class Commits:
+    """Commits what has changed of the queues of one member."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        member: GroupMember,
+        lease: Lease,
+        queues: Callable[[], Collection[KafkaQueue]],
+        tracker_of: TrackerOf,
+        clock: Clock,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        interval_seconds: float,
+        fenced: Callable[[], None],
+        answered: Callable[[KafkaFailure | None], None],
+    ) -> None:
+        """Set up; nothing is committed before `begin`.
+
+        Args:
+            group: Its name.
+            member: Who commits.
+            lease: Extended by each commit that succeeds.
+            queues: Which partitions are the member's now.
+            tracker_of: Says how far one is.
+            clock: Dates commits.
+            scheduler: Makes them later.
+            metrics: Counts.
+            interval_seconds: From one commit to the next.
+            fenced: Told that the member is none any more.
+            answered: Told how each commit ended.
+        """
+        self._group = group
+        self._member = member
+        self._lease = lease
+        self._queues = queues
+        self._tracker_of = tracker_of
+        self._clock = clock
+        self._metrics = metrics
+        self._fenced = fenced
+        self._answered = answered
+        self._ticks = Repeated(scheduler, interval_seconds, self._tick)
+        self._patience = Later(scheduler, self._forget)
+        self._stands: dict[KafkaQueue, Stand] = {}
+        """What of each queue Kafka has."""
+        self._sent = -1.0
+        self._under_way: object | None = None
+
+    def begin(self) -> None:
+        """Begin to commit."""
+        self._ticks.begin()
+
+    def end(self) -> None:
+        """Commit no more by itself."""
+        self._ticks.end()
+        self._patience.cancel()
+
+    def now(
+        self,
+        queues: Sequence[KafkaQueue],
+        done: Callable[[KafkaFailure | None], None],
+        *,
+        clean: Collection[KafkaQueue] = (),
+    ) -> None:
+        """Commit queues whether anything changed or not.
+
+        Args:
+            queues: Which.
+            done: Told how it ended.
+            clean: Those of which nobody has a message any more.
+        """
+        stands = {queue: self._stand(queue) for queue in queues}
+        commits = [self._commit(queue, clean=queue in clean) for queue in queues]
+        sent = self._clock.monotonic()
+
+        def answered(failure: KafkaFailure | None) -> None:
+            if failure is None:
+                self._stands.update(stands)
+                self._lease.extend(sent)
+                self._metrics.counter(COMMITS, self._group).add()
+            else:
+                self._metrics.counter(COMMIT_ERRORS, self._group, failure.code).add()
+            done(failure)
+            self._answered(failure)
+            if failure is not None and failure.fenced:
+                self._fenced()
+
+        self._member.commit(commits, answered)
+
+    def forget(self, queues: Collection[KafkaQueue]) -> None:
+        """Forget queues that are the member's no more."""
+        for queue in queues:
+            self._stands.pop(queue, None)
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        if self._under_way is not None:
+            return
+        queues = self._queues()
+        changed = [queue for queue in queues if self._stands.get(queue) != self._stand(queue)]
+        if not changed and now - self._sent >= self._lease.renew_after:
+            changed = list(queues)
+        if not changed:
+            return
+        self._sent = now
+        mark = self._under_way = object()
+        # Where no answer comes, as from a cluster that is gone, another try is made.
+        self._patience.after(self._lease.renew_after * 2)
+
+        def done(_: KafkaFailure | None) -> None:
+            if self._under_way is mark:
+                self._forget()
+
+        self.now(changed, done)
+
+    def _forget(self) -> None:
+        self._under_way = None
+        self._patience.cancel()
+
+    def _stand(self, queue: KafkaQueue) -> Stand:
+        tracker = self._tracker_of(queue)
+        failures = tracker.failures
+        mark = hash(tuple(failures.items())) if failures else 0
+        return tracker.watermark, tracker.ahead, mark
+
+    def _commit(self, queue: KafkaQueue, *, clean: bool) -> Commit:
+        tracker = self._tracker_of(queue)
+        offset = tracker.watermark
+        text, whole = encode(offset, tracker.finished_ranges(), tracker.failures, clean=clean)
+        if not whole:
+            self._metrics.counter(CUT, self._group).add()
+        return Commit(queue.topic, queue.queue_id, offset, text)

@@ -1,0 +1,72 @@
+"""Dead letters of a Kafka group: copies in `<group>.DLQ`, acknowledged by Kafka before the offset moves.
+
+A copy has the record's key, value and headers, and headers that say why and where from. What Kafka has not
+acknowledged is tried again for as long as it takes: the message keeps its place, and its key waits. Where a node ends
+between the acknowledgement and its next commit the message is delivered again, and may become a dead letter twice.
+"""
+
+from __future__ import annotations
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
+from upstream.job import UpstreamJob
+from upstream.kafka.link import KafkaFailure, KafkaRecord, Producer
+from upstream.source import Appended
+
+AGAIN_SECONDS = 1.0
+_NAME = "pyddmq."
+_REASON_BYTES = 4_000
+
+FAILED = declare(
+    "pyddmq_kafka_dead_letters_refused_total",
+    "Dead letters that Kafka did not acknowledge; each is tried again.",
+    ("group", "code"),
+)
+
+
+class DeadLetterWriter:
+    """Produces the dead letters of one group."""
+
+    def __init__(self, producer: Producer, runtime: Runtime, group: str) -> None:
+        self._producer = producer
+        self._runtime = runtime
+        self._group = group
+
+    def write(self, topic: str, job: UpstreamJob, record: KafkaRecord, reason: str, done: Appended) -> None:
+        """Produce a dead letter until it is acknowledged, and tell `done` then."""
+        facts = {
+            "reason": reason.encode()[:_REASON_BYTES],
+            "group": self._group.encode(),
+            "topic": record.topic.encode(),
+            "partition": b"%d" % record.partition,
+            "offset": b"%d" % record.offset,
+            "timestamp": b"%d" % record.timestamp_ms,
+            "attempts": b"%d" % job.attempts,
+        }
+        # What an earlier dead letter said of itself is not said of this one.
+        headers = [(name, value) for name, value in record.headers if not name.startswith(_NAME)]
+        headers += [(_NAME + name, value) for name, value in facts.items()]
+
+        def produced(failure: KafkaFailure | None, partition: int, offset: int) -> None:
+            if failure is None:
+                done(None, topic, partition, offset)
+            else:
+                refused(failure)
+
+        def refused(failure: KafkaFailure) -> None:
+            self._runtime.metrics.counter(FAILED, self._group, failure.code).add()
+            self._runtime.limited_log.note(
+                "dead_letter_refused", self._group, topic=topic, offset=record.offset, error=str(failure)
+            )
+            self._runtime.scheduler.call_later(AGAIN_SECONDS, attempt)
+
+        def attempt() -> None:
+            if job.group_queue.subscription is not job.subscription:
+                # The partition is another member's, or another generation reads it: that one decides anew.
+                return
+            try:
+                self._producer.produce(topic, None, record.key, record.value, headers, produced)
+            except KafkaFailure as failure:
+                refused(failure)
+
+        attempt()

@@ -1,0 +1,43 @@
+"""Whose a partition is for certain: the lease (D54).
+
+Kafka gives the partitions of a member that is silent for longer than its session to others, and that member hears of it
+last: a process that was stopped and goes on finds, in its client's buffers, records and an assignment that are not its
+own any more. What Kafka does fence are commits: one of a member that is none is refused. So a node hands a message out
+only while a commit that succeeded was *sent* less than a session time ago, less a margin; idle ones are made for that.
+Who was stopped for longer than that finds its lease over, whatever its client tells, and hands nothing out until the
+next commit has succeeded or it was told that the partitions are lost.
+"""
+
+from __future__ import annotations
+
+from broker.runtime.seams import Clock
+
+MARGIN = 0.2
+"""Part of the session time that is kept back: what may pass from the look at the clock to the client's receipt."""
+
+
+class Lease:
+    """The lease of one member of a group."""
+
+    def __init__(self, clock: Clock, session_seconds: float) -> None:
+        self._clock = clock
+        self._seconds = session_seconds * (1 - MARGIN)
+        self._until = -1.0
+
+    @property
+    def renew_after(self) -> float:
+        """Seconds after a commit was sent when the next one is due, if only for the lease."""
+        return self._seconds / 4
+
+    @property
+    def holds(self) -> bool:
+        """Whether what this member was given is its own, now."""
+        return self._clock.monotonic() < self._until
+
+    def extend(self, sent: float) -> None:
+        """A commit that was sent at this moment (monotonic) has succeeded."""
+        self._until = max(self._until, sent + self._seconds)
+
+    def end(self) -> None:
+        """It is over: the member is none any more."""
+        self._until = -1.0

@@ -1,0 +1,346 @@
+"""The messages of one generation of a subscription, from the partitions that this member has.
+
+Bodies: what Kafka sends is kept with its job while there is room (`bytes_max` for the source), since it would have to
+be read again otherwise. Where there is none the bodies of jobs that nobody works on yet go, the latest first, and come
+again in the order of their offsets when the job's turn comes (`fetch`, D57). So a key that waits for hours holds its
+jobs, and no bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.runtime.seams import Clock
+from pyddmq.actions import Message, MessageUnreadable
+from upstream.history import History
+from upstream.job import Generation, GroupQueue, OrderKey, Reply, Slices, UpstreamJob
+from upstream.kafka.headers import decode, message_id, property_block
+from upstream.kafka.link import KafkaRecord, PartitionReader, Place
+from upstream.kafka.stream import Stream, size_of
+from upstream.kafka.topics import KafkaQueue, own
+from upstream.progress.replay import finish_gone
+from upstream.source import Counts
+from upstream.state import State
+
+_SWEEP_BYTES = 8 << 20
+_PRESSURE = "isPressureTraffic"
+_FREE_OF_BODIES = (State.WAITING, State.READY)
+"""States from which a job goes on by way of `fetch`."""
+
+Held = dict[int, KafkaRecord]
+
+
+class KafkaSource:
+    """`upstream.source.Source` over one member's partitions.
+
+    Attributes:
+        closed: It reads nothing more.
+    """
+
+    bodies_come_later = True
+
+    def __init__(
+        self,
+        subscription: Generation,
+        group_queues: Sequence[GroupQueue],
+        *,
+        stream_of: Callable[[KafkaQueue], Stream],
+        reader: PartitionReader,
+        may_hand_out: Callable[[], bool],
+        clock: Clock,
+        counters: Counts,
+        bytes_max: int,
+    ) -> None:
+        """Stand at the group queues' positions.
+
+        Args:
+            subscription: Owner of the jobs.
+            group_queues: All queues; more may be added later.
+            stream_of: Finds what arrived of a queue.
+            reader: Reads bodies again.
+            may_hand_out: Whether the partitions are this member's for certain (D54).
+            clock: Dates failures.
+            counters: Series of the subscription.
+            bytes_max: Of bodies that are kept.
+        """
+        config = subscription.config
+        self._subscription = subscription
+        self._stream_of = stream_of
+        self._reader = reader
+        self._may_hand_out = may_hand_out
+        self._clock = clock
+        self._counters = counters
+        self._bytes_max = bytes_max
+        self._by_key = config.order_key == "KEY"
+        self._by_queue = config.order_key == "QID"
+        self._tags = config.wanted_tags
+        self._pressure_traffic = config.pressure_traffic
+        self.lag_max: int | None = None
+        self._group_queues: list[GroupQueue] = list(group_queues)
+        self._held: dict[GroupQueue, Held] = {each: {} for each in group_queues}
+        self._held_bytes = 0
+        self._sweep_at = _SWEEP_BYTES
+        self._first = 0
+        self._dirty = True
+        self.closed = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of bodies that are kept, as last counted."""
+        return self._held_bytes
+
+    @property
+    def caught_up(self) -> bool:
+        """Nothing arrived since all streams were read to their ends."""
+        return not self._dirty
+
+    def arrived(self) -> None:
+        """Look again."""
+        self._dirty = True
+
+    def add_group_queue(self, group_queue: GroupQueue) -> None:
+        """Read it too."""
+        self._group_queues.append(group_queue)
+        self._held[group_queue] = {}
+        self._dirty = True
+
+    def close(self) -> None:
+        """Forget what is held and what is asked for."""
+        self.closed = True
+        self._held.clear()
+
+    # Reading
+
+    def read(self, count: int) -> list[UpstreamJob]:
+        """Make jobs of what arrived, some of each queue; another queue goes first each time."""
+        jobs: list[UpstreamJob] = []
+        queues = self._group_queues
+        self._dirty = False
+        self._first += 1
+        for place in range(len(queues)):
+            group_queue = queues[(place + self._first) % len(queues)]
+            self._read_queue(group_queue, count - len(jobs), jobs)
+        if self._held_bytes > self._sweep_at:
+            self._sweep()
+        return jobs
+
+    def _read_queue(self, group_queue: GroupQueue, count: int, jobs: list[UpstreamJob]) -> None:
+        queue = own(group_queue.queue)
+        stream = self._stream_of(queue)
+        if group_queue.next < queue.min_offset:
+            lost = finish_gone(group_queue.tracker, queue, group_queue.next)
+            self._counters.skipped("expired").add(lost)
+            group_queue.next = queue.min_offset
+        if stream.position != group_queue.next:
+            stream.seek(group_queue.next)
+        limit = None if self.lag_max is None else group_queue.tracker.watermark + self.lag_max
+        while (record := stream.next()) is not None:
+            offset = record.offset
+            if limit is not None and offset >= limit:
+                return
+            if not count:
+                self._dirty = True
+                return
+            self._pass_void(group_queue, offset)
+            stream.take()
+            group_queue.next = offset + 1
+            if not self._is_passed_over(group_queue, record):
+                jobs.append(self._make(group_queue, record))
+                count -= 1
+        self._pass_void(group_queue, stream.pass_void())
+
+    @staticmethod
+    def _pass_void(group_queue: GroupQueue, offset: int) -> None:
+        """Finish offsets that hold nothing to read (compacted, aborted, a transaction's marker): nobody waits there."""
+        if offset > group_queue.next:
+            group_queue.tracker.finish_range(group_queue.next, offset)
+            group_queue.next = offset
+
+    def _is_passed_over(self, group_queue: GroupQueue, record: KafkaRecord) -> bool:
+        if group_queue.is_over(record.offset):
+            return True
+        if self._tags is None and self._pressure_traffic:
+            return False
+        reason = ""
+        _, tag, properties = decode(record)
+        if self._tags is not None and tag not in self._tags:
+            reason = "tag_filter"
+        elif not self._pressure_traffic and properties.get(_PRESSURE, "").lower() == "true":
+            reason = "pressure_traffic"
+        if not reason:
+            return False
+        if group_queue.tracker.finish(record.offset):
+            self._counters.skipped(reason).add()
+            self._subscription.refused((0, size_of(record), 0, record.offset, group_queue))
+        return True
+
+    def _make(self, group_queue: GroupQueue, record: KafkaRecord) -> UpstreamJob:
+        offset = record.offset
+        key: OrderKey | None = None
+        if self._by_key:
+            key = record.key or None
+        elif self._by_queue:
+            key = group_queue.qid
+        size = size_of(record)
+        # No identity is needed (`KafkaQueue.identity`), so the place holds what else is asked for without the body.
+        job = UpstreamJob(self._subscription, group_queue, offset, record.timestamp_ms, size, key)
+        group_queue.live[offset] = job
+        tracker = group_queue.tracker
+        tracker.started = max(tracker.started, offset + 1)
+        self._held[group_queue][offset] = record
+        self._held_bytes += size
+        failure = tracker.failures.get(offset)
+        if failure is not None or offset in group_queue.apart:
+            history = job.history = History(self._clock.monotonic(), earlier=True)
+            if failure is not None:
+                history.fails, history.errors, history.timeouts = failure[:3]
+                history.due_wall_ms = failure.due_wall_ms
+                history.stopped = failure.stopped
+        return job
+
+    def _sweep(self) -> None:
+        """Forget the bodies of jobs that are over, and where the rest is too much of those whose turn is not yet."""
+        for group_queue, held in self._held.items():
+            live = group_queue.live
+            for offset in [each for each in held if each not in live]:
+                self._held_bytes -= size_of(held.pop(offset))
+        if self._held_bytes > self._bytes_max:
+            self._drop(self._bytes_max // 2)
+        self._sweep_at = max(min(_SWEEP_BYTES, self._bytes_max), self._held_bytes + self._bytes_max // 8)
+
+    def _drop(self, wanted: int) -> None:
+        waiting = [
+            (offset, group_queue)
+            for group_queue, held in self._held.items()
+            for offset in held
+            if group_queue.live[offset].state in _FREE_OF_BODIES
+        ]
+        waiting.sort(key=lambda each: each[0] - each[1].tracker.watermark)
+        while waiting and self._held_bytes > wanted:
+            offset, group_queue = waiting.pop()
+            self._held_bytes -= size_of(self._held[group_queue].pop(offset))
+
+    # Bodies
+
+    def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
+        """Read again what was dropped. Nothing is begun while others may have the partition."""
+        if not self._may_hand_out():
+            return []
+        now: list[UpstreamJob] = []
+        later: dict[GroupQueue, list[UpstreamJob]] = {}
+        for job in jobs:
+            if job.group_queue.withheld:
+                # It ends with its queue, which others get.
+                continue
+            if job.offset in self._held[job.group_queue]:
+                now.append(job)
+            else:
+                later.setdefault(job.group_queue, []).append(job)
+        for group_queue, asked in later.items():
+            self._fetch(group_queue, sorted(asked, key=lambda job: job.offset), there)
+        return now
+
+    def _fetch(
+        self, group_queue: GroupQueue, jobs: list[UpstreamJob], there: Callable[[list[UpstreamJob]], None]
+    ) -> None:
+        place = own(group_queue.queue).place
+
+        def come(records: Sequence[KafkaRecord]) -> None:
+            if self.closed:
+                return
+            found = {record.offset: record for record in records}
+            held = self._held[group_queue]
+            for job in jobs:
+                record = found.get(job.offset) or KafkaRecord(*place, job.offset, -1, None, None, _GONE)
+                if job.offset in group_queue.live and job.offset not in held:
+                    held[job.offset] = record
+                    self._held_bytes += size_of(record)
+            there(jobs)
+
+        self._reader.fetch(Place(*place), [job.offset for job in jobs], come)
+
+    def record(self, job: UpstreamJob) -> KafkaRecord:
+        """Return the record of a job whose body is at hand.
+
+        Raises:
+            MessageUnreadable: It was compacted away, or taken by retention, before its body was read again.
+        """
+        held = self._held.get(job.group_queue)
+        record = None if held is None else held.get(job.offset)
+        assert record is not None, f"the body of {job} is asked for before it was fetched"
+        if record.headers is _GONE:
+            raise MessageUnreadable("gone")
+        return record
+
+    def reads(self, job: UpstreamJob) -> bool:
+        """Whether a job is of one of its queues."""
+        return job.group_queue in self._held
+
+    def has(self, job: UpstreamJob) -> bool:
+        """Whether a job's body is at hand."""
+        return job.offset in self._held.get(job.group_queue, ())
+
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Return a record's value; of a null one nothing."""
+        return memoryview(self.record(job).value or b"")
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Return key, tag, body and properties."""
+        record = self.record(job)
+        key, tag, properties = decode(record)
+        if record.value is None:
+            properties = {**properties, "BODY;null": "null"}
+        stamp = max(0, record.timestamp_ms)
+        return Message(key or None, tag or None, record.value or b"", properties, stamp, stamp)
+
+    def stored_ms(self, job: UpstreamJob) -> int | None:
+        """Kept without the body."""
+        return None if job.physical < 0 else job.physical
+
+    def message_id(self, job: UpstreamJob) -> str | None:
+        """Return the id that a producer of ours gave it."""
+        if not self.has(job):
+            return None
+        return message_id(self.record(job)) or None
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
+        """Of those whose records are there."""
+        try:
+            return [(job.offset, slices_of(self.record(job))) for job in jobs]
+        except MessageUnreadable:
+            return None
+
+    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
+        """One by one."""
+        reply = Reply([], [], [], [])
+        room = bytes_max
+        for place, job in enumerate(jobs):
+            try:
+                slices = slices_of(self.record(job))
+            except MessageUnreadable:
+                reply.unreadable.append(job)
+                continue
+            if slices[4] > room and reply.messages:
+                reply.left.extend(jobs[place:])
+                break
+            room -= slices[4]
+            reply.messages.append((job.offset, slices))
+        return reply
+
+
+_GONE: tuple[tuple[str, bytes | None], ...] = (("", None),)
+"""Headers of what stands for a record that is not there any more."""
+
+
+_NULL_BODY = b"BODY;null\x01null\x02"
+"""Tells a tombstone from an empty body."""
+
+
+def slices_of(record: KafkaRecord) -> Slices:
+    """Return a record as a reply takes it."""
+    body = record.value or b""
+    block = property_block(record)
+    if record.value is None:
+        block += _NULL_BODY
+    size = len(body)
+    return memoryview(body + block), 0, size, size, size + len(block)

@@ -1,0 +1,105 @@
+"""What arrived of one partition and was not read yet, and where its reading stands.
+
+Kafka sends records in order and without being asked for each. A stream holds what came, at most so many records and
+bytes: beyond that the partition rests until half of it is read. Who reads may go anywhere (`seek`): what is held and
+what is under way of other offsets is passed over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from upstream.kafka.link import GroupMember, KafkaRecord
+from upstream.kafka.topics import KafkaQueue
+
+RECORDS_MAX = 2_000
+BYTES_MAX = 4 << 20
+_RECORD_BYTES = 64
+"""What a record takes besides its key, value and headers."""
+
+
+def size_of(record: KafkaRecord) -> int:
+    """Return about how many bytes of memory a record takes."""
+    size = _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in record.headers)
+
+
+class Stream:
+    """One partition's.
+
+    Attributes:
+        queue: The partition.
+        position: Next offset to be read from it; -1: nobody reads yet.
+        bytes: What it holds.
+    """
+
+    def __init__(self, queue: KafkaQueue, member: GroupMember) -> None:
+        self.queue = queue
+        self._member = member
+        self._records: deque[KafkaRecord] = deque()
+        self._told = -1
+        """Offsets below were told: the next record has this one or a higher one."""
+        self.position = -1
+        self.bytes = 0
+        self._rests = False
+
+    def seek(self, offset: int) -> None:
+        """Read on from an offset."""
+        while self._records and self._records[0].offset < offset:
+            self.bytes -= size_of(self._records.popleft())
+        if not self.position <= offset <= self._told or self.position < 0:
+            self._records.clear()
+            self.bytes = 0
+            self._told = offset
+            self._member.read_from(self.queue.place, offset)
+        self.position = offset
+        self._ease()
+
+    def arrived(self, records: Sequence[KafkaRecord]) -> None:
+        """Take records; those of before the last `seek` are passed over."""
+        if self.position < 0:
+            return
+        for record in records:
+            if record.offset >= self._told:
+                self._records.append(record)
+                self.bytes += size_of(record)
+                self._told = record.offset + 1
+        self.queue.max_offset = max(self.queue.max_offset, self._told)
+        if not self._rests and (len(self._records) > RECORDS_MAX or self.bytes > BYTES_MAX):
+            self._rests = True
+            self._member.pause([self.queue.place])
+
+    def at_end(self, offset: int) -> None:
+        """Note that all up to an offset was told."""
+        if self.position >= 0:
+            self._told = max(self._told, offset)
+            self.queue.max_offset = max(self.queue.max_offset, offset)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is held and nothing known to be void lies before what is to come."""
+        return not self._records and self.position == self._told
+
+    def next(self) -> KafkaRecord | None:
+        """Return the next record without taking it; None when there is none, and then `pass_void` says what is void."""
+        return self._records[0] if self._records else None
+
+    def take(self) -> None:
+        """Take that record."""
+        record = self._records.popleft()
+        self.bytes -= size_of(record)
+        self.position = record.offset + 1
+        if self._rests:
+            self._ease()
+
+    def pass_void(self) -> int:
+        """Go on to where the next record may be, when none is held; returns that offset."""
+        assert not self._records, "a record is held"
+        self.position = max(self.position, self._told)
+        return self.position
+
+    def _ease(self) -> None:
+        if self._rests and len(self._records) <= RECORDS_MAX // 2 and self.bytes <= BYTES_MAX // 2:
+            self._rests = False
+            self._member.resume([self.queue.place])

@@ -1,0 +1,72 @@
+"""Topics and queues of one group's share of a Kafka cluster: what this member was given, until that is taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from upstream.kafka.link import Assignment
+from upstream.queues import UNKNOWN, QueueView
+
+
+class KafkaQueue:
+    """`upstream.queues.QueueView` of one partition, as long as this member has it.
+
+    Kafka gives no offset to a second record, but for an unclean election of a leader, of which nobody is told: so an
+    offset is all that identifies a record.
+
+    Attributes:
+        assignment: What was told when it was given.
+        start: Where the group stood then.
+        min_offset: First offset that is kept, as last heard.
+        max_offset: The end, as last heard.
+    """
+
+    base_offset = void_from = 0
+
+    def __init__(self, assignment: Assignment, start: int) -> None:
+        self.assignment = assignment
+        self.place = assignment.place
+        self.topic = assignment.topic
+        self.queue_id = assignment.partition
+        self.start = start
+        self.min_offset = assignment.low
+        self.max_offset = max(assignment.high, start)
+
+    def void_above(self, offset: int) -> int:
+        """No gap is known before it is read."""
+        return 0
+
+    def identity(self, offset: int, *, checked: bool = True) -> int:
+        """An offset says it."""
+        return UNKNOWN
+
+    def __repr__(self) -> str:
+        return f"<partition {self.topic} {self.queue_id} {self.min_offset}..{self.max_offset}>"
+
+
+class KafkaTopic:
+    """`upstream.queues.TopicView` of one member."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: list[KafkaQueue] = []
+        self.listeners: list[Callable[[], None]] = []
+
+    def give(self, queue: KafkaQueue) -> None:
+        """Add a queue; who listens is to be `told`."""
+        self.queues = sorted([*self.queues, queue], key=lambda each: each.queue_id)
+
+    def take(self, queue: KafkaQueue) -> None:
+        """Take a queue away; likewise."""
+        self.queues = [each for each in self.queues if each is not queue]
+
+    def told(self) -> None:
+        """Call the listeners; they may change."""
+        for listener in list(self.listeners):
+            listener()
+
+
+def own(queue: QueueView) -> KafkaQueue:
+    """Return a queue as what it is here."""
+    assert isinstance(queue, KafkaQueue), "a queue of this broker"
+    return queue

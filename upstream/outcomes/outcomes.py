@@ -1,0 +1,488 @@
+"""What becomes of a job: consumed, tried again, timed out, dead-lettered, skipped. One object per subscription.
+
+A job has up to four things: a **permit** (from `admit` on), its place in the chain of its **key**, its place in a
+**delivery** (while it is OUT or HELD), and an **offset** that is not finished. Each outcome gives some of them back.
+
+- What ends a job ends in `over`, once (the state table leads nowhere from FINISHED), so permit and key are released
+  exactly once (W36, W41). A job that waits for its retry keeps both: nothing of its key overtakes it.
+- An attempt is staged for the journal before the redelivery that it causes (D17), so a restart knows of it.
+- A record that takes a message's place is durable before the offset is finished (`leaving`).
+- A late success may finish the offset while somebody has the job; then it waits, HELD, and counts once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from conf.models import SubscriptionConfig
+from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, Unprocessable
+from upstream.figures.counters import SubscriptionCounters
+from upstream.figures.endings import Ending
+from upstream.figures.latency import Latency
+from upstream.group_parts import GroupParts
+from upstream.history import noted
+from upstream.job import Delivery, UpstreamJob
+from upstream.outcomes.apart import Apart
+from upstream.outcomes.leaving import Leaving
+from upstream.outcomes.stops import Stops
+from upstream.progress.tracker import FailureKind, Stop
+from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
+from upstream.state import WITHOUT_PERMIT, Event, State, move
+from upstream.waiting.limits import Permits
+from upstream.waiting.order import OrderQueue
+from upstream.waiting.timers import Deadlines, DueJobs
+
+_STOPS = {"deadLetter": Stop.NOTHING, "stopKey": Stop.KEY, "stopQueue": Stop.QUEUE}
+PAUSED_LOOK_SECONDS = 1.0
+"""How long a retry that is due while its subscription is paused waits until it is looked at again."""
+
+
+class Outcomes:
+    """Completes the jobs of one subscription.
+
+    Attributes:
+        latency: How long messages took.
+        order: Chains per key.
+        permits: Concurrency.
+        ready: Jobs that are first of their key and wait for a permit.
+        stops: Jobs that wait for an operator.
+        deadlines: Deliveries that are out.
+        apart: Jobs that nothing is done with for now.
+        leaving: Jobs on their way to the dead letters or to the retry topic.
+        draining: The generation ends: no key is released, no retry comes.
+        paused: An operator paused it: nothing is run or handed out.
+        stopped: It has ended.
+    """
+
+    def __init__(
+        self,
+        parts: GroupParts,
+        config: SubscriptionConfig,
+        counters: SubscriptionCounters,
+        *,
+        rerun: Callable[[list[UpstreamJob]], None],
+        delay_gate: Callable[[float], None],
+        pump: Callable[[], None],
+    ) -> None:
+        """Set up.
+
+        Args:
+            parts: What the subscription has of its group.
+            config: Intervals and counts; replaced when they change live.
+            counters: Series of the subscription.
+            rerun: Runs RUNNING jobs through their actions again.
+            delay_gate: Keeps the order gate closed for so many seconds, for a job that failed before it.
+            pump: Called when something was freed outside a call of the subscription.
+        """
+        runtime = parts.node.runtime
+        clock, scheduler, limited_log = runtime.clock, runtime.scheduler, runtime.limited_log
+        self.group = parts.group
+        self.config = config
+        self.counters = counters
+        self.latency = Latency(runtime.metrics, parts.group, config.topic, clock, parts.node.endings)
+        self.order = OrderQueue()
+        self.permits = Permits(config.concurrency)
+        self.ready: deque[UpstreamJob] = deque()
+        self.draining = False
+        self.paused = False
+        self.stopped = False
+        self._buffer = parts.buffer
+        self._progress = parts.node.progress
+        self._clock = clock
+        self._limited_log = limited_log
+        self._rerun = rerun
+        self._delay_gate = delay_gate
+        self._pump = pump
+        self._due = DueJobs(clock=clock, scheduler=scheduler, due=self._come_again)
+        self.deadlines = Deadlines(clock=clock, scheduler=scheduler, expired=self._expire)
+        self.stops = Stops(
+            parts.group,
+            ready=self.ready,
+            permits=self.permits,
+            buffer=parts.buffer,
+            counters=counters,
+            progress=parts.node.progress,
+            clock=clock,
+            limited_log=limited_log,
+            rerun=rerun,
+        )
+        self.apart = Apart(
+            parts.group,
+            permits=self.permits,
+            counters=counters,
+            deadlines=self.deadlines,
+            clock=clock,
+            limited_log=limited_log,
+            over=partial(self.over, held_permit=False),
+            pump=pump,
+        )
+        self.leaving = Leaving(
+            parts.group,
+            dead_letters=parts.dead_letters,
+            retry_topic=parts.retry_topic,
+            apart=self.apart,
+            counters=counters,
+            latency=self.latency,
+            limited_log=limited_log,
+            over=self.over,
+            pump=pump,
+        )
+
+    def begin_drain(self) -> None:
+        """From here on no key is released and no retry comes."""
+        self.draining = True
+        self._due.clear()
+        self.ready.clear()
+        self.stops.clear()
+        self.order.clear()
+
+    def stop(self) -> None:
+        """Nothing happens any more."""
+        self.stopped = self.leaving.stopped = True
+        self.deadlines.clear()
+
+    def postponed(self, job: UpstreamJob) -> bool:
+        """Whether a job that failed before a restart still waits; it keeps its permit and its place in the key."""
+        history = job.history
+        assert history is not None, "only jobs in trouble are asked about"
+        if history.stopped:
+            self.stops.stop_again(job)
+            return True
+        wait_ms = history.due_wall_ms - self._clock.wall_ms()
+        if wait_ms <= 0:
+            return False
+        # A wall clock that went back must not turn a short wait into a long one (D35).
+        longest = max(*self.config.retry_intervals, error_delay_ms(history.errors), 0)
+        job.drop_data()
+        job.step = -1
+        move(job, Event.RETRY)
+        self._due.add(job, self._clock.monotonic() + min(wait_ms, longest) / 1000)
+        return True
+
+    # Ends
+
+    def succeed(self, job: UpstreamJob) -> None:
+        """Finish a consumed job: its offset is finished, its permit free, its key released."""
+        held_permit = job.state not in WITHOUT_PERMIT
+        move(job, Event.SUCCEED)
+        job.group_queue.tracker.finish(job.offset)
+        self.count_finished(job)
+        self.over(job, held_permit=held_permit)
+
+    def succeed_unstarted(self, job: UpstreamJob) -> None:
+        """Finish a job that was delivered before a restart and has not come to its turn again.
+
+        Behind its key it stays in the chain as a finished link, which `OrderQueue.release` passes over.
+        """
+        first = job.state is State.READY
+        move(job, Event.SUCCEED)
+        job.group_queue.tracker.finish(job.offset)
+        job.group_queue.forget(job.offset)
+        self.count_finished(job)
+        if first and job.key is not None and not self.draining:
+            self._release(job)
+
+    def count_finished(self, job: UpstreamJob) -> None:
+        """Count a message that was consumed otherwise than by a plain answer."""
+        self.counters.finished.value += 1
+        self.latency.finished_singly(job)
+
+    def over(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
+        """Forget a job that just became FINISHED, free its permit and let its key go on."""
+        group_queue = job.group_queue
+        if group_queue.adopted or group_queue.unanswered:
+            group_queue.forget(job.offset)
+        else:
+            group_queue.live.pop(job.offset, None)
+        if held_permit:
+            self.permits.release(1)
+        if job.key is not None and not self.draining:
+            self._release(job)
+        if self.stops.queues:
+            self.stops.ended(job)
+
+    def let_go(self, job: UpstreamJob) -> None:
+        """End a HELD job: who had it answered, or is waited for no longer."""
+        if job.delivery is not None:
+            self.leave_delivery(job)
+        move(job, Event.COMPLETE)
+        self.over(job)
+
+    def _release(self, job: UpstreamJob) -> None:
+        following = self.order.release(job)
+        if following is not None:
+            self.ready.append(following)
+
+    def fail(self, job: UpstreamJob, reason: str) -> None:
+        """Note a business failure: next entry of retryIntervals, or the dead letters when none is left (R45, D17)."""
+        if self.was_finished(job):
+            return
+        history = noted(job, reason, self._clock.monotonic())
+        wait_ms = next_interval_ms(self.config.retry_intervals, history.fails)
+        history.fails += 1
+        self.counters.failed.value += 1
+        if wait_ms is None:
+            self._exhausted(job, "fails", f"failed {history.fails} times: {reason}")
+        else:
+            self._retry(job, FailureKind.FAIL, history.fails, wait_ms)
+
+    def error(self, job: UpstreamJob, error: Exception) -> None:
+        """Complete or retry a job for which an action raised, by what the exception says about the message."""
+        if isinstance(error, MessageUnreadable):
+            self.skip(job, str(error))
+            return
+        if isinstance(error, Failed):
+            self.fail(job, str(error))
+            return
+        if self.was_finished(job):
+            return
+        if isinstance(error, RetryLater):
+            self._retry_later(job, error)
+            return
+        if isinstance(error, BodyUnprocessable):
+            self.counters.bodies_unusable(error.reason).add()
+        if isinstance(error, Unprocessable):
+            noted(job, str(error), self._clock.monotonic())
+            self._exhausted(job, "unprocessable", str(error))
+            return
+        reason = f"{type(error).__name__}: {error}"
+        history = noted(job, reason, self._clock.monotonic())
+        self.counters.errors.value += 1
+        self._limited_log.note(
+            "action_error", self.group, topic=job.topic, qid=job.qid, offset=job.offset, error=reason
+        )
+        earlier = history.errors + history.timeouts
+        history.errors += 1
+        if may_retry_error(earlier, self.config.max_retry):
+            self._retry(job, FailureKind.ERROR, history.errors, error_delay_ms(earlier))
+        else:
+            self._exhausted(job, "errors", reason)
+
+    def _exhausted(self, job: UpstreamJob, kind: str, reason: str) -> None:
+        """Give up on a job that is out of attempts, or have it wait for an operator, as the group has chosen.
+
+        One that failed before the order gate has no key that could wait: it always goes to the dead letters.
+        """
+        stop = _STOPS[self.config.on_exhausted]
+        if stop is Stop.NOTHING or job.state is State.READ:
+            self.dead_letter(job, kind, reason)
+        else:
+            self.stops.stop(job, stop, kind, reason)
+
+    def was_finished(self, job: UpstreamJob) -> bool:
+        """Whether a late success finished the offset while an action had the job; then the job is over."""
+        if not job.group_queue.tracker.is_finished(job.offset):
+            return False
+        held_permit = job.state is not State.READ
+        move(job, Event.SUCCEED)
+        self.over(job, held_permit=held_permit)
+        return True
+
+    def _retry(self, job: UpstreamJob, kind: FailureKind, count: int, wait_ms: int) -> None:
+        """Note the attempt before the redelivery that it causes (D17), and wait in place."""
+        due_wall_ms = self._clock.wall_ms() + wait_ms
+        self._progress.fail(job.group_queue.tracker, job.offset, kind=kind, count=count, due_wall_ms=due_wall_ms)
+        history = job.history
+        assert history is not None
+        history.due_wall_ms = due_wall_ms
+        self._wait(job, wait_ms)
+
+    def _retry_later(self, job: UpstreamJob, wish: RetryLater) -> None:
+        """Let a job wait as its action wishes: no attempt is counted, and nothing journaled."""
+        history = noted(job, str(wish), self._clock.monotonic())
+        history.due_wall_ms = self._clock.wall_ms() + wish.delay_ms
+        self.counters.retried_later.value += 1
+        self._wait(job, wish.delay_ms, counted=False)
+
+    def _wait(self, job: UpstreamJob, wait_ms: int, *, counted: bool = True) -> None:
+        """Let a job come again after its wait, in its place of the key."""
+        job.drop_data()
+        job.step = -1
+        if job.state is State.READ:
+            # Its key is not known yet, so it keeps its place by holding up the gate.
+            self._delay_gate(wait_ms / 1000)
+            return
+        if counted and self.config.retry_topic and self.leaving.send_back(job, wait_ms):
+            return
+        move(job, Event.RETRY)
+        if not self.draining:
+            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
+
+    def _come_again(self, jobs: list[UpstreamJob]) -> None:
+        """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
+        jobs = [job for job in jobs if job.state is State.RETRYING]
+        rerun = [job for job in jobs if not job.deliveries]
+        standing = [job for job in rerun if self.paused or job.group_queue.stopped]
+        for job in standing:
+            self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
+        if standing:
+            rerun = [job for job in rerun if job not in standing]
+        for job in rerun:
+            move(job, Event.RERUN)
+        self._put_back([job for job in jobs if job.deliveries])
+        if rerun:
+            self._rerun(rerun)
+        self._pump()
+
+    def skip(self, job: UpstreamJob, reason: str) -> None:
+        """Finish, count and report a job whose record cannot be read."""
+        self._limited_log.note(
+            "message_unreadable", self.group, topic=job.topic, qid=job.qid, offset=job.offset, reason=reason
+        )
+        self._skip(job, reason, held_permit=job.state is not State.READ)
+
+    def _skip(self, job: UpstreamJob, label: str, *, held_permit: bool) -> None:
+        move(job, Event.SKIP)
+        job.group_queue.tracker.finish(job.offset)
+        self.counters.skipped(label).add()
+        self.latency.ended(job, Ending.SKIPPED)
+        self.over(job, held_permit=held_permit)
+
+    def expire(self, job: UpstreamJob) -> None:
+        """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
+        state = job.state
+        if state is State.BUFFERED:
+            self._buffer.forget(job)
+        move(job, Event.EXPIRE)
+        self.latency.ended(job, Ending.LOST)
+        job.drop_data()
+        if state in (State.READ, State.WAITING):
+            # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
+            job.group_queue.forget(job.offset)
+        else:
+            self.over(job, held_permit=state not in WITHOUT_PERMIT)
+
+    def dead_letter(self, job: UpstreamJob, kind: str, reason: str) -> None:
+        """Give up on a job: to the dead letters; its key waits until that is durable (D16).
+
+        Args: as those of `Leaving.dead_letter`.
+        """
+        if not self.leaving.is_dead_letter(job):
+            self.leaving.dead_letter(job, kind, reason)
+            return
+        # No dead letter of a dead letter: the message stays readable where it is (D16).
+        held_permit = job.state not in WITHOUT_PERMIT
+        job.drop_data()
+        move(job, Event.DEAD_LETTER)
+        self._limited_log.note("dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason)
+        self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
+
+    def give_up(self, job: UpstreamJob, reason: str) -> None:
+        """Dead-letter a job because an operator says so; see `dead_letter`."""
+        noted(job, reason, self._clock.monotonic())
+        self.dead_letter(job, "operator", reason)
+
+    def retry_now(self, job: UpstreamJob) -> None:
+        """End the wait of a RETRYING job before its time."""
+        self._due.discard(job)
+        self._come_again([job])
+
+    def forget_wait(self, job: UpstreamJob) -> None:
+        """Let a RETRYING job wait no longer: it is about to end."""
+        self._due.discard(job)
+
+    def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
+        """Finish a BURYING job if its dead letter can still be called off, its append having been refused so far."""
+        if not self.leaving.call_off(job):
+            return False
+        self.succeed(job)
+        return True
+
+    # Deliveries
+
+    def leave_delivery(self, job: UpstreamJob) -> None:
+        """Take an answered job (OUT or HELD) out of its delivery."""
+        delivery = job.delivery
+        assert delivery is not None, "only a delivered job is out"
+        job.delivery = None
+        delivery.open -= 1
+        if not delivery.open:
+            self.deadlines.close(delivery)
+
+    def _expire(self, expired: list[Delivery]) -> None:
+        """End deliveries whose timeout passed: to the front of their queues, or to the dead letters (W14, D17)."""
+        back: list[UpstreamJob] = []
+        for delivery in expired:
+            jobs, delivery.jobs = delivery.jobs, None
+            for job in jobs or ():
+                if job.delivery is not delivery:
+                    continue
+                job.delivery = None
+                if job.state is State.HELD:
+                    move(job, Event.COMPLETE)
+                    self.over(job)
+                elif job.state is State.OUT:
+                    self._time_out(job, delivery, back)
+        self._put_back(back)
+        self._pump()
+
+    def _put_back(self, jobs: list[UpstreamJob]) -> None:
+        """Put jobs that came back into the pull buffer; those of stopped queues come out of it again."""
+        self._buffer.put_back(jobs)
+        if self.stops.queues:
+            self.stops.withdraw()
+
+    def _time_out(self, job: UpstreamJob, delivery: Delivery, back: list[UpstreamJob]) -> None:
+        self.counters.timeouts.value += 1
+        job.group_queue.note_unanswered(job.offset, delivery)
+        reason = f"no answer from {delivery.holder.address} within {self.config.timeout} ms"
+        history = noted(job, reason, self._clock.monotonic())
+        history.since = min(history.since, delivery.since)
+        earlier = history.errors + history.timeouts
+        history.timeouts += 1
+        if not may_retry_error(earlier, self.config.max_retry):
+            self._exhausted(job, "timeouts", reason)
+        elif self.draining:
+            self._retry(job, FailureKind.TIMEOUT, history.timeouts, 0)
+        else:
+            wall_ms = self._clock.wall_ms()
+            self._progress.fail(
+                job.group_queue.tracker,
+                job.offset,
+                kind=FailureKind.TIMEOUT,
+                count=history.timeouts,
+                due_wall_ms=wall_ms,
+            )
+            back.append(job)
+
+    def give_back(self, jobs: list[UpstreamJob], holder: object) -> None:
+        """Put jobs whose reply never left the node to the front, at once and uncounted (D18)."""
+        self.return_undelivered(
+            [job for job in jobs if (out := job.delivery) is not None and out.jobs is jobs and out.holder is holder]
+        )
+
+    def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
+        """Put jobs that are in a delivery, and were not sent after all, to the front, at once and uncounted."""
+        back = []
+        for job in jobs:
+            if job.state is State.OUT:
+                self.leave_delivery(job)
+                job.deliveries -= 1
+                back.append(job)
+            elif job.state is State.HELD:
+                self.let_go(job)
+        self.counters.given_back.value += len(back)
+        if self.draining:
+            for job in back:
+                del job.group_queue.live[job.offset]
+                move(job, Event.ABANDON)
+        else:
+            self._put_back(back)
+        self._pump()
+
+    def readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
+        """Take jobs out that an earlier generation handed out and whose timeout has not passed: still in flight."""
+        now = self._clock.monotonic()
+        left = []
+        for job in jobs:
+            delivery = job.group_queue.adopted.pop(job.offset, None)
+            if delivery is None or delivery.deadline <= now:
+                if delivery is not None:
+                    job.group_queue.note_unanswered(job.offset, delivery)
+                left.append(job)
+                continue
+            move(job, Event.TAKE)
+            self.apart.adopt(job, delivery)
+        return left
