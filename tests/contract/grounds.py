@@ -11,11 +11,13 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.delivery.pauses import Pauses
-from upstream.kafka.broker import KafkaBroker, MemberSettings, Ways
+from upstream.kafka.broker import KafkaBroker, Ways
 from upstream.kafka.link import KafkaRecord, Place
+from upstream.kafka.partitions import MemberSettings
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
 from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
+from upstream.testing.kafka_client import SimClient
 from upstream.testing.kafka_cluster import SimKafka
 from upstream.waiting.buffer import Batch
 
@@ -190,7 +192,7 @@ class KafkaGround(Ground):
             self.kafka.forget_members()
         for each in self.subscriptions:
             self.kafka.partitions(each["topic"], self.queues)
-        self.client = self.kafka.client()
+        self.client = SimClient(self.kafka)
         ways = Ways(
             member=self.client.member(self.group_name, "node"),
             reader=self.client.reader(),
