@@ -15,7 +15,7 @@ that (D52).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -116,7 +116,7 @@ class Partitions:
             self.group,
             member=member,
             lease=self.lease,
-            queues=lambda: list(self._owned.values()),
+            queues=self._to_commit,
             tracker_of=self._tracker,
             runtime=runtime,
             interval_seconds=settings.commit_seconds,
@@ -272,7 +272,7 @@ class Partitions:
 
         def look() -> None:
             busy = {own(each.queue) for each in withheld if each.in_flight or each.calls}
-            if busy and self.lease.holds and self._runtime.clock.monotonic() < until:
+            if busy and not self._leaving and self.lease.holds and self._runtime.clock.monotonic() < until:
                 self._runtime.scheduler.call_later(_LOOK_SECONDS, look)
                 return
             still = [queue for queue in queues if self._owned.get(queue.place) is queue]
@@ -324,6 +324,11 @@ class Partitions:
         """Note whether the cluster can be reached."""
         self.trouble = failure
 
+    def _to_commit(self) -> Collection[KafkaQueue]:
+        # What finished is staged for a journal, which keeps nothing: it is only not to pile up.
+        self.progress.flush()
+        return self._owned.values()
+
     def _committed(self, failure: KafkaFailure | None) -> None:
         if failure is not None and failure.fenced:
             # The member is none any more, and its client will say so; until then it has nothing.
@@ -372,7 +377,9 @@ class Partitions:
         return self.topics.setdefault(name, KafkaTopic(name))
 
     def stored_ms(self, queue: KafkaQueue, offset: int) -> int | None:
-        """Return when a message that is in hand was stored; None of others."""
+        """Return when a message that is in hand, or the last one, was stored; None of others."""
+        if offset == queue.newest[0]:
+            return queue.newest[1] if queue.newest[1] >= 0 else None
         for group_queue in self._group_queues():
             if group_queue.queue is queue and offset in group_queue.live:
                 stored_ms = group_queue.live[offset].physical
