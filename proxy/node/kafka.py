@@ -103,7 +103,7 @@ class KafkaGroups:
         """Become a member for a group that has started; nothing for one that reads the store."""
         broker = self._brokers.get(group.name)
         if broker is not None:
-            broker.join(group.group_queues)
+            broker.join(group.group_queues, group.go_on)
 
     def configured(self, group: ConsumerGroup) -> None:
         """Read the topics that a group lists now."""

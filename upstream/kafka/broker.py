@@ -74,9 +74,20 @@ class KafkaBroker:
         """Return how far the group is."""
         return self.partitions.progress
 
-    def join(self, group_queues: Callable[[], Sequence[GroupQueue]]) -> None:
-        """Become a member; `group_queues` tells what the group has in hand."""
-        self.partitions.join(group_queues)
+    def join(self, group_queues: Callable[[], Sequence[GroupQueue]], serve: Callable[[], None]) -> None:
+        """Become a member.
+
+        Args:
+            group_queues: Tells what the group has in hand.
+            serve: Answers parked pulls.
+        """
+
+        def go_on() -> None:
+            for source in self._sources:
+                source.go_on()
+            serve()
+
+        self.partitions.join(group_queues, go_on)
 
     def configure(self, config: GroupConfig) -> None:
         """Read what a changed configuration lists."""

@@ -102,12 +102,13 @@ class Partitions:
         self._member = member
         self._runtime = runtime
         self._settings = settings
-        self.lease = Lease(runtime.clock, settings.session_seconds)
+        self.lease = Lease(runtime.clock, settings.session_seconds, regained=self._regained)
         self.topics = {each.topic: KafkaTopic(each.topic) for each in config.topics}
         self._arriving: dict[Place, KafkaQueue] = {}
         self._owned: dict[Place, KafkaQueue] = {}
         self.streams: dict[KafkaQueue, Stream] = {}
         self._group_queues: Callable[[], Sequence[GroupQueue]] = tuple
+        self._go_on: Callable[[], None] = lambda: None
         self._leaving = False
         self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
         volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
@@ -126,9 +127,15 @@ class Partitions:
 
     # Life
 
-    def join(self, group_queues: Callable[[], Sequence[GroupQueue]]) -> None:
-        """Become a member; `group_queues` tells what the group has in hand."""
+    def join(self, group_queues: Callable[[], Sequence[GroupQueue]], go_on: Callable[[], None]) -> None:
+        """Become a member.
+
+        Args:
+            group_queues: Tells what the group has in hand.
+            go_on: Told when messages may be handed out again after they might not be.
+        """
         self._group_queues = group_queues
+        self._go_on = go_on
         self.commits.begin()
         self._ends.begin()
         self._member.join(self, self._subscribed(self._config))
@@ -323,6 +330,10 @@ class Partitions:
     def trouble_told(self, failure: KafkaFailure | None) -> None:
         """Note whether the cluster can be reached."""
         self.trouble = failure
+
+    def _regained(self) -> None:
+        # What follows may commit: not from within a commit's answer.
+        self._runtime.scheduler.call_soon(self._go_on)
 
     def _to_commit(self) -> Collection[KafkaQueue]:
         # What finished is staged for a journal, which keeps nothing: it is only not to pile up.

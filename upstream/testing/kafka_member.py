@@ -87,6 +87,9 @@ class SimMember:
 
     def commit(self, commits: Sequence[Commit], done: Done) -> None:
         """Commit, if it is a member then."""
+        if self.paused:
+            self._backlog.append((self.commit, (commits, done)))
+            return
 
         def arrive() -> None:
             if self.dead:
