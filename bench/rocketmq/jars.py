@@ -6,12 +6,12 @@ They stay in a cache folder outside of the checkout: `~/.cache/pyddmq/interop`, 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from bench.servers import maven
 from bench.servers.processes import BenchError
 
 HERE = Path(__file__).parent
@@ -22,9 +22,6 @@ CACHE = (
     Path(os.environ.get("PYDDMQ_INTEROP_CACHE", "~/.cache/pyddmq/interop")).expanduser()
     / f"{VERSION}-{crc32(POM.read_bytes()):08x}"
 )
-COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-FETCH_SECONDS_MAX = 300
-FETCH_ATTEMPTS = 3
 PROGRAMS_NEEDED = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 
 
@@ -46,7 +43,7 @@ class Programs(NamedTuple):
 
 def fetched() -> bool:
     """Whether the jars are in the cache, so that `fetch` needs no network."""
-    return (CACHE / "complete").exists()
+    return maven.is_fetched(CACHE)
 
 
 def fetch() -> Path:
@@ -55,27 +52,7 @@ def fetch() -> Path:
     Raises:
         RocketMQMissing: Java or Maven is not installed, or Maven Central cannot be reached.
     """
-    for name, package in PROGRAMS_NEEDED.items():
-        if shutil.which(name) is None and not (name == "mvn" and fetched()):
-            raise RocketMQMissing(f"RocketMQ {VERSION} needs {name}, which is not installed (apt install {package})")
-    if fetched():
-        return CACHE
-    command = ["mvn", "-B", "-q", "-ntp", "-Dstyle.color=never", "-f", str(POM), COPY_GOAL, "-DincludeScope=runtime"]
-    command += [f"-DoutputDirectory={CACHE}", "-Dmaven.wagon.http.retryHandler.count=3"]
-    said = ""
-    for _ in range(FETCH_ATTEMPTS):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)
-        except subprocess.TimeoutExpired:
-            said = f"no end within {FETCH_SECONDS_MAX} s"
-            continue
-        if not done.returncode:
-            (CACHE / "complete").touch()
-            return CACHE
-        said = " ".join(done.stdout.split())[:500]
-    raise RocketMQMissing(
-        f"RocketMQ {VERSION} could not be fetched from Maven Central in {FETCH_ATTEMPTS} attempts: {said}"
-    )
+    return maven.fetch(f"RocketMQ {VERSION}", POM, CACHE, programs=PROGRAMS_NEEDED, missing=RocketMQMissing)
 
 
 def java_version() -> str:

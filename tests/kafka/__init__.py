@@ -1,0 +1,1 @@
+"""What we say of Kafka, by a real one: `make kafka`."""

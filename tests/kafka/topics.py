@@ -1,0 +1,62 @@
+"""What tests ask of Kafka by its own administration, and a producer as other programs have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.patient import until
+
+SECONDS = 60
+
+
+def _admin(address: str) -> Any:
+    return AdminClient({"bootstrap.servers": address})
+
+
+def make_topic(address: str, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    """Make a topic, and wait until its partitions are led."""
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    admin = _admin(address)
+    admin.create_topics([new])[name].result(SECONDS)
+
+    def led() -> bool:
+        found = admin.list_topics(name, timeout=5).topics[name].partitions
+        return len(found) == partitions and all(each.leader >= 0 for each in found.values())
+
+    until(led, f"{name} to be led")
+
+
+def add_partitions(address: str, name: str, total: int) -> None:
+    """Give a topic more partitions."""
+    _admin(address).create_partitions([NewPartitions(name, total)])[name].result(SECONDS)
+
+
+def topic_names(address: str) -> set[str]:
+    """All topics."""
+    return set(_admin(address).list_topics(timeout=SECONDS).topics)
+
+
+def committed(address: str, group: str, topic: str, partition: int = 0) -> tuple[int, str | None]:
+    """What a group has committed."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
+    [found] = consumer.committed([TopicPartition(topic, partition)], timeout=SECONDS)
+    consumer.close()
+    return found.offset, found.metadata
+
+
+def plain_producer(address: str, **settings: Any) -> Any:
+    """A producer of another program."""
+    return Producer({"bootstrap.servers": address, **settings})
+
+
+def send_plainly(address: str, topic: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Append records as another program does."""
+    producer = plain_producer(address)
+    for each in records:
+        producer.produce(topic, **each)
+    assert producer.flush(SECONDS) == 0, "records were not taken"

@@ -1,0 +1,14 @@
+"""A real Kafka behind the protocols of `upstream.kafka.link`, by confluent-kafka (librdkafka).
+
+Nothing here may block the event loop, and nothing but this folder knows confluent-kafka, which is imported where a
+client is made (D38). Threads:
+
+    thread             one for each    does
+    kafka-GROUP        member          polls, hands records on, asks what assignments need, hears of rebalances
+    kafka-commit-GROUP member          commits; so a commit counts while the other one waits in a revoke
+    kafka-ask-CLUSTER  client          asks for partitions and ends
+    kafka-sent-CLUSTER producer        hears of deliveries
+    kafka-read-CLUSTER reader          reads again
+
+What they have to tell goes to the loop by `call_soon_threadsafe`, so in the order in which it happened.
+"""

@@ -1,0 +1,44 @@
+"""The thread that asks a cluster what takes its answer, for whoever needs to know; one for a client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from upstream.kafka_client.package import confluent
+from upstream.kafka_client.posting import Post
+
+Question = Callable[[], Callable[[], None]]
+"""Asks in the thread; what it returns is called in the loop. A `KafkaException` of it means that there is no answer."""
+
+
+class Asking:
+    """Questions one after the other, since each waits at most some seconds."""
+
+    def __init__(self, cluster: str, post: Post) -> None:
+        self._post = post
+        self._questions: SimpleQueue[tuple[Question, Callable[[], None] | None] | None] = SimpleQueue()
+        self._package = confluent()
+        self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-ask-{cluster}")
+        self._thread.start()
+
+    def ask(self, question: Question, unanswered: Callable[[], None] | None = None) -> None:
+        """Ask; `unanswered` is called in the loop where there is no answer."""
+        self._questions.put((question, unanswered))
+
+    def close(self) -> None:
+        """Ask nothing more. Does not wait for what is being asked."""
+        self._questions.put(None)
+
+    def _live(self) -> None:
+        while (asked := self._questions.get()) is not None:
+            question, unanswered = asked
+            try:
+                answer = question()
+            # A consumer that is closed raises RuntimeError.
+            except (self._package.KafkaException, RuntimeError):
+                if unanswered is not None:
+                    self._post(unanswered)
+                continue
+            self._post(answer)

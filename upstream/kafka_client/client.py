@@ -1,0 +1,88 @@
+"""The ways to one cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from broker.runtime.seams import Clock
+from conf.kafka import KafkaClusterConfig
+from upstream.calls.seams import ThreadLoop
+from upstream.kafka_client.asking import Asking
+from upstream.kafka_client.member import LibrdkafkaMember
+from upstream.kafka_client.package import confluent
+from upstream.kafka_client.posting import Post
+from upstream.kafka_client.producer import LibrdkafkaProducer
+from upstream.kafka_client.reader import LibrdkafkaReader
+from upstream.kafka_client.settings import Settings
+
+
+class LibrdkafkaClient:
+    """`upstream.kafka.link.KafkaClient` for one node and one cluster. Called in the loop's thread."""
+
+    def __init__(
+        self, cluster: str, config: KafkaClusterConfig, *, client_id: str, loop: ThreadLoop, clock: Clock
+    ) -> None:
+        """Read the secrets; nothing is connected yet.
+
+        Args:
+            cluster: Its name under `kafka`.
+            config: As configured.
+            client_id: How brokers name readers and the producer in their logs.
+            loop: The event loop.
+            clock: For attempts again.
+
+        Raises:
+            KafkaUnusable: The package confluent-kafka is missing.
+            SecretUnreadable: A secret cannot be had.
+        """
+        confluent()
+        self._settings = Settings(cluster, config)
+        self._client_id = client_id
+        self._loop = loop
+        self._clock = clock
+        self._asking = Asking(cluster, Post(loop))
+        self._asker: Any = None
+
+    def member(self, group: str, client_id: str) -> LibrdkafkaMember:
+        """Return a member of a group that has not joined.
+
+        Raises:
+            KafkaUnusable: librdkafka refuses a setting.
+        """
+        return LibrdkafkaMember(
+            group, client_id, settings=self._settings, loop=self._loop, clock=self._clock, asking=self._asking
+        )
+
+    def reader(self) -> LibrdkafkaReader:
+        """Return a reader. Raises KafkaUnusable."""
+        return LibrdkafkaReader(self._client_id, settings=self._settings, loop=self._loop)
+
+    def producer(self) -> LibrdkafkaProducer:
+        """Return the producer; one for all of a node. Raises KafkaUnusable."""
+        return LibrdkafkaProducer(
+            self._client_id,
+            settings=self._settings,
+            loop=self._loop,
+            clock=self._clock,
+            asking=self._asking,
+            asker=self._ask_by,
+        )
+
+    def close(self) -> None:
+        """Ask nothing more; members, readers and the producer are ended by themselves."""
+        self._asking.ask(self._end_asker)
+        self._asking.close()
+
+    def _ask_by(self) -> Any:
+        """A consumer that only asks; made with the first question, in the thread that asks."""
+        if self._asker is None:
+            self._asker = self._settings.reader(self._client_id)
+        self._asker.poll(0)  # It may have log lines.
+        return self._asker
+
+    def _end_asker(self) -> Any:
+        if self._asker is not None:
+            with contextlib.suppress(RuntimeError):
+                self._asker.close()
+        return lambda: None

@@ -1,0 +1,202 @@
+"""A member of a group as the loop sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.runtime.seams import Clock
+from upstream.calls.seams import ThreadLoop
+from upstream.kafka.link import (
+    Assignment,
+    Commit,
+    Done,
+    Ends,
+    KafkaFailure,
+    KafkaRecord,
+    MemberListener,
+    Place,
+    Subscribed,
+)
+from upstream.kafka_client.asking import Asking
+from upstream.kafka_client.commits import Asked, not_ours
+from upstream.kafka_client.lookups import ends_of
+from upstream.kafka_client.member_thread import MemberThread, Reading
+from upstream.kafka_client.posting import Post, Room
+from upstream.kafka_client.records import Batch
+from upstream.kafka_client.settings import Settings
+from upstream.kafka_client.troubles import Troubles
+
+ROOM_BYTES = 8 * 1024 * 1024
+
+
+class LibrdkafkaMember:
+    """`upstream.kafka.link.GroupMember`.
+
+    What it tells is in step with what it was asked for: a record that was on its way when its partition went, or was
+    to be read from elsewhere, has another epoch and is dropped here.
+    """
+
+    def __init__(
+        self, group: str, client_id: str, *, settings: Settings, loop: ThreadLoop, clock: Clock, asking: Asking
+    ) -> None:
+        """Make the consumer.
+
+        Args:
+            group: The group.
+            client_id: How brokers name the member in their logs.
+            settings: Of the cluster.
+            loop: The event loop.
+            clock: For attempts again.
+            asking: Asks for ends.
+
+        Raises:
+            KafkaUnusable: The package is missing, or refuses a setting.
+        """
+        self._post = Post(loop)
+        self._room = Room(ROOM_BYTES)
+        self._asking = asking
+        self._listener: MemberListener | None = None
+        self._terms: dict[Place, int] = {}
+        self._epochs: dict[Place, int] = {}
+        self._epoch = 0
+        self._left: Callable[[], None] | None = None
+        self._over = False
+        troubles = Troubles(lambda failure: self._post(self._tell_trouble, failure), settings.hide)
+        self._consumer = settings.consumer(group, client_id, error_cb=troubles.note)
+        self._thread = MemberThread(
+            group,
+            self._consumer,
+            self,
+            post=self._post,
+            room=self._room,
+            troubles=troubles,
+            clock=clock,
+            revoke_seconds=settings.config.revoke_timeout / 1000,
+        )
+
+    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+        """Join the group for these topics; once."""
+        assert self._listener is None, "a member joins once"
+        self._listener = listener
+        self._thread.start(list(topics))
+
+    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+        """Read these topics from now on, and no others."""
+        self._thread.subscribe(list(topics))
+
+    def read_from(self, place: Place, offset: int) -> None:
+        """Read an assigned partition from an offset on; one that has gone meanwhile is let be."""
+        if (term := self._terms.get(place)) is not None:
+            self._epoch += 1
+            self._epochs[place] = self._epoch
+            self._thread.read_from(place, Reading(offset, self._epoch, term))
+
+    def pause(self, places: Sequence[Place]) -> None:
+        """Read no further records of these."""
+        self._thread.gates.shut([each for each in places if each in self._terms])
+
+    def resume(self, places: Sequence[Place]) -> None:
+        """Read on."""
+        self._thread.gates.unshut([each for each in places if each in self._terms])
+
+    def commit(self, commits: Sequence[Commit], done: Done) -> None:
+        """Commit offsets."""
+        terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
+        known = [each for each in terms if each is not None]
+        if len(known) < len(terms) or self._over:
+            self._post(done, not_ours())
+        elif not commits:
+            self._post(done, None)
+        else:
+            self._thread.commits.put(Asked(list(commits), known, done))
+
+    def ends(self, places: Sequence[Place], told: Ends) -> None:
+        """Ask for first offsets and ends."""
+        wanted = list(places)
+
+        def ask() -> Callable[[], None]:
+            found = ends_of(self._consumer, wanted)
+            return lambda: None if self._over else told([(place, *found[place]) for place in wanted])
+
+        self._asking.ask(ask)
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Leave the group."""
+        self._left = done
+        if self._listener is None or self._over:
+            self._post(self.on_left)
+        else:
+            self._thread.leave()
+
+    # Told by the thread, in the loop
+
+    def on_assigned(self, assignments: Sequence[Assignment], terms: Sequence[int]) -> None:
+        """Partitions were given."""
+        for each, term in zip(assignments, terms, strict=True):
+            self._terms[each.place] = term
+            self._epochs.pop(each.place, None)
+        if self._listener is not None:
+            self._listener.assigned(assignments)
+
+    def on_revoked(self, places: Sequence[Place], release: Callable[[], None]) -> None:
+        """Partitions must be given up; the thread waits for `release`."""
+        here = [each for each in places if each in self._terms]
+        terms = [self._terms[each] for each in here]
+        for place in here:
+            self._epochs.pop(place, None)
+
+        def done() -> None:
+            for place, term in zip(here, terms, strict=True):
+                if self._terms.get(place) == term:
+                    del self._terms[place]
+            release()
+
+        if here and self._listener is not None:
+            self._listener.revoked(here, done)
+        else:
+            done()
+
+    def on_lost(self, places: Sequence[Place]) -> None:
+        """Partitions are gone."""
+        here = [each for each in places if self._terms.pop(each, None) is not None]
+        for place in here:
+            self._epochs.pop(place, None)
+        if here and self._listener is not None:
+            self._listener.lost(here)
+
+    def on_batch(self, batch: Batch) -> None:
+        """Records and ends came."""
+        self._room.free(batch.weight)
+        if self._listener is None or self._over:
+            return
+        if records := self._present(batch):
+            self._listener.records(records)
+        for place, offset, epoch in batch.ends:
+            if self._epochs.get(place) == epoch:
+                self._listener.at_end(place, offset)
+
+    def on_broken(self, failure: KafkaFailure) -> None:
+        """The thread has ended by a fault: nothing is read any more, and others get what it had."""
+        self.on_lost(list(self._terms))
+        self._over = True
+        self._tell_trouble(failure)
+        if self._left is not None:
+            self.on_left()
+
+    def on_left(self) -> None:
+        """The member has left."""
+        self._over = True
+        done, self._left = self._left, None
+        if done is not None:
+            done()
+
+    def _present(self, batch: Batch) -> list[KafkaRecord]:
+        epochs = self._epochs
+        gone = {place for place, epoch in batch.epochs.items() if epochs.get(place) != epoch}
+        if not gone:
+            return batch.records
+        return [each for each in batch.records if (each.topic, each.partition) not in gone]
+
+    def _tell_trouble(self, failure: KafkaFailure | None) -> None:
+        if self._listener is not None and self._left is None:
+            self._listener.trouble_told(failure)

@@ -1,0 +1,276 @@
+"""The thread of one member: it polls, and everything that librdkafka tells of a rebalance happens in its polls.
+
+    given by on_assign, resting -> looked up, `assigned` is posted -> read from an offset -> told
+    on_revoke: `revoked` is posted, and the thread waits for its end -> unassigned
+    on_lost:   `lost` is posted -> unassigned
+
+Each time that a partition is given begins a term of its own, so that what the loop asks for of a former one is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+from broker.runtime.seams import Clock
+from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
+from upstream.kafka_client.commits import CommitThread
+from upstream.kafka_client.gates import Gates
+from upstream.kafka_client.lookups import assignments_of
+from upstream.kafka_client.package import confluent, failure_of
+from upstream.kafka_client.posting import Post, Room
+from upstream.kafka_client.records import Batch, batches_of
+from upstream.kafka_client.troubles import Troubles
+
+POLL_SECONDS = 0.1
+"""How long an order may wait for an idle thread."""
+BATCH = 500
+_SETTLE_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0
+_LEAVE_ROUNDS = 50
+
+
+class Told(Protocol):
+    """The member's side in the loop."""
+
+    def on_assigned(self, assignments: Sequence[Assignment], terms: Sequence[int]) -> None:
+        """Partitions were given."""
+
+    def on_revoked(self, places: Sequence[Place], release: Callable[[], None]) -> None:
+        """Partitions must be given up."""
+
+    def on_lost(self, places: Sequence[Place]) -> None:
+        """Partitions are gone."""
+
+    def on_batch(self, batch: Batch) -> None:
+        """Records and ends came."""
+
+    def on_broken(self, failure: KafkaFailure) -> None:
+        """The thread has ended by a fault."""
+
+    def on_left(self) -> None:
+        """The member has left."""
+
+
+class Reading(NamedTuple):
+    """A wish to read a partition from an offset on."""
+
+    offset: int
+    epoch: int
+    term: int
+
+
+class MemberThread:
+    """Polls one consumer.
+
+    Attributes:
+        gates: Which partitions rest.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        consumer: Any,
+        told: Told,
+        *,
+        post: Post,
+        room: Room,
+        troubles: Troubles,
+        clock: Clock,
+        revoke_seconds: float,
+    ) -> None:
+        """Set up; `start` begins.
+
+        Args:
+            group: Names the threads.
+            consumer: Not yet subscribed.
+            told: Whom to tell, through `post`.
+            post: The way to the loop.
+            room: Bounds what is posted.
+            troubles: Told of errors.
+            clock: For attempts again.
+            revoke_seconds: How long a revoke may be held.
+        """
+        self._consumer = consumer
+        self._told = told
+        self._post = post
+        self._room = room
+        self._troubles = troubles
+        self._clock = clock
+        self._revoke_seconds = revoke_seconds
+        self._package = confluent()
+        self._end_code = self._package.KafkaError._PARTITION_EOF
+        self._topics: Sequence[Subscribed] = ()
+        self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._terms: dict[Place, int] = {}
+        self._term = 0
+        self._new: list[Place] = []
+        self._new_at = 0.0
+        self._wanted: dict[Place, Reading] = {}
+        self._reading: dict[Place, int] = {}
+        self._leaving = False
+        self.gates = Gates(consumer)
+        self.commits = CommitThread(group, consumer, post, troubles, self._terms.get)
+        self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-{group}")
+
+    # Called in the loop
+
+    def start(self, topics: Sequence[Subscribed]) -> None:
+        """Join for these topics."""
+        self.subscribe(topics)
+        self.commits.start()
+        self._thread.start()
+
+    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+        """Read these topics and no others."""
+        self._orders.put(lambda: self._subscribe(topics))
+
+    def read_from(self, place: Place, reading: Reading) -> None:
+        """Read a partition from an offset on."""
+        self._orders.put(lambda: self._wanted.__setitem__(place, reading))
+
+    def leave(self) -> None:
+        """Leave the group and end."""
+        self._orders.put(lambda: setattr(self, "_leaving", True))
+
+    # In the thread
+
+    def _live(self) -> None:
+        try:
+            while not self._leaving:
+                self._round()
+            self._leave()
+        except Exception as error:
+            failure = failure_of(error) if isinstance(error, self._package.KafkaException) else None
+            text = f"the member's thread has ended by {type(error).__name__}: {error}"
+            self._post(self._told.on_broken, failure or KafkaFailure("FAIL", text))
+            self._close()
+            return
+        self._close()
+        self._post(self._told.on_left)
+
+    def _round(self) -> None:
+        while not self._orders.empty():
+            self._orders.get()()
+        if self._new and self._clock.monotonic() >= self._new_at:
+            self._look_up()
+        if self._wanted:
+            self._seek()
+        if self._room.wait(POLL_SECONDS):
+            self._hand_on(self._poll())
+
+    def _poll(self) -> list[Any]:
+        # `consume` alone would wait for a whole batch.
+        first = self._consumer.poll(POLL_SECONDS)
+        return [] if first is None else [first, *self._consumer.consume(BATCH - 1, 0)]
+
+    def _hand_on(self, messages: list[Any]) -> None:
+        if not messages:
+            return
+        for batch in batches_of(messages, self._reading, self._end_code, self._troubles.note):
+            self._troubles.answered()
+            self._room.fill(batch.weight)
+            self._post(self._told.on_batch, batch)
+
+    def _subscribe(self, topics: Sequence[Subscribed]) -> None:
+        self._topics = topics
+        self._troubles.forget()
+        if not topics:
+            self._consumer.unsubscribe()
+            return
+        names = sorted({each.name for each in topics})
+        self._consumer.subscribe(names, on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
+
+    def _assign(self, consumer: Any, partitions: list[Any]) -> None:
+        places = [Place(each.topic, each.partition) for each in partitions]
+        make = self._package.TopicPartition
+        # At some offset, so that librdkafka looks up none; it is read from where the loop will say.
+        consumer.incremental_assign([make(each.topic, each.partition, 0) for each in places])
+        self.gates.given(places)
+        for place in places:
+            self._term += 1
+            self._terms[place] = self._term
+            self._new.append(place)
+        self._new_at = 0.0
+
+    def _look_up(self) -> None:
+        """Tell of partitions that were given; while the cluster does not answer they stay untold."""
+        try:
+            found = assignments_of(self._consumer, self._new, self._topics)
+        except self._package.KafkaException as error:
+            self._troubles.note(error.args[0])
+            self._new_at = self._clock.monotonic() + _AGAIN_SECONDS
+            return
+        self._new = []
+        self._troubles.answered()
+        self._troubles.allowed(*{each.topic for each in found})
+        self._post(self._told.on_assigned, found, [self._terms[each.place] for each in found])
+
+    def _seek(self) -> None:
+        for place, reading in list(self._wanted.items()):
+            if self._terms.get(place) == reading.term:
+                self._reading.pop(place, None)
+                try:
+                    self._consumer.seek(self._package.TopicPartition(*place, reading.offset))
+                except self._package.KafkaException as error:
+                    if failure_of(error).code == "STATE":
+                        continue  # It is being given; in the next round.
+                    raise
+                self._reading[place] = reading.epoch
+                self.gates.reads(place)
+            del self._wanted[place]
+
+    def _revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        places = [Place(each.topic, each.partition) for each in partitions]
+        told = self._stop_reading(places)
+        if told:
+            released = threading.Event()
+            if self._post(self._told.on_revoked, told, released.set) and not released.wait(self._revoke_seconds):
+                self._post(self._told.on_lost, told)
+        self._give_up(consumer, places)
+
+    def _lose(self, consumer: Any, partitions: list[Any]) -> None:
+        places = [Place(each.topic, each.partition) for each in partitions]
+        if told := self._stop_reading(places):
+            self._post(self._told.on_lost, told)
+        self._give_up(consumer, places)
+
+    def _stop_reading(self, places: list[Place]) -> list[Place]:
+        """Tell no more records of these; return those of which the loop knows."""
+        told = [each for each in places if each in self._terms and each not in self._new]
+        self._new = [each for each in self._new if each not in places]
+        for place in places:
+            self._reading.pop(place, None)
+            self._wanted.pop(place, None)
+        return told
+
+    def _give_up(self, consumer: Any, places: list[Place]) -> None:
+        for place in places:
+            self._terms.pop(place, None)
+        self.gates.gone(places)
+        # One that is on its way now must not arrive after the group was shared out anew.
+        self.commits.settle(_SETTLE_SECONDS)
+        with contextlib.suppress(self._package.KafkaException):
+            consumer.incremental_unassign(partitions_of(self._package, places))
+
+    def _leave(self) -> None:
+        self._consumer.unsubscribe()
+        for _ in range(_LEAVE_ROUNDS):
+            if not self._terms:
+                break
+            self._consumer.poll(POLL_SECONDS)
+
+    def _close(self) -> None:
+        self._terms.clear()
+        self.commits.stop()
+        self.gates.close()
+        with contextlib.suppress(self._package.KafkaException, RuntimeError):
+            self._consumer.close()
+
+
+def partitions_of(package: Any, places: Sequence[Place]) -> list[Any]:
+    """Return places as the package has them."""
+    return [package.TopicPartition(*each) for each in places]

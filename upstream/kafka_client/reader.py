@@ -1,0 +1,148 @@
+"""Reads records again, by a consumer that belongs to no group."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from upstream.calls.seams import ThreadLoop
+from upstream.kafka.link import KafkaRecord, Place
+from upstream.kafka_client.package import confluent
+from upstream.kafka_client.posting import Post
+from upstream.kafka_client.records import record_of
+from upstream.kafka_client.settings import Settings
+
+_POLL_SECONDS = 0.1
+_BATCH = 500
+_GAP_MAX = 1_000
+"""Offsets that are not wanted are read over, up to so many; beyond it is cheaper to ask anew."""
+_AGAIN_SECONDS = 1.0
+
+There = Callable[[Sequence[KafkaRecord]], None]
+
+
+class _Asked(NamedTuple):
+    offsets: Sequence[int]
+    there: There
+
+
+class _Work:
+    """What is wanted of one partition at present."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.asked: list[_Asked] = []
+        self.wanted: list[int] = []
+        self.found: dict[int, KafkaRecord] = {}
+
+    def add(self, asked: _Asked) -> None:
+        """Want more."""
+        self.asked.append(asked)
+        self.wanted = sorted({*self.wanted, *asked.offsets})
+
+    def passed(self, offset: int) -> bool:
+        """Note that all before an offset was seen; whether the next one that is wanted is far ahead."""
+        self.wanted = [each for each in self.wanted if each >= offset]
+        return bool(self.wanted) and self.wanted[0] - offset > _GAP_MAX
+
+
+class LibrdkafkaReader:
+    """`upstream.kafka.link.PartitionReader`: partitions side by side, what is asked of one together."""
+
+    def __init__(self, client_id: str, *, settings: Settings, loop: ThreadLoop) -> None:
+        """Make the consumer.
+
+        Raises:
+            KafkaUnusable: The package is missing, or refuses a setting.
+        """
+        self._post = Post(loop)
+        self._package = confluent()
+        self._end_code = self._package.KafkaError._PARTITION_EOF
+        self._consumer = settings.reader(client_id)
+        self._asked: SimpleQueue[tuple[Place, _Asked] | None] = SimpleQueue()
+        self._work: dict[Place, _Work] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-read-{settings.cluster}")
+        self._thread.start()
+
+    def fetch(self, place: Place, offsets: Sequence[int], there: There) -> None:
+        """Read records again."""
+        self._asked.put((place, _Asked(list(offsets), there)))
+
+    def close(self) -> None:
+        """Read nothing more; what was asked for is not told."""
+        self._closed.set()
+        self._asked.put(None)
+
+    def _live(self) -> None:
+        while not self._closed.is_set():
+            if not self._take():
+                continue
+            try:
+                self._assign()
+                while self._work and not self._closed.is_set() and self._asked.empty():
+                    self._read()
+            except self._package.KafkaException:
+                self._closed.wait(_AGAIN_SECONDS)
+        with contextlib.suppress(self._package.KafkaException, RuntimeError):
+            self._consumer.close()
+
+    def _take(self) -> bool:
+        """Take what is asked for now, waiting where nothing is; whether anything is to be read."""
+        with contextlib.suppress(Empty):
+            asked = self._asked.get() if not self._work else self._asked.get_nowait()
+            while asked is not None:
+                place, one = asked
+                self._work.setdefault(place, _Work(place)).add(one)
+                asked = self._asked.get_nowait()
+        self._tell_finished()
+        return bool(self._work)
+
+    def _assign(self) -> None:
+        make = self._package.TopicPartition
+        self._consumer.assign([make(*place, work.wanted[0]) for place, work in self._work.items()])
+
+    def _read(self) -> None:
+        first = self._consumer.poll(_POLL_SECONDS)
+        if first is None:
+            return
+        again = False
+        for message in (first, *self._consumer.consume(_BATCH - 1, 0)):
+            again = self._note(message) or again
+        if self._tell_finished() or again:
+            self._assign()
+
+    def _note(self, message: Any) -> bool:
+        """Keep what is wanted of one message; whether the next wanted one is far ahead."""
+        work = self._work.get(Place(message.topic() or "", message.partition()))
+        error = message.error()
+        if work is None:
+            return False
+        if error is not None:
+            if error.code() == self._end_code:
+                work.wanted = []  # What was read once lies below the end: the rest is not there any more.
+            elif error.code() in (
+                self._package.KafkaError.UNKNOWN_TOPIC_OR_PART,
+                self._package.KafkaError._UNKNOWN_PARTITION,
+                self._package.KafkaError._UNKNOWN_TOPIC,
+            ):
+                work.wanted = []
+            return False
+        offset = message.offset()
+        if work.wanted and offset in work.wanted[:_GAP_MAX]:
+            work.found[offset] = record_of(message)
+        return work.passed(offset + 1)
+
+    def _tell_finished(self) -> bool:
+        finished = [each for each in self._work.values() if not each.wanted]
+        for work in finished:
+            del self._work[work.place]
+            for asked in work.asked:
+                records = [work.found[each] for each in asked.offsets if each in work.found]
+                self._post(asked.there, records)
+        if finished and not self._work:
+            self._consumer.unassign()
+        return bool(finished) and bool(self._work)

@@ -1,0 +1,140 @@
+"""What librdkafka is told: the configuration's settings, and over them those on which the promises rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conf.kafka import MAX_POLL_INTERVAL_MS, KafkaClusterConfig
+from conf.secrets import Secret
+from upstream.kafka_client.logs import LogLines
+from upstream.kafka_client.package import KafkaUnusable, confluent
+
+HIDDEN = "***"
+_QUEUED_KBYTES = 8 * 1024
+_HEARTBEAT_MS_MAX = 3_000
+_SENT_MS_MAX = 30_000
+
+
+class Settings:
+    """Settings of one cluster, and the only place where its secrets are.
+
+    Attributes:
+        cluster: Its name.
+        config: As configured.
+        sent_seconds_max: After so long a record that is not acknowledged has failed.
+    """
+
+    def __init__(self, cluster: str, config: KafkaClusterConfig) -> None:
+        """Read the secrets.
+
+        Raises:
+            SecretUnreadable: One cannot be had.
+        """
+        self.cluster = cluster
+        self.config = config
+        self._secrets: list[str] = []
+        self._common: dict[str, Any] = {
+            # A change of partitions, and of what an expression fits, is seen within a minute.
+            "topic.metadata.refresh.interval.ms": 60_000,
+            "socket.keepalive.enable": "true",
+        }
+        for key, value in config.librdkafka.items():
+            self._common[key] = self._plain(value)
+        self._common["bootstrap.servers"] = config.bootstrap_servers
+        self.sent_seconds_max = _sent_ms_max(self._common) / 1000
+
+    def __repr__(self) -> str:
+        return f"Settings({self.cluster!r})"
+
+    def hide(self, text: str) -> str:
+        """Return a text of librdkafka's without the secrets in it."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def consumer(self, group: str, client_id: str, **callbacks: Any) -> Any:
+        """Return a `Consumer` that joins a group.
+
+        Raises:
+            KafkaUnusable: The package is missing, or refuses a setting.
+        """
+        config = self.config
+        own: dict[str, Any] = {
+            **self._reading(group, client_id),
+            "group.protocol": config.group_protocol,
+            "max.poll.interval.ms": max(MAX_POLL_INTERVAL_MS, config.session_timeout),
+        }
+        if config.group_protocol == "classic":
+            own["partition.assignment.strategy"] = "cooperative-sticky"
+            own["session.timeout.ms"] = config.session_timeout
+            own["heartbeat.interval.ms"] = min(config.session_timeout // 3, _HEARTBEAT_MS_MAX)
+        return self._make("Consumer", {**self._bounds(), **self._common, **own, **callbacks})
+
+    def reader(self, client_id: str, **callbacks: Any) -> Any:
+        """Return a `Consumer` that joins none. Raises KafkaUnusable."""
+        # The package wants the name of a group; without a subscription and without commits no broker hears of it.
+        own = self._reading("pyddmq-reader", client_id)
+        return self._make("Consumer", {**self._bounds(), **self._common, **own, **callbacks})
+
+    def producer(self, client_id: str, **callbacks: Any) -> Any:
+        """Return a `Producer`. Raises KafkaUnusable."""
+        free = {"linger.ms": 2, "queue.buffering.max.kbytes": 64 * 1024}
+        if not {"message.timeout.ms", "delivery.timeout.ms"} & self._common.keys():
+            free["message.timeout.ms"] = _SENT_MS_MAX
+        own = {
+            "client.id": client_id,
+            "enable.idempotence": "true",
+            "acks": "all",
+            # As Java's client: by the key, also an empty one; any without one.
+            "partitioner": "murmur2_random",
+        }
+        return self._make("Producer", {**free, **self._common, **own, **callbacks})
+
+    def _bounds(self) -> dict[str, Any]:
+        """What librdkafka may keep in memory for a consumer, unless the configuration says otherwise."""
+        return {"fetch.max.bytes": _QUEUED_KBYTES * 1024}
+
+    def _reading(self, group: str, client_id: str) -> dict[str, Any]:
+        return {
+            "group.id": group,
+            "client.id": client_id,
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": "true",
+            "allow.auto.create.topics": "false",
+            # Where an offset is not there any more: what is there, rather than nothing.
+            "auto.offset.reset": "earliest",
+            "queued.max.messages.kbytes": _QUEUED_KBYTES,
+        }
+
+    def _make(self, kind: str, settings: dict[str, Any]) -> Any:
+        package = confluent()
+        problem = "cannot be used"
+        try:
+            return getattr(package, kind)(settings, logger=LogLines(self.cluster, self.hide))
+        except package.KafkaException as error:
+            problem = self.hide(error.args[0].str() if hasattr(error.args[0], "str") else str(error.args[0]))
+        except (TypeError, ValueError) as error:
+            problem = self.hide(str(error))
+        # Outside of the handler: its cause would show the secret.
+        raise KafkaUnusable(f"librdkafka refuses the settings of {self.cluster}: {problem}; see kafka.{self.cluster}")
+
+    def _plain(self, value: object) -> Any:
+        if isinstance(value, Secret):
+            secret = value.read()
+            # One of several lines, a key, may be shown line by line.
+            parts = {secret, *(line for line in secret.splitlines() if len(line) > 8)}
+            self._secrets = sorted({*self._secrets, *parts}, key=len, reverse=True)
+            return secret
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return value
+
+
+def _sent_ms_max(settings: dict[str, Any]) -> float:
+    given = settings.get("message.timeout.ms", settings.get("delivery.timeout.ms", _SENT_MS_MAX))
+    try:
+        return float(given)
+    except ValueError:
+        return _SENT_MS_MAX  # librdkafka refuses it with its own words.
