@@ -58,6 +58,7 @@ from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.group_parts import GroupLimits, NodeSeams
+from upstream.kafka.broker import KafkaBroker
 from upstream.progress.ack_writer import Driver
 from upstream.progress.progress import Progress, ProgressFailed, ProgressFull
 from upstream.waiting.buffer import BufferLimits
@@ -335,15 +336,20 @@ def consumer_group(
     make_actions: MakeActions,
     qid_prefix: str,
     calls: NodeCalls,
+    kafka: KafkaBroker | None,
 ) -> ConsumerGroup:
-    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
+    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on.
+
+    Where `kafka` is given it reads from there, and else from the store.
+    """
     return ConsumerGroup(
         config,
         node=NodeSeams(
-            broker=EmbeddedBroker(opened.store, runtime),
-            progress=opened.progress,
+            broker=kafka or EmbeddedBroker(opened.store, runtime),
+            progress=opened.progress if kafka is None else kafka.progress,
             runtime=runtime,
             calls=calls,
+            may_hand_out=None if kafka is None else kafka.may_hand_out,
         ),
         make_actions=make_actions,
         qid_prefix=qid_prefix,

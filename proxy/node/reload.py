@@ -163,7 +163,7 @@ class Reloader:
 
         def step() -> None:
             self._node.groups[settings.group] = group
-            group.start()
+            self._node.start_group(group)
 
         return step
 

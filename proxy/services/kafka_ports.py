@@ -18,8 +18,8 @@ from proxy.services.kafka_codes import refusal_of
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
-from upstream.waiting.limits import TokenBucket
 from upstream.kafka.link import KafkaFailure, Producer
+from upstream.waiting.limits import TokenBucket
 
 BY_KEY = -1
 """The producer chooses the partition."""
