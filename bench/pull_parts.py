@@ -34,9 +34,9 @@ from proxy.port.server import Commons, ThriftServer
 from proxy.services import consumer_service
 from proxy.services.consumer_service import ConsumerService
 from upstream.delivery.group import ConsumerGroup
-from upstream.delivery.group_parts import NodeSeams
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.group_parts import NodeSeams
 from upstream.progress.progress import Progress
 
 MESSAGES = 4_800

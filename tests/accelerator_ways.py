@@ -21,8 +21,8 @@ from proxy.wire import pull_reply
 from proxy.wire.scanning import scan_binary_send, scan_compact, scan_compact_send
 from proxy.wire.scanning.scan_messages import one_by_one
 from tests.conftest import need
-from upstream.delivery import job_loops
 from upstream.embedded import source, stretch
+from upstream.waiting import job_loops
 
 
 class Place(NamedTuple):

@@ -372,7 +372,7 @@ class GroupQueue:
         apart: Offsets that are read although nothing is to be done with them: finished ones that are `adopted`, those
             in a call of an earlier generation, and those whose retry or dead letter is not known to be durable. Each
             keeps its key.
-        stopped: It stands still until an operator has decided about a message of it (`upstream.delivery.stops`).
+        stopped: It stands still until an operator has decided about a message of it (`upstream.outcomes.stops`).
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
         pending: What the source looked up and did not give out yet.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What `upstream.job.JobFields` says, as an extension type, and the loops of `upstream.delivery.job_loops` over it.
+"""What `upstream.job.JobFields` says, as an extension type, and the loops of `upstream.waiting.job_loops` over it.
 
 Only of jobs, of which there is one per message, are the fields reached in C. Group queues and deliveries are Python
 objects, asked by name, and once for all jobs in a row that have the same.

@@ -52,14 +52,14 @@ from proxy.services.starting_service import StartingService
 from proxy.services.transaction_service import TransactionService
 from upstream.budget import Budget
 from upstream.calls.node_calls import NodeCalls
-from upstream.delivery.buffer import BufferLimits
 from upstream.delivery.group import ConsumerGroup, MakeActions
-from upstream.delivery.group_parts import GroupLimits, NodeSeams
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.group_parts import GroupLimits, NodeSeams
 from upstream.progress.ack_writer import Driver
 from upstream.progress.progress import Progress, ProgressFailed, ProgressFull
+from upstream.waiting.buffer import BufferLimits
 
 
 def opening_store(

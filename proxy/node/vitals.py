@@ -18,7 +18,7 @@ from proxy.node.logs import LOST
 from proxy.port.server import CONNECTIONS_REFUSED
 from proxy.services.consumer_service import PULLS_REFUSED
 from proxy.services.publishing import SENDS_REFUSED
-from upstream.delivery.figures.counters import (
+from upstream.figures.counters import (
     DEAD_LETTERS,
     ERRORS,
     FAILED,

@@ -25,7 +25,7 @@ from conf.order_key import is_json_path
 from pyddmq.actions import Action, Failed, Job, Message, Outgoing, RetryLater, Status, TimedOut, Unprocessable
 from upstream.calls.answers import checked_many, no_answer, run_action
 from upstream.calls.modes import Mode, answers_many, mode_of
-from upstream.delivery.order import compile_path
+from upstream.waiting.order import compile_path
 
 Answer = Status | Exception
 

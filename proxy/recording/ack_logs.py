@@ -16,8 +16,8 @@ from conf import Config
 from lag.acks.acks import AckBatch, Outcome, is_sampled
 from lag.acks.log import FOLDER, AckLog, AckLogLimits
 from lag.blocks import FileHead, FileKind
-from upstream.delivery.figures.endings import Ending, ended_jobs
 from upstream.delivery.group import ConsumerGroup
+from upstream.figures.endings import Ending, ended_jobs
 from upstream.job import Delivery, UpstreamJob
 
 WRITTEN = declare("pyddmq_ack_log_messages_total", "Messages that the ack log of a group has", ("group",))

@@ -14,10 +14,10 @@ import structlog
 from broker.runtime.bundle import Runtime
 from broker.runtime.histogram import quantile_seconds
 from conf import Config
-from upstream.delivery.figures import counters
-from upstream.delivery.figures.endings import Ending, ended_jobs
-from upstream.delivery.figures.latency import END_TO_END_SECONDS
 from upstream.delivery.group import ConsumerGroup
+from upstream.figures import counters
+from upstream.figures.endings import Ending, ended_jobs
+from upstream.figures.latency import END_TO_END_SECONDS
 from upstream.job import Delivery, UpstreamJob
 
 LISTENER = "lines"

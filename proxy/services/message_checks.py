@@ -23,7 +23,7 @@ from proxy.services.message_rules import Limited, PropertyRules, Refusal
 from proxy.services.topic_ports import TopicPort
 from proxy.wire import SendMessage
 from pyddmq.codes import ResultCode
-from upstream.delivery.limits import TokenBucket
+from upstream.waiting.limits import TokenBucket
 
 _HASHES_MAX = 65_536
 

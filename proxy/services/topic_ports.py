@@ -8,7 +8,7 @@ from broker.runtime.metrics import Counter, Metrics, declare
 from broker.runtime.seams import Clock
 from broker.store import Store, Topic
 from conf import Config
-from upstream.delivery.limits import TokenBucket
+from upstream.waiting.limits import TokenBucket
 
 MESSAGES_SENT = declare(
     "pyddmq_messages_published_total", "Messages stored, by topic; those of transactions when committed", ("topic",)

@@ -10,11 +10,11 @@ from broker.runtime.file_writes import FileWrites
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from tests.unit.upstream_world import ROOT, Client, World
-from upstream.delivery.buffer import Batch
 from upstream.delivery.pauses import Pauses
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
 from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
+from upstream.waiting.buffer import Batch
 
 Taken = dict[tuple[str, int], bytes]
 """Bodies by (qid, offset)."""

@@ -16,7 +16,7 @@ from proxy.wire import Call
 from pyddmq.codes import ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
-from upstream.delivery.figures import stats as group_stats
+from upstream.delivery import stats as group_stats
 from upstream.delivery.group import ConsumerGroup
 
 

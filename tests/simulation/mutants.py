@@ -29,16 +29,16 @@ from tests.simulation.faults import cut_within, kill, lose_power, reset_connecti
 from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
 from tests.simulation.world import NodeFactory, World
-from upstream.delivery.order import OrderQueue
-from upstream.delivery.outcomes import Outcomes
 from upstream.delivery.pauses import Pauses
 from upstream.delivery.subscription import Subscription
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.operate import heads
+from upstream.outcomes.outcomes import Outcomes
 from upstream.progress.journal import AckJournal
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.state import WITHOUT_PERMIT, Event, State, move
+from upstream.waiting.order import OrderQueue
 
 LOG_FILES = ("/commitlog/", "/segment.new")
 

@@ -22,7 +22,7 @@ from tests.simulation.ledger import Place, PromiseBroken, Stamp
 from tests.simulation.retry_places import is_retry
 from tests.simulation.stored import QID_PREFIX
 from tests.simulation.world import World
-from upstream.delivery.figures.counters import DELIVERED
+from upstream.figures.counters import DELIVERED
 from upstream.operate.stuck import stuck_messages
 from upstream.views import StuckMessage
 

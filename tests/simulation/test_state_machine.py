@@ -28,8 +28,8 @@ from tests.simulation.caller import Caller
 from tests.simulation.ledger import Place
 from tests.simulation.model import GroupModel
 from tests.simulation.world import TIMEOUT_MS, World
-from upstream.delivery.order import OrderQueue
 from upstream.job import UpstreamJob
+from upstream.waiting.order import OrderQueue
 
 CLIENTS = 3
 GROUP = "by-key"

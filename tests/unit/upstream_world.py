@@ -21,18 +21,18 @@ from broker.store import DiskFull, Put, Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from upstream.calls.node_calls import NodeCalls
-from upstream.delivery.buffer import Batch, BufferLimits
 from upstream.delivery.group import ConsumerGroup
-from upstream.delivery.group_parts import GroupLimits, NodeSeams
 from upstream.delivery.pauses import Pauses
 from upstream.delivery.results import Applied
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.group_parts import GroupLimits, NodeSeams
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.operate.heads import Head
 from upstream.progress.progress import Progress
 from upstream.source import Broker
+from upstream.waiting.buffer import Batch, BufferLimits
 
 ROOT = "/data"
 QID = "c_b_"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from upstream.delivery.group_parts import FetchHooks
+from upstream.group_parts import FetchHooks
 from upstream.job import GroupQueue, UpstreamJob
 
 

@@ -13,22 +13,22 @@ from broker.errors import QueuesOwned
 from conf.models import GroupConfig, SubscriptionConfig
 from pyddmq.actions import Action, BodyUnprocessable
 from upstream.budget import Budget
-from upstream.delivery.buffer import Batch, Parked, ParkedFull, PullBuffer
-from upstream.delivery.figures.counters import PARKED_REFUSED, UNKNOWN_QUEUE
-from upstream.delivery.figures.group_figures import GroupFigures
-from upstream.delivery.figures.stats import LISTED_MAX, TopicOffsets
 from upstream.delivery.generations import Generations, TopicPlace, same_generation
-from upstream.delivery.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
+from upstream.delivery.group_figures import GroupFigures
 from upstream.delivery.group_queues import GroupQueues, UnknownTopic
 from upstream.delivery.pauses import Pause
 from upstream.delivery.results import Applied, Result, apply_result
+from upstream.delivery.stats import LISTED_MAX, TopicOffsets
 from upstream.delivery.subscription import Subscription
+from upstream.figures.counters import PARKED_REFUSED, UNKNOWN_QUEUE
+from upstream.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
 from upstream.holder import Holder
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
 from upstream.retry.retry_topic import RetryTopic, recover_retries
 from upstream.state import State
 from upstream.views import GroupView
+from upstream.waiting.buffer import Batch, Parked, ParkedFull, PullBuffer
 
 if TYPE_CHECKING:
     from upstream.queues import TopicView

@@ -10,10 +10,10 @@ from upstream.job import GroupQueue
 
 if TYPE_CHECKING:
     from conf.models import SubscriptionConfig
-    from upstream.delivery.buffer import PullBuffer
     from upstream.progress.progress import Progress
     from upstream.queues import QueueView, TopicView
     from upstream.source import Broker
+    from upstream.waiting.buffer import PullBuffer
 
 
 RETRY_QID = "retry_"

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from upstream.delivery import job_loops
 from upstream.delivery.crossing import is_of_only, is_of_present
 from upstream.delivery.subscription import Subscription
 from upstream.history import History
@@ -27,6 +26,7 @@ from upstream.holder import Holder
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.retry.reasons import clean_reason
 from upstream.state import Event, State, move
+from upstream.waiting import job_loops
 
 _new = tuple.__new__
 _LEAVING = (State.BURYING, State.SENDING, State.UNDECIDED)

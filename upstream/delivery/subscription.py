@@ -24,18 +24,18 @@ from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Status
-from upstream.delivery.action_context import give_contexts
-from upstream.delivery.admission import Admission
-from upstream.delivery.calling import Calling
 from upstream.delivery.fetched_source import FetchedSource
-from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.gate import Gate
-from upstream.delivery.group_parts import GroupParts
-from upstream.delivery.outcomes import PAUSED_LOOK_SECONDS, Outcomes
-from upstream.delivery.pipeline import Pipeline
-from upstream.delivery.running import Running, is_in_action
 from upstream.delivery.subscription_facts import SubscriptionFacts
+from upstream.figures.counters import SubscriptionCounters
+from upstream.group_parts import GroupParts
 from upstream.job import Delivery, GroupQueue, Unit, UpstreamJob
+from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
+from upstream.running.action_context import give_contexts
+from upstream.running.admission import Admission
+from upstream.running.calling import Calling
+from upstream.running.gate import Gate
+from upstream.running.pipeline import Pipeline
+from upstream.running.running import Running, is_in_action
 from upstream.state import Event, State, move, next_state
 
 if TYPE_CHECKING:

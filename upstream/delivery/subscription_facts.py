@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from broker.runtime.seams import Clock
 from pyddmq.actions import Message
-from upstream.delivery.action_context import Pushes
-from upstream.delivery.admission import Admission
-from upstream.delivery.buffer import PullBuffer
-from upstream.delivery.calling import Calling
 from upstream.delivery.made_bodies import MadeBodies
-from upstream.delivery.outcomes import Outcomes
 from upstream.job import GroupQueue, Reply, Slices, UpstreamJob
+from upstream.outcomes.outcomes import Outcomes
+from upstream.running.action_context import Pushes
+from upstream.running.admission import Admission
+from upstream.running.calling import Calling
 from upstream.source import Source
+from upstream.waiting.buffer import PullBuffer
 
 
 class SubscriptionFacts:

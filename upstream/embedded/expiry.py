@@ -38,10 +38,10 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
 from broker.runtime.steps import run_now
 from broker.store import Store
-from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.figures.stats import StatsReader
 from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.stats import StatsReader
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.figures.counters import SubscriptionCounters
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress, ProgressFailed
 from upstream.progress.tracker import OffsetTracker

@@ -22,12 +22,12 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
 from broker.store import Store
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
-from upstream.delivery import job_loops
 from upstream.embedded.retries import made_of
 from upstream.history import History
 from upstream.job import Generation, GroupQueue, OrderKey, Reply, Unit, UpstreamJob
 from upstream.progress.replay import finish_gone
 from upstream.source import Counts
+from upstream.waiting import job_loops
 
 CHUNK_UNITS = 256
 """Units looked up at once per queue: 8 KiB of tuples, and rarely more than one look-up per pump."""

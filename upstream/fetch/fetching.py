@@ -19,13 +19,13 @@ from typing import NamedTuple
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from pyddmq.codes import PullCode
-from upstream.delivery.figures.counters import SubscriptionCounters
 from upstream.delivery.group import ConsumerGroup
-from upstream.delivery.group_parts import NodeSeams
-from upstream.delivery.limits import TokenBucket
 from upstream.fetch.fetchers import Fetcher, Fetchers, FetchersFull, Standing
+from upstream.figures.counters import SubscriptionCounters
+from upstream.group_parts import NodeSeams
 from upstream.job import GroupQueue, Slices
 from upstream.source import Stretch, Wanted
+from upstream.waiting.limits import TokenBucket
 
 LOOK_SECONDS = 1.0
 """How often it is looked for fetchers that have expired."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from upstream.delivery.figures.endings import Ending
+from upstream.figures.endings import Ending
 from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.progress.tracker import FailureKind
 from upstream.state import WITHOUT_PERMIT, Event, State, move

@@ -8,8 +8,8 @@ from __future__ import annotations
 from msgspec.structs import asdict
 
 from broker.runtime.seams import Clock
-from upstream.delivery.figures.stats import JobReader
 from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.stats import JobReader
 from upstream.delivery.subscription import Subscription
 from upstream.job import UpstreamJob
 from upstream.state import State

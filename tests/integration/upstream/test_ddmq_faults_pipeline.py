@@ -11,9 +11,9 @@ import pytest
 from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
-from upstream.delivery.buffer import BufferLimits
 from upstream.delivery.results import Applied
 from upstream.job import UpstreamJob
+from upstream.waiting.buffer import BufferLimits
 
 
 class Refusing(Action):

@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message that fails for ever is ordinary work",
-        file="upstream/delivery/figures/stats.py",
+        file="upstream/delivery/stats.py",
         old="                if job.history is not None and job.history.attempts >= FAILING_ATTEMPTS:\n",
         new="                if job.history is not None and job.history.errors >= FAILING_ATTEMPTS:\n",
         caught_by=(

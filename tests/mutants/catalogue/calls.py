@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-CALLING = "tests/unit/upstream/delivery/test_calling.py"
-MODEL = "tests/unit/upstream/delivery/test_calling_model.py"
+CALLING = "tests/unit/upstream/running/test_calling.py"
+MODEL = "tests/unit/upstream/running/test_calling_model.py"
 POOL = "tests/unit/upstream/calls/test_pool.py"
 CALLER = "tests/unit/upstream/calls/test_caller.py"
 FAILING = "tests/unit/actions/test_failing.py"
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what answers nothing is kept for ever",
-        file="upstream/delivery/running.py",
+        file="upstream/running/running.py",
         old="            elif answer is not _ASYNCHRONIZED:\n"
         "                self._outcomes.error(job, no_answer(answer))\n",
         new="",
@@ -81,14 +81,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a single action that was waited for is run again when it resumes",
-        file="upstream/delivery/running.py",
+        file="upstream/running/running.py",
         old="        step = max(job.step, 0) + 1\n",
         new="        step = job.step + 1\n",
         caught_by=(f"{FAILING}::test_single_action_behind_the_gate_that_was_waited_for_is_the_last_one",),
     ),
     Mutant(
         name="to put a message off counts as an attempt",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="        if isinstance(error, RetryLater):\n",
         new="        if type(error) is None:\n",
         caught_by=(

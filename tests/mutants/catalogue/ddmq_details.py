@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         name="statistics of one topic are those of all",
-        file="upstream/delivery/figures/group_figures.py",
+        file="upstream/delivery/group_figures.py",
         old="        return [each for each in found if topic is None or each.topic == topic]\n",
         new="        return found\n",
         caught_by=(f"{DETAILS}::test_statistics_of_an_unknown_group_or_topic_are_empty",),

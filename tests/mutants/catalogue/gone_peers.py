@@ -11,7 +11,7 @@ GROUP = "tests/unit/upstream/delivery/test_group.py"
 MUTANTS = (
     Mutant(
         name="a reply that never left is a delivery that burns a retry",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="""                self.leave_delivery(job)
                 job.deliveries -= 1
                 back.append(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-UNDECIDED = "tests/unit/upstream/delivery/test_undecided.py"
+UNDECIDED = "tests/unit/upstream/outcomes/test_undecided.py"
 RELOADS = "tests/unit/upstream/delivery/test_reconfigure.py"
 PROPERTIES = "tests/unit/broker/format/test_own_properties.py"
 OPERATOR = "tests/simulation/test_operator.py"
@@ -12,7 +12,7 @@ OPERATOR = "tests/simulation/test_operator.py"
 MUTANTS = (
     Mutant(
         name="a record whose sync failed is taken for durable",
-        file="upstream/delivery/apart.py",
+        file="upstream/outcomes/apart.py",
         old="""            self._permits.release(1)
         if job.group_queue.tracker.is_finished(job.offset):
 """,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-BUFFER = "tests/unit/upstream/delivery/test_buffer.py"
+BUFFER = "tests/unit/upstream/waiting/test_buffer.py"
 
 MUTANTS = (
     Mutant(
         name="one arrival of many wakes one pull",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="""            self.unpark(parked)
             parked.wake(batch)
 """,
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what may be handed out again wakes nobody",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="""        if line is not None:
             self._serve(line)
 """,
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         name="pulls bound to a topic hide those for any",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="        for waiting in (self._parked, self._parked_at[line.topic]):\n",
         new="        for waiting in (self._parked_at[line.topic] or self._parked,):\n",
         caught_by=(f"{BUFFER}::test_parked_pulls_are_served_in_order_of_arrival_bound_or_not",),
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a pull for any topic that found nothing becomes bound to the topic it looked at",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="        parked = Parked(self._numbers, topic, count_max, holder, wake)\n",
         new="        topic = topic or next(iter(self._lines), None)\n"
         "        parked = Parked(self._numbers, topic, count_max, holder, wake)\n",

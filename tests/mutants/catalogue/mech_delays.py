@@ -264,7 +264,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a delivery that nobody answers is waited for without a bound",
-        file="upstream/delivery/timers.py",
+        file="upstream/waiting/timers.py",
         old="        if expired:\n            self._expired(expired)\n",
         new="",
         caught_by=(

@@ -167,14 +167,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a message runs beside one of its key that has just been read",
-        file="upstream/delivery/job_loops.py",
+        file="upstream/waiting/job_loops.py",
         old="            if tail is not None:\n                tail.successor = job\n",
         new="            if tail is not None and tail.state is not _READY:\n                tail.successor = job\n",
-        caught_by=("tests/unit/upstream/delivery/test_order.py::test_order_queue_runs_one_per_key_in_order",),
+        caught_by=("tests/unit/upstream/waiting/test_order.py::test_order_queue_runs_one_per_key_in_order",),
     ),
     Mutant(
         name="a key that waits holds up all others",
-        file="upstream/delivery/job_loops.py",
+        file="upstream/waiting/job_loops.py",
         old="            tail = tails.get(key)\n            tails[key] = job\n",
         new='            tail = tails.get(key := b"")\n            tails[key] = job\n            job.key = key\n',
         caught_by=(

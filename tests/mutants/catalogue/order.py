@@ -20,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         name="keys are compared over all topics",
-        file="upstream/delivery/order.py",
+        file="upstream/waiting/order.py",
         old="""    __slots__ = ("tails", "waiting")
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a failed message lets the next of its key pass",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="        move(job, Event.RETRY)\n        if not "
         "self.draining:\n            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)\n",
         new="        move(job, Event.RETRY)\n        if not "
@@ -74,15 +74,15 @@ MUTANTS = (
     ),
     Mutant(
         name="a message may pass an earlier one of its key that has not begun",
-        file="upstream/delivery/job_loops.py",
+        file="upstream/waiting/job_loops.py",
         old="            if tail is not None:\n                tail.successor = job\n",
         new="            if tail is not None and tail.state is not _READY:\n                tail.successor = job\n",
-        caught_by=("tests/unit/upstream/delivery/test_order.py::test_order_queue_runs_one_per_key_in_order",),
+        caught_by=("tests/unit/upstream/waiting/test_order.py::test_order_queue_runs_one_per_key_in_order",),
         rows=("W57",),
     ),
     Mutant(
         name="all topics of a group share their permits",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="        self.permits = Permits(config.concurrency)\n",
         new='        self.permits = vars(buffer).setdefault("permits", Permits(config.concurrency))\n',
         caught_by=(f"{PIPELINE}::test_slow_topic_does_not_starve_another",),
@@ -90,13 +90,13 @@ MUTANTS = (
     ),
     Mutant(
         name="pulls get what a topic has before another one has its turn",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="                rotation.append(line)\n            else:\n"
         "                line.listed = False\n            if batch",
         new="                rotation.appendleft(line)\n            else:\n"
         "                line.listed = False\n            if batch",
         caught_by=(
-            "tests/unit/upstream/delivery/test_buffer.py::test_long_line_of_one_topic_delays_another_by_one_batch_at_most",
+            "tests/unit/upstream/waiting/test_buffer.py::test_long_line_of_one_topic_delays_another_by_one_batch_at_most",
         ),
         rows=("W57",),
     ),

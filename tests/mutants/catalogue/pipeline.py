@@ -13,7 +13,7 @@ CONCURRENT = "tests/unit/broker/features/test_concurrent_consumer.py"
 MUTANTS = (
     Mutant(
         name="an exception in an action counts as consumed",
-        file="upstream/delivery/running.py",
+        file="upstream/running/running.py",
         old="                self._outcomes.error(job, answer)\n",
         new="                self._outcomes.succeed(job)\n",
         caught_by=(
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what fails in the last action is written nowhere",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="        if not self.leaving.is_dead_letter(job):\n",
         new="        if not self.leaving.is_dead_letter(job) and job.deliveries:\n",
         caught_by=(f"{PIPELINE}::test_failure_in_the_last_action_keeps_the_body",),
@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message that timed out for the last time is dropped as a success",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old='            self._exhausted(job, "timeouts", reason)\n',
         new="            self.succeed(job)\n",
         caught_by=(f"{GROUP}::test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry",),
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a message that cannot be sent back counts as consumed",
-        file="upstream/delivery/leaving.py",
+        file="upstream/outcomes/leaving.py",
         old="        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):\n"
         "            return False\n",
         new="        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):\n"
@@ -83,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         name="maxRetry 0 switches the retries of fails off as well",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="        if wait_ms is None:\n            self._exhausted(job, ",
         new="        if wait_ms is None or not self.config.max_retry:\n            self._exhausted(job, ",
         caught_by=(f"{GROUP}::test_max_retry_of_zero_leaves_the_retries_of_fails_alone",),

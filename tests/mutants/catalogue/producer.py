@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a setting that fails at the first send passes the check",
-        file="upstream/delivery/limits.py",
+        file="upstream/waiting/limits.py",
         old="        now = self._clock.monotonic()\n        self._tokens = min(",
         new="        if rate < 1:\n"
         '            raise ArithmeticError("a rate below one message a second")\n'

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 PIPELINE = "tests/integration/upstream/test_ddmq_faults_pipeline.py"
 GROUP = "tests/unit/upstream/delivery/test_group.py"
-BUFFER = "tests/unit/upstream/delivery/test_buffer.py"
+BUFFER = "tests/unit/upstream/waiting/test_buffer.py"
 RELOAD = "tests/simulation/test_reload.py"
 DIFF = "tests/unit/conf/test_conf_diff.py"
 
@@ -29,15 +29,15 @@ MUTANTS = (
     ),
     Mutant(
         name="a permit that is released twice makes the limit grow",
-        file="upstream/delivery/limits.py",
+        file="upstream/waiting/limits.py",
         old='        assert self.used >= 0, "a permit was released twice"\n',
         new="",
-        caught_by=("tests/unit/upstream/delivery/test_limits.py::test_permit_released_twice_trips_an_assertion",),
+        caught_by=("tests/unit/upstream/waiting/test_limits.py::test_permit_released_twice_trips_an_assertion",),
         rows=("W36",),
     ),
     Mutant(
         name="an arrival takes a waiting pull off that it cannot serve",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="""            parked = self._first_parked(line)
             if parked is None:
                 return
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         name="attempts that get no permit spend rate tokens",
-        file="upstream/delivery/admission.py",
+        file="upstream/running/admission.py",
         old="            bucket.take(taken)\n",
         new="            bucket.take(max(taken, 1))\n",
         caught_by=(f"{PIPELINE}::test_rate_tokens_are_not_spent_while_permits_are_out",),
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a rate's tokens are spent when the message is consumed",
-        file="upstream/delivery/admission.py",
+        file="upstream/running/admission.py",
         old="            bucket.take(taken)\n",
         new="            bucket.take(0)\n",
         caught_by=(f"{GROUP}::test_rate_limit_starts_no_more_than_max_tps",),
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         name="permits belong to a topic, whichever generation its jobs are of",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="        self.permits = Permits(config.concurrency)\n",
         new='        self.permits = vars(buffer).setdefault(f"permits {config.topic}", Permits(config.concurrency))\n',
         caught_by=(f"{PIPELINE}::test_jobs_of_an_old_generation_release_nothing_of_the_new_one",),
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         name="timers of a group that was stopped run on",
-        file="upstream/delivery/outcomes.py",
+        file="upstream/outcomes/outcomes.py",
         old="        self.stopped = self.leaving.stopped = True\n        self.deadlines.clear()\n",
         new="        self.stopped = self.leaving.stopped = True\n",
         caught_by=(f"{PIPELINE}::test_stopped_group_leaves_nothing_behind",),
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the buffer takes any number of jobs",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="        room = self.jobs < limits.jobs_max and self.bytes < limits.bytes_max and not self.budget.level\n",
         new="        room = self.bytes < limits.bytes_max and not self.budget.level\n",
         caught_by=(f"{BUFFER}::test_buffer_bound_stops_reading_but_leaves_every_topic_a_batch",),
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         name="withdrawn pulls stay in their line",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="        if len(waiting) > 2 * self.parked_count + 64:\n",
         new="        if len(waiting) < 0:\n",
         caught_by=(f"{BUFFER}::test_withdrawn_pulls_do_not_pile_up",),
@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         name="messages pass without a permit",
-        file="upstream/delivery/admission.py",
+        file="upstream/running/admission.py",
         old="        room = min(len(ready), permits.free, self._count_max)\n",
         new="        room = len(ready)\n",
         caught_by=(f"{GROUP}::test_concurrency_counts_only_jobs_past_the_gate",),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-STOPS = "tests/unit/upstream/delivery/test_stops.py"
-FILE = "upstream/delivery/stops.py"
+STOPS = "tests/unit/upstream/outcomes/test_stops.py"
+FILE = "upstream/outcomes/stops.py"
 
 MUTANTS = (
     Mutant(
@@ -38,14 +38,14 @@ MUTANTS = (
     ),
     Mutant(
         name="what a stopped queue has in the pull buffer is handed out",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old=" or group_queue.stopped:\n            return []",
         new=":\n            return []",
         caught_by=(f"{STOPS}::test_what_is_out_of_a_stopped_queue_comes_back_to_nobody",),
     ),
     Mutant(
         name="what was ready of a stopped queue runs",
-        file="upstream/delivery/admission.py",
+        file="upstream/running/admission.py",
         old="            outcomes.stops.keep()\n",
         new="            pass\n",
         caught_by=(f"{STOPS}::test_stopped_queue_stands_still_and_other_queues_go_on[KEY]",),

@@ -9,7 +9,7 @@ NODE = "tests/integration/proxy/node/test_ddmq_faults_node.py"
 SERVED = "tests/integration/proxy/node/test_node.py"
 GROUP = "tests/unit/upstream/delivery/test_group.py"
 CROSSING = "tests/unit/upstream/delivery/test_crossing.py"
-BUFFER = "tests/unit/upstream/delivery/test_buffer.py"
+BUFFER = "tests/unit/upstream/waiting/test_buffer.py"
 
 MUTANTS = (
     Mutant(
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         name="any number of pulls may wait",
-        file="upstream/delivery/buffer.py",
+        file="upstream/waiting/buffer.py",
         old="        if self.parked_count >= self.limits.parked_max:\n",
         new="        if self.parked_count < 0:\n",
         caught_by=(f"{BUFFER}::test_parking_beyond_the_cap_is_refused_and_counted",),
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the cap of a reply counts bodies only",
-        file="upstream/delivery/job_loops.py",
+        file="upstream/waiting/job_loops.py",
         old="        size = waiting[0].size\n",
         new="        size = len(waiting[0].subscription.body(waiting[0]))\n",
         caught_by=(f"{WIRE}::test_reply_cap_counts_keys_and_properties",),
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the cap of a reply is looked at when the message is in it",
-        file="upstream/delivery/job_loops.py",
+        file="upstream/waiting/job_loops.py",
         old="        if size > room and jobs:\n",
         new="        if room <= 0 and jobs:\n",
         caught_by=(
@@ -210,7 +210,7 @@ MUTANTS = (
     ),
     Mutant(
         name="results count for the first group that anybody answered for",
-        file="upstream/delivery/figures/counters.py",
+        file="upstream/figures/counters.py",
         old="        self.finished = metrics.counter(FINISHED, group, topic)\n",
         new="        first = [labels[0] for spec, labels, _ in metrics if spec.name == FINISHED] or [group]\n"
         "        self.finished = metrics.counter(FINISHED, first[0], topic)\n",

@@ -47,7 +47,7 @@ from proxy.wire.limits import PROPERTIES_MAX
 from tests.accelerator_ways import MODULES, PLACES, both, need_compiled, running
 from tests.unit.project.test_house_rules import MAY_IMPORT, ROOT
 from tests.wire_values import PROTOCOLS, UNKNOWN, UNKNOWN_TYPES, call, newer, table, values, values_of
-from upstream.delivery.limits import TokenBucket
+from upstream.waiting.limits import TokenBucket
 
 MESSAGE = table("producer", "Message")
 USUAL: dict[str, Any] = {

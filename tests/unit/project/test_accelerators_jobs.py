@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from broker.runtime.accelerators import compiled
 from tests.accelerator_ways import both, need_compiled, running
 from tests.unit.upstream_world import Client, World
-from upstream.delivery import job_loops
-from upstream.delivery.buffer import Batch, BufferLimits
 from upstream.job import Delivery, JobFields, UpstreamJob
 from upstream.state import State
+from upstream.waiting import job_loops
+from upstream.waiting.buffer import Batch, BufferLimits
 
 ORDERS: tuple[dict[str, Any], ...] = ({"orderKey": "KEY"}, {"orderKey": "QID"}, {})
 

@@ -17,7 +17,7 @@ A request that waits is made by its arrival, and what it waits for is known by t
 TWO_PHASES = {
     "broker/scheduled/delay/puts.py::connect": "a store is opened with its puts; what delivers is made over it",
     "broker/scheduled/timer/puts.py::connect": "likewise",
-    "upstream/delivery/group_parts.py::serve": "a group is made first; what serves its fetches is made over it",
+    "upstream/group_parts.py::serve": "a group is made first; what serves its fetches is made over it",
     "upstream/progress/tracker.py::stage_to": "what a replay finishes is in the journal, and is staged nowhere",
 }
 """Methods that set what their object calls from then on, and the circle or the change that makes them needed."""
@@ -40,8 +40,8 @@ MANY = {
     "broker/query.py::__init__": "what a listing may be narrowed by, by keyword",
     "proxy/services/publishing.py::append": "what each kind of send says of its reply, by keyword",
     "upstream/delivery/subscription.py::__init__": "what one subscription works with; its group makes it, in one place",
-    "upstream/delivery/stops.py::__init__": "what it shares with the outcomes, which make it, in one place",
-    "upstream/delivery/leaving.py::__init__": "likewise",
+    "upstream/outcomes/stops.py::__init__": "what it shares with the outcomes, which make it, in one place",
+    "upstream/outcomes/leaving.py::__init__": "likewise",
     "broker/transaction/puts.py::half_put": "the fields of a half",
     "broker/consumer/shared.py::__init__": "programs call it, by keyword; most of it may be left out",
 }

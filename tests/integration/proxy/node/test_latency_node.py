@@ -19,7 +19,7 @@ from proxy.operate.live_node import LiveNode
 from proxy.services.publishing import PUBLISH_SECONDS
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from tests.simulation.wire import Codec, consumer_codec, consumer_idl, producer_codec, producer_idl
-from upstream.delivery.figures.latency import END_TO_END_SECONDS, HAND_OUT_SECONDS
+from upstream.figures.latency import END_TO_END_SECONDS, HAND_OUT_SECONDS
 
 YAML = """
 node: {segmentBytes: 4194304, producerPort: 9613, consumerPort: 9713}

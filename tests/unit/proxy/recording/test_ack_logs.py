@@ -12,7 +12,7 @@ from broker.testing import ManualClock
 from lag.acks.acks import AckBatch, Outcome
 from proxy.recording import ack_logs
 from proxy.recording.ack_logs import DROPPED, OPEN_MAX, ROWS, ROWS_MAX, SECONDS, GroupAckLog
-from upstream.delivery.figures.endings import Ending
+from upstream.figures.endings import Ending
 
 
 class _Log:

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.buffer import Batch
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.state import State
+from upstream.waiting.buffer import Batch
 
 TIMEOUT_SECONDS = 10.0
 KEYS = ("a", "b", "a", None)

@@ -11,14 +11,14 @@ from actions.registry import BUILT_IN, Registry
 from broker.testing import ManualScheduler, PowerCut
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.buffer import Batch
-from upstream.delivery.figures.counters import DEAD_LETTERS, SKIPPED
+from upstream.figures.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused
 from upstream.operate.stuck import DEAD_LETTER_REFUSED, stuck_messages
 from upstream.state import State
 from upstream.views import StuckMessage
+from upstream.waiting.buffer import Batch
 
 KEYED = {
     "topic": "t",

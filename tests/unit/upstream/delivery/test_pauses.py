@@ -12,8 +12,8 @@ from broker.errors import StoreUnreadable
 from broker.testing import ManualClock, PowerCut, SimDisk
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import ROOT, Client, World
-from upstream.delivery.buffer import Batch
 from upstream.delivery.pauses import PauseConflict, Pauses
+from upstream.waiting.buffer import Batch
 
 KEYED = {"topic": "t", "orderKey": "KEY", "timeout": 10_000, "retryIntervals": [1000], "maxPullBatchSize": 10}
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from broker.testing import ManualScheduler, PowerCut
 from tests.unit.upstream_world import QID, Client, World
-from upstream.delivery.buffer import Batch
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.operate.positions import Target, TargetRefused, plan_move, positions
 from upstream.state import State
 from upstream.views import Move, Position
+from upstream.waiting.buffer import Batch
 
 UNORDERED = {"topic": "t", "timeout": 60_000, "maxPullBatchSize": 100}
 KEYED = {**UNORDERED, "orderKey": "KEY"}

@@ -9,10 +9,10 @@ import pytest
 from actions.registry import BUILT_IN, ActionError, Registry
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
-from upstream.delivery.buffer import Batch
-from upstream.delivery.group_parts import GroupLimits
+from upstream.group_parts import GroupLimits
 from upstream.job import UpstreamJob
 from upstream.state import State
+from upstream.waiting.buffer import Batch
 
 
 class Refuses(Action):

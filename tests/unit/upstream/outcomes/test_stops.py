@@ -9,13 +9,13 @@ import pytest
 from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.buffer import Batch
-from upstream.delivery.figures.counters import DEAD_LETTERS, STOPPED
+from upstream.figures.counters import DEAD_LETTERS, STOPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused
 from upstream.operate.stuck import stuck_messages
 from upstream.state import State
+from upstream.waiting.buffer import Batch
 
 
 def world_of(on_exhausted: str, *, queues: int = 1, **settings: object) -> World:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from conf.json_path import compile_getter
-from upstream.delivery import job_loops
 from upstream.job import OrderKey, UpstreamJob
 from upstream.state import Event, State, move, next_state
+from upstream.waiting import job_loops
 
 _WAITING = next_state(State.READ, Event.QUEUE_BEHIND)
 _RELEASED = next_state(State.WAITING, Event.RELEASE)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.upstream_world import World
-from upstream.delivery.order import OrderQueue, compile_path, key_text
 from upstream.job import OrderKey, UpstreamJob
 from upstream.state import State
+from upstream.waiting.order import OrderQueue, compile_path, key_text
 
 WORLD = World()
 SUBSCRIPTION = WORLD.group._slots["t"].subscription

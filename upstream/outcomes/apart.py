@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
-from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.limits import Permits
-from upstream.delivery.timers import Deadlines
+from upstream.figures.counters import SubscriptionCounters
 from upstream.job import Delivery, UpstreamJob
 from upstream.state import Event, State, move
+from upstream.waiting.limits import Permits
+from upstream.waiting.timers import Deadlines
 
 
 class Apart:

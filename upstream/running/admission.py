@@ -14,11 +14,11 @@ from broker.runtime.later import Later
 from broker.runtime.metrics import Metrics, declare
 from broker.runtime.seams import Clock
 from conf.models import SubscriptionConfig
-from upstream.delivery import job_loops
-from upstream.delivery.limits import TokenBucket
-from upstream.delivery.outcomes import Outcomes
 from upstream.job import GroupQueue, UpstreamJob
+from upstream.outcomes.outcomes import Outcomes
 from upstream.state import Event, State, next_state
+from upstream.waiting import job_loops
+from upstream.waiting.limits import TokenBucket
 
 THROTTLED = declare(
     "pyddmq_throttled_total",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.figures.stats import KEYS_MAX, StatsReader, TopicOffsets, subscription_view
+from upstream.delivery.stats import KEYS_MAX, StatsReader, TopicOffsets, subscription_view
 from upstream.losses import NONE, Loss
 from upstream.views import Delivery, QueueLag, SubscriptionView
 

@@ -24,7 +24,7 @@ _FINISHED = next_state(_OUT, Event.SUCCEED)
 
 
 class Chains(Protocol):
-    """What `finish` needs of the order per key (`upstream.delivery.order`)."""
+    """What `finish` needs of the order per key (`upstream.waiting.order`)."""
 
     tails: dict[OrderKey, UpstreamJob]
     waiting: int
@@ -54,7 +54,7 @@ def _make(
 def _submit(
     tails: dict[OrderKey, UpstreamJob], jobs: Sequence[UpstreamJob], ready: Callable[[UpstreamJob], None]
 ) -> tuple[int, int]:
-    """Put READ jobs behind those of their keys; see `upstream.delivery.order`.
+    """Put READ jobs behind those of their keys; see `upstream.waiting.order`.
 
     Returns:
         How many have no key, and how many wait behind another job.

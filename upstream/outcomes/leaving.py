@@ -13,12 +13,12 @@ from functools import partial
 from typing import Protocol
 
 from broker.runtime.rate_limited_log import RateLimitedLog
-from upstream.delivery.apart import Apart, complete_successor
-from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.figures.endings import Ending
-from upstream.delivery.figures.latency import Latency
+from upstream.figures.counters import SubscriptionCounters
+from upstream.figures.endings import Ending
+from upstream.figures.latency import Latency
 from upstream.history import FAILING_ATTEMPTS
 from upstream.job import UpstreamJob
+from upstream.outcomes.apart import Apart, complete_successor
 from upstream.retry.dead_letters import UNDECIDED, DeadLetters
 from upstream.retry.retry_topic import RetryTopic
 from upstream.state import WITHOUT_PERMIT, Event, State, move

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from broker.runtime.bundle import Runtime
 from upstream.calls.node_calls import NodeCalls
-from upstream.delivery.buffer import BufferLimits, PullBuffer
-from upstream.delivery.figures.endings import EndingHook
+from upstream.figures.endings import EndingHook
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.retry.retry_topic import RetryTopic
 from upstream.source import Broker
 from upstream.views import FetcherView
+from upstream.waiting.buffer import BufferLimits, PullBuffer
 
 DRAIN_SECONDS = 30.0
 """How long an old generation may take before the new one starts anyway (D22)."""

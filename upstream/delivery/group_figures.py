@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from upstream.delivery.figures.stats import StatsReader, TopicOffsets
 from upstream.delivery.generations import Generations, TopicPlace
-from upstream.delivery.group_parts import GroupParts
 from upstream.delivery.pauses import Pause
+from upstream.delivery.stats import StatsReader, TopicOffsets
+from upstream.group_parts import GroupParts
 from upstream.job import GroupQueue
 from upstream.views import GroupView, SubscriptionView
 

@@ -26,10 +26,10 @@ from typing import NamedTuple
 
 from broker.runtime.seams import Clock
 from upstream.budget import Budget, Pressure
-from upstream.delivery import job_loops
 from upstream.holder import Holder
 from upstream.job import Delivery, GroupQueue, TopicLine, UpstreamJob
 from upstream.state import Event, State, move, next_state
+from upstream.waiting import job_loops
 
 _BUFFERED = next_state(State.RUNNING, Event.OFFER)
 _REFUSING = Pressure.REFUSING

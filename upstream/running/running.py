@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
 from upstream.calls.answers import no_answer
-from upstream.delivery.calling import Calling
-from upstream.delivery.pipeline import Pipeline
 from upstream.job import UpstreamJob
+from upstream.running.calling import Calling
+from upstream.running.pipeline import Pipeline
 from upstream.state import Event, State, next_state
 
 if TYPE_CHECKING:
-    from upstream.delivery.outcomes import Outcomes
+    from upstream.outcomes.outcomes import Outcomes
 
 _RUNNING = next_state(State.READY, Event.ADMIT)
 _HELD = State.HELD

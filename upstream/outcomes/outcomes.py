@@ -18,21 +18,21 @@ from functools import partial
 
 from conf.models import SubscriptionConfig
 from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, Unprocessable
-from upstream.delivery.apart import Apart
-from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.figures.endings import Ending
-from upstream.delivery.figures.latency import Latency
-from upstream.delivery.group_parts import GroupParts
-from upstream.delivery.leaving import Leaving
-from upstream.delivery.limits import Permits
-from upstream.delivery.order import OrderQueue
-from upstream.delivery.stops import Stops
-from upstream.delivery.timers import Deadlines, DueJobs
+from upstream.figures.counters import SubscriptionCounters
+from upstream.figures.endings import Ending
+from upstream.figures.latency import Latency
+from upstream.group_parts import GroupParts
 from upstream.history import noted
 from upstream.job import Delivery, UpstreamJob
+from upstream.outcomes.apart import Apart
+from upstream.outcomes.leaving import Leaving
+from upstream.outcomes.stops import Stops
 from upstream.progress.tracker import FailureKind, Stop
 from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
 from upstream.state import WITHOUT_PERMIT, Event, State, move
+from upstream.waiting.limits import Permits
+from upstream.waiting.order import OrderQueue
+from upstream.waiting.timers import Deadlines, DueJobs
 
 _STOPS = {"deadLetter": Stop.NOTHING, "stopKey": Stop.KEY, "stopQueue": Stop.QUEUE}
 PAUSED_LOOK_SECONDS = 1.0

@@ -23,11 +23,11 @@ from upstream.calls.blocking import BlockingCaller
 from upstream.calls.caller import Caller, Figures
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
-from upstream.delivery.action_context import ThreadContext
 from upstream.job import UpstreamJob
+from upstream.running.action_context import ThreadContext
 
 if TYPE_CHECKING:
-    from upstream.delivery.pipeline import Pipeline
+    from upstream.running.pipeline import Pipeline
 
 _LABELS = ("group", "topic", "action")
 SECONDS = declare_histogram(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.figures.latency import END_TO_END_SECONDS, HAND_OUT_SECONDS
+from upstream.figures.latency import END_TO_END_SECONDS, HAND_OUT_SECONDS
 
 
 def seen(world: World, name: str) -> dict[float, int]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.testing import ManualClock
-from upstream.delivery.limits import Permits, TokenBucket
+from upstream.waiting.limits import Permits, TokenBucket
 
 
 @given(

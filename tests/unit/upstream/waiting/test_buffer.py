@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.buffer import Batch, BufferLimits
 from upstream.delivery.group import ParkedFull
+from upstream.waiting.buffer import Batch, BufferLimits
 
 
 def two_topics(**settings: object) -> World:

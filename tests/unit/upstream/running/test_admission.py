@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.admission import THROTTLED
 from upstream.delivery.subscription import Subscription
+from upstream.running.admission import THROTTLED
 
 
 def running(world: World) -> Subscription:

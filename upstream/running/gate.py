@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
 from upstream.calls.answers import ActionMisbehaved, no_answer
-from upstream.delivery.calling import Calling
-from upstream.delivery.order import compile_path
-from upstream.delivery.pipeline import Pipeline
 from upstream.job import UpstreamJob
+from upstream.running.calling import Calling
+from upstream.running.pipeline import Pipeline
 from upstream.state import State
+from upstream.waiting.order import compile_path
 
 if TYPE_CHECKING:
-    from upstream.delivery.outcomes import Outcomes
+    from upstream.outcomes.outcomes import Outcomes
 
 
 class Gate:

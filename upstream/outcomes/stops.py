@@ -23,13 +23,13 @@ from collections.abc import Callable, Iterable
 
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
-from upstream.delivery.buffer import PullBuffer
-from upstream.delivery.figures.counters import SubscriptionCounters
-from upstream.delivery.limits import Permits
+from upstream.figures.counters import SubscriptionCounters
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import FailureKind, Stop
 from upstream.state import Event, State, move
+from upstream.waiting.buffer import PullBuffer
+from upstream.waiting.limits import Permits
 
 
 class Stops:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from broker.runtime.metrics import Metrics, declare_histogram
 from broker.runtime.seams import Clock
-from upstream.delivery.figures.endings import Ending, EndingHook
+from upstream.figures.endings import Ending, EndingHook
 from upstream.job import Delivery, Generation, Unit, UpstreamJob
 
 _LABELS = ("group", "topic")

@@ -1,1 +1,0 @@
-"""What a group counts of itself, and how long its messages take."""
