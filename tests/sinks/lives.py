@@ -20,7 +20,6 @@ KEYS = 10
 GROUP, TOPIC = "sunk", "orders"
 CLOSE_BY = 40
 """How far a life goes before something happens to it."""
-AHEAD_MAX = 2_000
 
 
 class Lives:
@@ -31,7 +30,7 @@ class Lives:
         sink: Name of the action.
         options: Its options.
         written: How many messages are in the sink now.
-        queues: Of the topic.
+        life_max: Messages that are sent in a life at most.
         prefix: Stands before the node's command.
         more: Fields of the subscription.
     """
@@ -43,6 +42,7 @@ class Lives:
         options: dict[str, Any],
         written: Callable[[], int],
         *,
+        life_max: int = 2_000,
         prefix: Sequence[str] = (),
         more: dict[str, Any] | None = None,
     ) -> None:
@@ -61,6 +61,7 @@ class Lives:
                 "groups": [{"group": GROUP, "topics": [subscription]}],
             },
         )
+        self._life_max = life_max
         self._prefix = prefix
         self.written = written
         self.accepted: set[int] = set()
@@ -133,7 +134,7 @@ class Lives:
         first = len(self.accepted)
         try:
             with Producer(f"{address[0]}:{address[1]}", resends=0) as producer:
-                while not self._stopping.is_set() and len(self.accepted) - first < AHEAD_MAX:
+                while not self._stopping.is_set() and len(self.accepted) - first < self._life_max:
                     number = self._next
                     self._next += 1
                     self.doubtful.add(number)
