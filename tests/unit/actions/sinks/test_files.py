@@ -203,7 +203,7 @@ def test_what_comes_again_only_after_a_second_kill_is_not_written_twice() -> Non
 
     async def second() -> None:
         sink = ground.sink()
-        for offset in (6, 7):
+        for offset in (6, 7, 8):
             sink.context.ahead += 60.0
             await written(sink, jobs(offset), close=False)
 
@@ -216,7 +216,7 @@ def test_what_comes_again_only_after_a_second_kill_is_not_written_twice() -> Non
     asyncio.run(written(third, again))
 
     assert [job.answered for job in again] == [Status.FINISH] * 6
-    assert sorted(ground.offsets()) == list(range(8))
+    assert sorted(ground.offsets()) == list(range(9))
     assert third.context.counts["repeat_left_out"] == 6
 
 
@@ -231,8 +231,8 @@ def test_repeats_are_known_however_long_a_pause_or_an_outage_takes(away: bool) -
     async def story() -> list[FakeJob]:
         sink._begun().look()
         if away:
-            ground.disk.fail("read", path_part=OUT)
-            first = jobs(0)
+            ground.disk.fail("write", path_part=OUT)
+            first = jobs(5)
             await written(sink, first, close=False)
             assert isinstance(first[0].answered, RetryLater)
             ground.disk.heal()
