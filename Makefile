@@ -88,8 +88,8 @@ powerloss: setup ## power losses under a real process, over a file system that f
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,fuse]'
 	$(BIN)/python -m pytest -s tests/powerloss -m long
 
-cluster: setup ## the lag report on a Spark cluster of processes; needs Java 17
-	$(BIN)/python -m pytest -s tests/spark/test_cluster.py -m long
+cluster: setup ## the lag report, watch and streams on a Spark cluster of processes, and kills of all of it; needs Java 17
+	$(BIN)/python -m pytest -s tests/spark/test_cluster.py tests/spark/kills -m long
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long
