@@ -6,6 +6,7 @@ import io
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,7 @@ def test_parquet_is_written_whole(hdfs: HdfsServer, tmp_path: Path) -> None:
     from pyarrow import parquet
 
     path, raw = published(hdfs, tmp_path, "parquet")
-    rows = parquet.read_table(io.BytesIO(raw)).to_pylist()
+    read: Any = parquet.read_table
+    rows = read(io.BytesIO(raw)).to_pylist()
     assert path.endswith(".parquet")
     assert [json.loads(row["body"])["n"] for row in rows] == list(range(COUNT))
