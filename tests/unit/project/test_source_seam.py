@@ -9,8 +9,16 @@ from tests.unit.project.test_house_rules import ROOT
 from tests.unit.project.test_import_circles import imported, module_names
 
 KNOW_THE_STORE = ("upstream.embedded", "upstream.tools")
-MAY_BE_KNOWN = ("broker.runtime", "broker.errors", "broker.views", "broker.opening.opening", "broker.retry.metrics")
-"""Time, disk, steps, counts and the words for what goes wrong: nothing in which a message could stand.
+MAY_BE_KNOWN = (
+    "broker.runtime",
+    "broker.errors",
+    "broker.views",
+    "broker.opening.opening",
+    "broker.retry.metrics",
+    "broker.format.properties",
+)
+"""Time, disk, steps, counts and the words for what goes wrong: nothing in which a message could stand. And the form of
+properties in a reply, which is the same whatever the source is.
 
 What operators are shown too: plain values that import nothing of the store; upstream's views have their base class.
 """
