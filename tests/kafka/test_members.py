@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -33,13 +34,13 @@ def test_assignment_has_what_was_committed_with_its_text(clients: Clients, topic
     clients.leave(member)
     _, again = clients.joined(f"g-{name}", [name], group_protocol=protocol)
     assert (again.given[place].committed, again.given[place].metadata) == (2, text)
-    clients.until(lambda: again.values(), "the record that is left")
+    clients.until(again.values, "the record that is left")
     assert again.values() == [b"2"]
 
 
 def test_moment_is_looked_up_where_nothing_is_committed(clients: Clients, topic: MakeTopic, address: str) -> None:
     """The first record at or after it; the end where none is so late; not asked where something is committed."""
-    name = topic(3)
+    name = topic(3, retention_ms="-1")
     send_plainly(address, name, [{"value": b"", "timestamp": 1000 * each, "partition": 0} for each in range(1, 6)])
     send_plainly(address, name, [{"value": b"", "timestamp": 1000, "partition": 1}])
     group = f"g-{name}"
@@ -123,14 +124,13 @@ def test_end_is_told_beyond_gaps_of_compaction(clients: Clients, topic: MakeTopi
     name = topic(
         cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.01", max_compaction_lag_ms="200"
     )
-    _, heard = clients.joined(f"w-{name}", [name])
     for turn in range(200):
         send_plainly(address, name, [{"key": b"k", "value": b"%d" % turn, "partition": 0}])
         end = turn + 1
         group = f"g-{name}-{turn}"
         if turn % 10 == 9:
             member, seen = clients.joined(group, [name])
-            clients.until(lambda seen=seen, end=end: seen.ended.get(Place(name, 0)) == end, "the end")
+            clients.ended(seen, Place(name, 0), end)
             offsets = [each.offset for each in seen.got]
             clients.leave(member)
             if len(offsets) < end:
@@ -178,6 +178,7 @@ def test_revoke_that_is_not_ended_is_lost(clients: Clients, topic: MakeTopic) ->
     one, heard = clients.joined(f"g-{name}", [name], Heard(holds=True), revoke_timeout=300)
     one.subscribe([Subscribed(f"{name}-not-there")])
     clients.until(heard.lost_places, "the bound")
+    assert heard.open, heard.loud
     [end] = heard.open
     end()
     refused = clients.commit(one, Commit(name, 0, 0, "late"))
@@ -189,7 +190,7 @@ def test_revoke_that_is_not_ended_is_lost(clients: Clients, topic: MakeTopic) ->
 def test_expression_gets_new_topics_and_new_partitions(clients: Clients, topic: MakeTopic, address: str) -> None:
     """By librdkafka's refresh of what there is."""
     first, fast = topic(), {"topic.metadata.refresh.interval.ms": 200}
-    stem = first.rpartition("-")[0]
+    stem = first.rpartition("-")[0].rpartition("-")[0]
     _, heard = clients.joined(f"g-{first}", [Subscribed(f"^{stem}-.*", 5)], librdkafka=fast)
     assert heard.given[Place(first, 0)].at_time == 0
     second = topic()
@@ -203,7 +204,7 @@ def test_records_are_told_as_kafka_has_them(clients: Clients, topic: MakeTopic, 
     """Tombstones, empty bodies and keys, headers that repeat, are binary or null."""
     name = topic()
     headers = [("a", b"1"), ("a", b"\xff\x00"), ("b", None), ("", b"")]
-    records = [
+    records: list[dict[str, Any]] = [
         {"key": b"k", "value": None, "timestamp": 1234},
         {"key": b"", "value": b"", "headers": headers},
         {"key": None, "value": b"v"},
