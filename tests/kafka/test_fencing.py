@@ -18,10 +18,12 @@ from upstream.kafka.link import Commit, Place
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = """
+PROGRAM = """\
 import sys
+import structlog
 from tests.kafka_world import Clients
 from upstream.kafka.link import Commit
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 address, name = sys.argv[1:]
 clients = Clients(address)
 member, heard = clients.joined("g-" + name, [name], librdkafka={"topic.metadata.refresh.interval.ms": 1000})
@@ -64,7 +66,7 @@ def test_member_that_stood_still_loses_all_and_commits_nothing(
         sleeper.send_signal(signal.SIGCONT)
         assert [sleeper.stdout.readline(), sleeper.stdout.readline()] == ["fenced\n", "lost\n"]
         assert committed(address, f"g-{name}", name) == (2, "of the other")
-        # Not all of it before the member here takes part in the rebalance.
+        # It has joined again, and its share comes by a revoke here.
         clients.until(lambda: sleeper.poll() is not None, "the sleeper to end")
     finally:
         sleeper.kill()

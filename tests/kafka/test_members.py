@@ -176,15 +176,21 @@ def test_revoke_that_is_not_ended_is_lost(clients: Clients, topic: MakeTopic) ->
     """After the bound others get it; a commit after that does not count, and a late end does no harm."""
     name = topic()
     one, heard = clients.joined(f"g-{name}", [name], Heard(holds=True), revoke_timeout=300)
-    one.subscribe([Subscribed(f"{name}-not-there")])
+    other = topic()
+    # librdkafka has not heard of it, and takes that of `name` for lost.
+    one.subscribe([Subscribed(other)])
     clients.until(heard.lost_places, "the bound")
-    assert heard.open, heard.loud
     [end] = heard.open
     end()
     refused = clients.commit(one, Commit(name, 0, 0, "late"))
     assert refused is not None
     assert refused.fenced
     assert [what for what, _ in heard.loud if what in ("revoked", "lost")] == ["revoked", "lost"]
+    clients.until(lambda: Place(other, 0) in heard.given, "what it asks for now")
+    heard.holds = False
+    one.subscribe([])
+    clients.until(lambda: not heard.given, "nothing")
+    assert heard.loud[-1] == ("revoked", (Place(other, 0),))
 
 
 def test_expression_gets_new_topics_and_new_partitions(clients: Clients, topic: MakeTopic, address: str) -> None:

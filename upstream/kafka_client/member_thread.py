@@ -19,7 +19,7 @@ from broker.runtime.seams import Clock
 from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
 from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
-from upstream.kafka_client.lookups import assignments_of
+from upstream.kafka_client.lookups import assignments_of, subscribes
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch, batches_of
@@ -249,7 +249,9 @@ class MemberThread:
             del self._wanted[place]
 
     def _revoke(self, consumer: Any, partitions: list[Any]) -> None:
-        places = [Place(each.topic, each.partition) for each in partitions]
+        self._let_go(consumer, [Place(each.topic, each.partition) for each in partitions])
+
+    def _let_go(self, consumer: Any, places: list[Place]) -> None:
         told = self._stop_reading(places)
         if told:
             released: list[bool] = []
@@ -270,9 +272,14 @@ class MemberThread:
 
     def _lose(self, consumer: Any, partitions: list[Any]) -> None:
         places = [Place(each.topic, each.partition) for each in partitions]
-        if told := self._stop_reading(places):
+        # librdkafka has it that a topic is gone, and its partitions lost, where others are subscribed of which it has
+        # not heard yet. The coordinator knows nothing of that until this ends: what is committed still counts.
+        unsubscribed = [each for each in places if not subscribes(self._topics, each.topic)]
+        if told := self._stop_reading([each for each in places if each not in unsubscribed]):
             self._post(self._told.on_lost, told)
-        self._give_up(consumer, places)
+        self._give_up(consumer, [each for each in places if each not in unsubscribed])
+        if unsubscribed:
+            self._let_go(consumer, unsubscribed)
 
     def _stop_reading(self, places: list[Place]) -> list[Place]:
         """Tell no more records of these; return those of which the loop knows."""
@@ -287,6 +294,8 @@ class MemberThread:
         for place in places:
             self._terms.pop(place, None)
         self._gates.gone(places)
+        if not places:
+            return
         with contextlib.suppress(self._package.KafkaException):
             consumer.incremental_unassign(partitions_of(self._package, places))
 
