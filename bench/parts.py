@@ -22,7 +22,7 @@ from broker.runtime.metrics import Metrics
 from broker.store import Put, Store, StoreOptions
 from broker.testing import ManualClock, SimDisk
 from proxy.services.message_checks import MessageChecks
-from proxy.services.topic_ports import TopicPort
+from proxy.services.topic_port import TopicPort
 from proxy.wire import scan_send, scan_send_batch
 from proxy.wire.call import parse_call
 

@@ -15,7 +15,7 @@ import structlog
 from broker.deduplication import metrics as counted
 from broker.deduplication.checkpoint import CheckpointDamaged, decode, encode
 from broker.deduplication.numbers import MARK, Numbered, are_in_order, parse_key
-from broker.deduplication.window import MISSING, OLDER, Window, WindowLimits
+from broker.deduplication.window import ELSEWHERE, MISSING, OLDER, Window, WindowLimits
 from broker.errors import DamagedRecord, MessageRefused, RecordGone
 from broker.format.properties import find_property
 from broker.format.record import Entry, prepared_offset
@@ -38,7 +38,7 @@ _MOMENTS_KEPT = 60
 
 log = structlog.get_logger()
 
-__all__ = ["FILE", "MISSING", "OLDER", "Deduplication", "Judged", "WindowLimits"]
+__all__ = ["ELSEWHERE", "FILE", "MISSING", "OLDER", "Deduplication", "Judged", "WindowLimits"]
 
 
 class Judged(NamedTuple):
@@ -46,7 +46,8 @@ class Judged(NamedTuple):
 
     Attributes:
         first: Its name, and the number of the first of them.
-        places: Of each the commit-log offset of its record, OLDER or MISSING; empty when all are new. None: a gap.
+        places: Of each the commit-log offset of its record, OLDER, ELSEWHERE or MISSING; empty when all are new.
+            None: a gap.
     """
 
     first: Numbered
@@ -189,6 +190,23 @@ class Deduplication:
         missing = [at for at, place in enumerate(judged.places) if place == MISSING]
         for at, place in zip(missing, places, strict=True):
             self.window.seen(name, number + at, place, self._store.store_ms)
+
+    def begun(self, judged: Judged, places: Sequence[int]) -> None:
+        """As `stored`, of messages of which some are under way to another log: their places are MISSING as yet."""
+        name, number = judged.first
+        if not judged.places:
+            self.window.begun(name, number, places, self._store.store_ms)
+            return
+        self.stored(judged, places)
+
+    def stored_elsewhere(self, numbered: Numbered) -> None:
+        """Enter that a message which was begun is stored in another log; nothing where its producer was forgotten."""
+        if self.window.next_of(numbered.name) is not None:
+            self.window.seen(numbered.name, numbered.number, ELSEWHERE, self._store.store_ms)
+
+    def is_last(self, numbered: Numbered) -> bool:
+        """Whether nothing was stored or begun of a message's producer behind it."""
+        return self.window.next_of(numbered.name) == numbered.number + 1
 
     def record_of(self, key: bytes, place: int) -> Entry | None:
         """Return what the record at a place says; None when it is gone, damaged, or another message's."""

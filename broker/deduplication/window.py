@@ -28,6 +28,8 @@ MISSING = -1
 """No record of this number is known: its message is to be stored."""
 OLDER = -2
 """It is stored, and where is not known any more."""
+ELSEWHERE = -3
+"""It is stored, but not in this log: who put it there knows where, as long as that lasts (upstream.kafka)."""
 
 RECEIPTS_MAX = 1 << 19
 """Offsets of all producers together."""
@@ -127,6 +129,16 @@ class Window:
     def seen(self, name: bytes, number: int, place: int, now_ms: int) -> None:
         """Enter the record at a commit-log offset; numbers before it that are not known were lost to damage."""
         self._enter(name, number, place, now_ms, 1)
+
+    def begun(self, name: bytes, number: int, places: Sequence[int], now_ms: int) -> None:
+        """Enter messages with numbers in a row of which some are under way to another log, their places MISSING."""
+        for each, place in enumerate(places, number):
+            self._enter(name, each, place, now_ms, len(places))
+
+    def next_of(self, name: bytes) -> int | None:
+        """Return the number that is expected of a producer; None: it is not known."""
+        producer = self.producers.get(name)
+        return None if producer is None else producer.next
 
     def _enter(self, name: bytes, number: int, place: int, now_ms: int, call: int) -> None:
         """`seen`, of a call of so many messages."""

@@ -33,6 +33,7 @@ from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
+from proxy.node.kafka import KafkaClients, kafka_sends
 from proxy.node.parts import Opened, Seams
 from proxy.port.accepting import ServerLimits
 from proxy.port.memory import MemoryWatch
@@ -57,6 +58,7 @@ from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.group_parts import GroupLimits, NodeSeams
+from upstream.kafka.broker import KafkaBroker
 from upstream.progress.ack_writer import Driver
 from upstream.progress.progress import Progress, ProgressFailed, ProgressFull
 from upstream.waiting.buffer import BufferLimits
@@ -256,6 +258,7 @@ def producer_handlers(
     runtime: Runtime,
     budget: Budget,
     *,
+    clients: KafkaClients,
     config: Callable[[], Config],
     state: Callable[[], str],
     qid_prefix: str,
@@ -266,6 +269,7 @@ def producer_handlers(
         opened: Where messages go.
         runtime: The node's.
         budget: The node's account of memory.
+        clients: Are told who sends by them.
         config: The configuration in force.
         state: Of the node's life.
         qid_prefix: Text in front of the queue number in every qid.
@@ -296,7 +300,9 @@ def producer_handlers(
     )
     names = {"qid_prefix": qid_prefix, "broker_name": node.broker_name}
     keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
-    sends = ProducerService(checks, publishing, keyed, limited, **names)
+    kafka = kafka_sends(config(), publishing, keyed.in_kafka, runtime, store.unique_keys.take)
+    clients.sends = kafka
+    sends = ProducerService(checks, publishing, keyed, limited, kafka, **names)
     transactions = TransactionService(
         opened.transactions,
         checks,
@@ -330,15 +336,20 @@ def consumer_group(
     make_actions: MakeActions,
     qid_prefix: str,
     calls: NodeCalls,
+    kafka: KafkaBroker | None,
 ) -> ConsumerGroup:
-    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
+    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on.
+
+    Where `kafka` is given it reads from there, and else from the store.
+    """
     return ConsumerGroup(
         config,
         node=NodeSeams(
-            broker=EmbeddedBroker(opened.store, runtime),
-            progress=opened.progress,
+            broker=kafka or EmbeddedBroker(opened.store, runtime),
+            progress=opened.progress if kafka is None else kafka.progress,
             runtime=runtime,
             calls=calls,
+            may_hand_out=None if kafka is None else kafka.may_hand_out,
         ),
         make_actions=make_actions,
         qid_prefix=qid_prefix,

@@ -37,6 +37,7 @@ from proxy.node.assembly import (
     starting_servers,
 )
 from proxy.node.index_work import IndexWork
+from proxy.node.kafka import qid_prefix_of
 from proxy.node.parts import Opened, Parts, Seams
 from proxy.node.periodic import PeriodicWork
 from proxy.node.retaining import STEP_SECONDS, Retaining
@@ -58,6 +59,8 @@ _FLUSH_ROUNDS_MAX = 8
 """Flushes of one turn: what a flush makes (dead letters) is flushed too, but a turn ends."""
 
 SWEEP_SECONDS = 1.0
+KAFKA_SECONDS = 5.0
+"""What a stop waits at most until its groups have left Kafka, and for what is sent there."""
 
 
 class Node(Parts, CommitDriver):
@@ -141,6 +144,7 @@ class Node(Parts, CommitDriver):
                     opened,
                     self.runtime,
                     self.budget,
+                    clients=self.kafka,
                     config=lambda: self.config,
                     state=lambda: self._state,
                     qid_prefix=self.qid_prefix,
@@ -149,7 +153,7 @@ class Node(Parts, CommitDriver):
             for group in self.config.groups.values():
                 self.groups[group.group] = self.make_group(group, node)
             for each in self.groups.values():
-                each.start()
+                self.start_group(each)
             opened.progress.groups_started()
             opened.delays.start()
             opened.timers.start()
@@ -180,7 +184,8 @@ class Node(Parts, CommitDriver):
             group.begin_drain()
         deadline = self.seams.clock.monotonic() + limit
         while self.seams.clock.monotonic() < deadline and not (hurry is not None and hurry.is_set()):
-            if all(group.drained for group in self.all_groups()) and not self.store.unsettled:
+            settled = not self.store.unsettled and not self.kafka.unsettled
+            if settled and all(group.drained for group in self.all_groups()):
                 break
             await asyncio.sleep(0.02)
         _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in self.all_groups()))
@@ -192,6 +197,9 @@ class Node(Parts, CommitDriver):
         for group in self.all_groups():
             group.stop()
         await self.calls.settle(lambda: hurry is not None and hurry.is_set())
+        if still := await self.kafka_groups.leave(KAFKA_SECONDS):
+            _log.warning("kafka_groups_not_left", groups=still, seconds=KAFKA_SECONDS)
+        await self.kafka.close_beside(KAFKA_SECONDS, threads=self.threads, loop=self.seams.loop)
         self.end_recording()
         self._close_all(orderly=True)
 
@@ -354,7 +362,7 @@ class Node(Parts, CommitDriver):
                 )
             )
             deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
-            ports = TopicPorts(store, runtime.clock, self.metrics)
+            ports = TopicPorts(store, runtime.clock, self.metrics, producer_of=self.kafka.producer_of)
             ports.publish(self.config)
             store.retention.limits = retention_limits(node)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
@@ -404,14 +412,21 @@ class Node(Parts, CommitDriver):
             config=config,
             settings=settings,
             make_actions=self.make_actions,
-            qid_prefix=self.qid_prefix,
+            qid_prefix=qid_prefix_of(self.config, config),
             calls=self.calls,
+            kafka=self.kafka_groups.broker(self.config, config),
         )
+
+    def start_group(self, group: ConsumerGroup) -> None:
+        """Have a group consume, as a member of its cluster where it reads from Kafka."""
+        group.start()
+        self.kafka_groups.started(group)
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
         node = self.config.node
         group.reconfigure(settings, group_limits(node))
+        self.kafka_groups.configured(group)
 
     def apply_live_settings(self) -> None:
         """Bring the node's live settings into force after a reload."""
@@ -460,6 +475,7 @@ class Node(Parts, CommitDriver):
         """Stop a removed group once it has drained."""
         if group.drained:
             group.stop()
+            self.kafka_groups.left(group.name)
             # Consumers inside the program may have the group from now on, at its committed offsets (D36).
             with contextlib.suppress(ProgressFailed):
                 self.progress.commit()

@@ -20,7 +20,9 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from conf import Config
+from conf.kafka import KafkaClusterConfig
 from proxy.node.index_work import IndexWork
+from proxy.node.kafka import KafkaClients, KafkaGroups, MakeKafkaClient
 from proxy.node.retaining import Retaining
 from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
@@ -38,7 +40,10 @@ from upstream.calls.seams import Threads
 from upstream.calls.threads import LoopThreads
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.embedded.queues import EmbeddedQueues
+from upstream.kafka.link import KafkaClient
 from upstream.progress.progress import Progress
+from upstream.source import Times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,7 @@ class Seams:
         alarms: Makes the calls whose lateness counts; the loop, when absent.
         syncs: Makes syncs in the background; without it they are made at once.
         threads: Runs blocking actions; threads beside the loop, when absent.
+        kafka: Makes the client of a Kafka cluster; confluent-kafka, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -63,6 +69,7 @@ class Seams:
     alarms: Scheduler | None = None
     syncs: Syncs | None = None
     threads: Threads | None = None
+    kafka: MakeKafkaClient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +107,8 @@ class Parts:
         config: The configuration in force; a reload puts another one there.
         runtime: What its parts share.
         calls: Makes the calls of actions that await or block.
+        kafka: The ways to the clusters of Kafka.
+        threads: Where what blocks is run.
         leaving: Groups that a reload took out and that still drain.
         servers: The consumers' port and the producers', once they are made.
         recorder: Notes where the groups stand.
@@ -140,8 +149,11 @@ class Parts:
             threads=threads,
             calls_max=config.node.action_threads,
         )
+        self.threads = threads
         keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)
+        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client)
+        self.kafka_groups = KafkaGroups(self.kafka, self.runtime)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
         self.servers: tuple[ThriftServer, ...] = ()
@@ -154,6 +166,13 @@ class Parts:
         self.group_lines = GroupLines(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
         self._opened: Opened | None = None
+
+    def _kafka_client(self, cluster: str, config: KafkaClusterConfig) -> KafkaClient:
+        # Cold: the package is an extra.
+        from upstream.kafka_client.client import LibrdkafkaClient
+
+        name = f"pyddmq-{self.config.node.broker_name}"
+        return LibrdkafkaClient(cluster, config, client_id=name, loop=self.seams.loop, clock=self.seams.clock)
 
     @property
     def is_open(self) -> bool:
@@ -235,6 +254,15 @@ class Parts:
     def retaining(self) -> Retaining:
         """Has log files deleted."""
         return self.opened.retaining
+
+    def progress_of(self, group: str) -> Progress:
+        """Return the trackers of a group: of one that reads from Kafka its own, of all others the store's."""
+        kafka = self.kafka_groups.of(group)
+        return self.progress if kafka is None else kafka.progress
+
+    def times_of(self, group: str) -> Times:
+        """Return the queues of a group, and when their messages were stored; likewise."""
+        return self.kafka_groups.of(group) or EmbeddedQueues(self.store)
 
     @property
     def qid_prefix(self) -> str:

@@ -119,7 +119,7 @@ class Reloader:
         """
         node = self._node
         for name in changes.topics:
-            if name in config.topics:
+            if name in config.topics and config.cluster_of(name) is None:
                 with _blamed_on(("topics", name)):
                     node.store.create_topic(name, config.queue_count(name))
         steps: dict[str, Callable[[], None]] = {}
@@ -163,7 +163,7 @@ class Reloader:
 
         def step() -> None:
             self._node.groups[settings.group] = group
-            group.start()
+            self._node.start_group(group)
 
         return step
 

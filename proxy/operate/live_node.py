@@ -174,7 +174,14 @@ class LiveNode:
     def positions(self, *, group: str | None) -> Sequence[Position]:
         """Where groups stand."""
         node = self._node
-        return list(positions(node.progress, EmbeddedQueues(node.store), group=group)) if node.is_open else ()
+        if not node.is_open:
+            return ()
+        found = list(positions(node.progress, EmbeddedQueues(node.store), group=group))
+        for name in node.groups if group is None else [group]:
+            kafka = node.kafka_groups.of(name)
+            if kafka is not None:
+                found += positions(kafka.progress, kafka, group=name)
+        return found
 
     def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
         """Judge in steps how far groups are behind."""

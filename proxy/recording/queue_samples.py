@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from broker.format.java import tags_code
+from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import retry_topic
 from broker.runtime.seams import Clock
 from conf.models import SubscriptionConfig
@@ -22,9 +23,9 @@ from proxy.recording.node import Observed
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.message_times import MessageTimes, matched_share
-from upstream.embedded.queues import EmbeddedQueues
 from upstream.holder import Holder
 from upstream.job import GroupQueue
+from upstream.queues import QueueView
 
 Place = tuple[str, int]
 """Topic and number of a queue."""
@@ -76,7 +77,6 @@ class QueueSampler:
     def __init__(self, node: Observed, clock: Clock) -> None:
         self._node = node
         self._clock = clock
-        self._queues = EmbeddedQueues(node.store)
         self.times = MessageTimes(node.store)
         self._seen: dict[QueueKey, _Seen] = {}
         self._rounds = 0
@@ -124,13 +124,14 @@ class QueueSampler:
 
     def _places(self, group: ConsumerGroup) -> Iterator[Place]:
         """Yield the queues that a group subscribes, then those of other topics in which it still has a position."""
-        topics = self._node.store.topics
+        broker, progress = group.node.broker, group.node.progress
         wanted = [each.topic for each in group.config.topics]
         for name in wanted:
-            if name in topics:
-                yield from ((name, queue.queue_id) for queue in topics[name].queues)
-        for owner, name, queue_id in sorted(self._node.progress.trackers):
-            if owner == group.name and name not in wanted and self._queues.queue(name, queue_id) is not None:
+            topic = broker.topic(name)
+            if topic is not None:
+                yield from ((name, queue.queue_id) for queue in topic.queues)
+        for owner, name, queue_id in sorted(progress.trackers):
+            if owner == group.name and name not in wanted and broker.queue(name, queue_id) is not None:
                 yield name, queue_id
 
     def _asking(self, group: ConsumerGroup, topic: str, group_queues: list[GroupQueue]) -> _Asking:
@@ -165,26 +166,26 @@ class QueueSampler:
         asking: _Asking,
         seen: dict[QueueKey, _Seen],
     ) -> QueueSample:
-        clock, times = self._clock, self.times
+        clock = self._clock
         now_us, now = clock.wall_us(), clock.monotonic()
         time_ms = now_us // 1000
 
         def to_wall(moment: float) -> int | None:
             return None if moment < 0 else (now_us - round((now - moment) * 1_000_000)) // 1000
 
-        tracker = self._node.progress.trackers.get((key.group, key.topic, key.queue))
+        tracker = group.node.progress.trackers.get((key.group, key.topic, key.queue))
         committed = None if tracker is None else tracker.watermark
         answered_at = max((each.answered_at for each in group_queues), default=-1.0)
         before = self._seen.get(key)
         moved_ms = self._moved_ms(before, committed, to_wall(answered_at), time_ms)
-        queue = self._queues.queue(key.topic, key.queue)
+        queue = group.node.broker.queue(key.topic, key.queue)
         start = end = oldest = None
         matched: tuple[int, int, float | None] | None = None
         if queue is not None:
             start, end = queue.min_offset, queue.max_offset
             oldest = max(start, 0 if committed is None else committed)
             codes = _codes(_subscription_of(group, key.topic))
-            if codes is not None and committed is not None:
+            if codes is not None and committed is not None and isinstance(queue, ConsumeQueue):
                 known = None if before is None else before.matched
                 matched = known if known is not None and known[:2] == (committed, end) else None
                 matched = matched or (committed, end, matched_share(queue, committed, end, codes))
@@ -203,10 +204,12 @@ class QueueSampler:
             waiting=figures.waiting,
             retrying=figures.retrying,
             dead_letters=0 if tracker is None else tracker.dead_letters,
-            start_ms=None if queue is None else times.at(queue, queue.min_offset),
-            committed_ms=None if queue is None or oldest is None else times.at(queue, oldest),
-            started_ms=None if queue is None or started is None else times.at(queue, max(started, queue.min_offset)),
-            end_ms=None if queue is None else times.at(queue, queue.max_offset - 1),
+            start_ms=None if queue is None else self._time_at(group, queue, queue.min_offset),
+            committed_ms=None if queue is None or oldest is None else self._time_at(group, queue, oldest),
+            started_ms=None
+            if queue is None or started is None
+            else self._time_at(group, queue, max(started, queue.min_offset)),
+            end_ms=None if queue is None else self._time_at(group, queue, queue.max_offset - 1),
             moved_ms=moved_ms,
             answered_ms=to_wall(answered_at),
             asked_ms=to_wall(asking.asked_at),
@@ -221,6 +224,13 @@ class QueueSampler:
             pushing=asking.pushing,
             matched=None if matched is None else matched[2],
         )
+
+    def _time_at(self, group: ConsumerGroup, queue: QueueView, offset: int) -> int | None:
+        """When a message was stored: from the log, or of a Kafka what is in hand; None where it is not known."""
+        if isinstance(queue, ConsumeQueue):
+            return self.times.at(queue, offset)
+        stored = group.node.broker.stored(queue, offset) if queue.min_offset <= offset < queue.max_offset else None
+        return None if stored is None else stored.stored_ms
 
     def _moved_ms(
         self, before: _Seen | None, committed: int | None, answered_ms: int | None, now_ms: int

@@ -34,7 +34,7 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
-from proxy.services.topic_ports import TopicPort
+from proxy.services.topic_port import TopicPort
 from proxy.wire import Call, SendMessage, TextError, encode_delay_result_reply, scan_delay
 from pyddmq.codes import Repeat, ResultCode
 

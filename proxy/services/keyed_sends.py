@@ -22,6 +22,7 @@ from broker.scheduled.timer.names import TIMER_NAME
 from broker.store import MessageRefused, Position, Store
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
+from proxy.services.kafka_numbers import KafkaNumbers
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing, Refused
 from proxy.wire import Call, Receipt
@@ -35,11 +36,13 @@ class Again(NamedTuple):
 
     Attributes:
         key: Its UNIQ_KEY.
-        entry: What its record says; None when that is not known any more.
+        entry: What its record says; None when that is not known any more, or it is in Kafka.
+        in_kafka: Its qid and offset there; None when it is not there, or that is not known any more.
     """
 
     key: bytes
     entry: Entry | None
+    in_kafka: tuple[str, int] | None = None
 
 
 Encoded = Callable[[Call, Sequence[Again], Repeat], bytes]
@@ -55,6 +58,9 @@ class KeyedSends:
         publishing: Counts and tells refusals.
         qid_prefix: Text in front of the queue number in a qid.
         broker_name: Stands in the handles of timers.
+
+    Attributes:
+        in_kafka: What is known of messages that went to Kafka.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class KeyedSends:
         broker_name: str,
     ) -> None:
         self._deduplication = deduplication
+        self.in_kafka = KafkaNumbers(deduplication)
         self._store = store
         self._publishing = publishing
         self._qid_prefix = qid_prefix
@@ -86,7 +93,7 @@ class KeyedSends:
             judged = self._deduplication.judge(given)
         except MessageRefused as error:
             raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, error.text) from error
-        if judged.places is None:
+        if judged.places is None or self.in_kafka.has_hole_before(judged):
             text = (
                 f"message {given[0].decode()} comes after one of its producer that is missing here: send in order "
                 "from that on, or under a new name"
@@ -97,6 +104,7 @@ class KeyedSends:
     def stored(self, judged: Judged, positions: Sequence[Position]) -> None:
         """Enter what was judged new and is staged now."""
         self._deduplication.stored(judged, [position.physical for position in positions])
+        self.in_kafka.filled(judged, len(judged.places or positions))
 
     def answer(
         self,
@@ -131,13 +139,19 @@ class KeyedSends:
     def found(self, keys: Sequence[bytes], places: Sequence[int]) -> tuple[list[Again], Repeat]:
         """Look up messages that are stored; whether all of them were found."""
         record_of = self._deduplication.record_of
-        again = [Again(key, record_of(key, place)) for key, place in zip(keys, places, strict=True)]
-        return again, Repeat.OLDER if any(each.entry is None for each in again) else Repeat.FIRST_RECEIPT
+        again = [
+            Again(key, record_of(key, place), self.in_kafka.receipt(key, place))
+            for key, place in zip(keys, places, strict=True)
+        ]
+        older = any(each.entry is None and each.in_kafka is None for each in again)
+        return again, Repeat.OLDER if older else Repeat.FIRST_RECEIPT
 
     def receipt(self, again: Again) -> Receipt:
         """Return the first receipt of a message: its id alone where no more is known."""
-        key, entry = again
+        key, entry, in_kafka = again
         text = key.decode()
+        if in_kafka is not None:
+            return Receipt(text, *in_kafka)
         if entry is None or entry.topic == SCHEDULE_NAME:
             return Receipt(text, "", -1)
         if entry.topic == TIMER_NAME:

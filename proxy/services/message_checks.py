@@ -19,8 +19,9 @@ from broker.runtime.seams import Buffer, Clock
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
+from proxy.services.kafka_ports import KafkaPort
 from proxy.services.message_rules import Limited, PropertyRules, Refusal
-from proxy.services.topic_ports import TopicPort
+from proxy.services.topic_port import TopicPort
 from proxy.wire import SendMessage
 from pyddmq.codes import ResultCode
 from upstream.waiting.limits import TokenBucket
@@ -169,7 +170,10 @@ class MessageChecks:
             if port is None:
                 port = self._new_port(topic)
             queues = port.queue_count
-            if partition_id >= 0:
+            if isinstance(port, KafkaPort):
+                _check_kafka(port, transactional=transactional, waits=bool(level or deliver_at or delay))
+                queue_id = port.place(partition_id, hash_id, self._random)
+            elif partition_id >= 0:
                 queue_id = partition_id % queues
             elif partition_id < -1:
                 queue_id = self._random.randrange(queues)
@@ -280,6 +284,14 @@ class MessageChecks:
                 ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"topic {text} is not served: it is not in the configuration"
             )
         return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f"no topic {text!r}: add it under topics in the configuration")
+
+
+def _check_kafka(port: KafkaPort, *, transactional: bool, waits: bool) -> None:
+    """Check that a message is of a kind that a topic of Kafka takes. Raises Refusal."""
+    if transactional or waits:
+        code = ResultCode.FAIL_TOPIC_IS_NOT_DELAY if waits else ResultCode.FAIL_ILLEGAL_MSG
+        text = f"delays, timers and transactions on Kafka topics are not built yet, and {port.topic.name} is one"
+        raise Refusal(code, text)
 
 
 def _mixed_refusal() -> Refusal:

@@ -7,21 +7,23 @@ has returned (`proxy.services.publishing`, D1). A batch is validated whole and s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from broker.deduplication.deduplication import MISSING
+from broker.deduplication.deduplication import MISSING, Judged
 from broker.scheduled.timer.handle import RecallHandle
 from broker.store import Position, Put
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
+from proxy.services.kafka_ports import KafkaPort
+from proxy.services.kafka_sends import KafkaSends
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing, Stored
-from proxy.services.topic_ports import TopicPort
+from proxy.services.topic_port import TopicPort
 from proxy.wire import (
     BatchCall,
     Call,
@@ -48,6 +50,7 @@ class ProducerService:
         publishing: Stores and answers.
         keyed: Knows what was sent before.
         limited: Sends above a rate that are tried again.
+        kafka: Takes calls with messages for Kafka; None where the configuration has no cluster.
         qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
         broker_name: Stands in the handles of timers.
     """
@@ -58,6 +61,7 @@ class ProducerService:
         publishing: Publishing,
         keyed: KeyedSends,
         limited: LimitedSends,
+        kafka: KafkaSends | None,
         *,
         qid_prefix: str,
         broker_name: str,
@@ -66,6 +70,7 @@ class ProducerService:
         self._publishing = publishing
         self._keyed = keyed
         self._limited = limited
+        self._kafka = kafka
         self._qid_prefix = qid_prefix
         self._broker_name = broker_name
 
@@ -109,6 +114,15 @@ class ProducerService:
         key, judged = message.unique_key, None
         try:
             if key is not None:
+                if self._under_way(
+                    [key],
+                    connection,
+                    call,
+                    timeout_ms=timeout_ms,
+                    slot=slot,
+                    again=partial(self._send, connection, call, message, timeout_ms),
+                ):
+                    return
                 judged = self._keyed.judge([key])
                 if judged.places:
                     encode = partial(self._stored_again, batch=False)
@@ -119,6 +133,18 @@ class ProducerService:
                 waiting = self._checks.delay(puts, ports, delays)
                 if waiting:
                     stored = partial(self._stored_waiting, ports[0], waiting[0])
+            if self._kafka is not None and ports[0].in_kafka:
+                self._kafka.append(
+                    puts,
+                    ports,
+                    connection,
+                    call,
+                    stored=partial(self._stored_mixed, ports, _NONE_WAITS, False),
+                    judged=judged,
+                    timeout_ms=timeout_ms,
+                    slot=slot,
+                )
+                return
             positions = self._publishing.append(puts, ports, connection, call, stored=stored, slot=slot)
             if judged is not None:
                 self._keyed.stored(judged, positions)
@@ -160,7 +186,10 @@ class ProducerService:
         try:
             if request.messages[0].unique_key is None:
                 self._append_batch(connection, call, request, slot)
-            else:
+                return
+            keys = [message.unique_key for message in request.messages]
+            taken_again = partial(self._send_batch, connection, call, request)
+            if not self._under_way(keys, connection, call, timeout_ms=None, slot=slot, again=taken_again):
                 self._append_numbered(connection, call, request, slot)
         except Refusal as refusal:
             retry = partial(self._send_batch, connection, call, request, again=False)
@@ -174,19 +203,28 @@ class ProducerService:
         request: BatchCall,
         slot: ReplySlot | None,
         *,
-        keyed: bool = False,
+        judged: Judged | None = None,
         stored: Stored | None = None,
     ) -> list[Position]:
-        """Check and stage a batch, or what of one is to be stored. Raises Refusal."""
+        """Check and stage a batch, or what of one is to be stored. Raises Refusal.
+
+        Returns:
+            Where each message is staged; empty where some go to Kafka.
+        """
         puts: list[Put] = []
         ports: list[TopicPort] = []
         try:
-            delays = self._checks.check(request.messages, puts, ports, keyed=keyed)
+            delays = self._checks.check(request.messages, puts, ports, keyed=judged is not None)
             waiting = self._checks.delay(puts, ports, delays) if delays else _NONE_WAITS
         except Refusal as refusal:
             give_tokens_back(ports)
             refusal.text = _of_batch(len(puts), len(request.messages), refusal.text)
             raise
+        if self._kafka is not None and any(port.in_kafka for port in ports):
+            if stored is None:
+                stored = partial(self._stored_mixed, ports, waiting, True) if request.receipts else _stored_untold
+            self._kafka.append(puts, ports, connection, call, stored=stored, judged=judged, timeout_ms=None, slot=slot)
+            return []
         if stored is None:
             stored = partial(self._stored_batch, ports, waiting) if request.receipts else _stored_untold
         return self._publishing.append(puts, ports, connection, call, stored=stored, atomic=True, slot=slot)
@@ -196,7 +234,9 @@ class ProducerService:
         keys = [message.unique_key for message in request.messages]
         judged = self._keyed.judge(keys)
         if not judged.places:
-            self._keyed.stored(judged, self._append_batch(connection, call, request, slot, keyed=True))
+            positions = self._append_batch(connection, call, request, slot, judged=judged)
+            if positions:
+                self._keyed.stored(judged, positions)
             return
         encode = partial(self._stored_again, batch=request.receipts)
         given = [key for key in keys if key is not None]
@@ -206,14 +246,29 @@ class ProducerService:
             return
         places = list(judged.places)
 
-        def stored(call: Call, _: Sequence[Position]) -> bytes:
+        def stored(call: Call, positions: Sequence[Position]) -> bytes:
+            for at, position in zip(missing, positions, strict=True):
+                places[at] = position.physical
             return encode(call, *self._keyed.found(given, places))
 
         rest = request._replace(messages=[request.messages[at] for at in missing])
-        positions = self._append_batch(connection, call, rest, slot, keyed=True, stored=stored)
-        self._keyed.stored(judged, positions)
-        for at, position in zip(missing, positions, strict=True):
-            places[at] = position.physical
+        positions = self._append_batch(connection, call, rest, slot, judged=judged, stored=stored)
+        if positions:
+            self._keyed.stored(judged, positions)
+
+    def _under_way(
+        self,
+        keys: Sequence[bytes | None],
+        connection: Connection,
+        call: Call,
+        *,
+        timeout_ms: int | None,
+        slot: ReplySlot | None,
+        again: Callable[[ReplySlot], None],
+    ) -> bool:
+        """Have a send wait whose messages are under way to Kafka already; False: none is."""
+        kafka = self._kafka
+        return kafka is not None and kafka.wait(keys, connection, call, timeout_ms=timeout_ms, slot=slot, again=again)
 
     # Replies.
 
@@ -251,6 +306,28 @@ class ProducerService:
             unique_key = receipts[place].msg_id
             receipts[place] = Receipt(unique_key, "", -1, self._handle(ports[place], out_ms, unique_key))
         return encode_result_reply(call, ResultCode.OK, "OK", receipts=receipts)
+
+    def _stored_mixed(
+        self,
+        ports: Sequence[TopicPort],
+        waiting: Mapping[int, int],
+        is_batch: bool,
+        call: Call,
+        positions: Sequence[Position],
+    ) -> bytes:
+        """Of messages of which some are in Kafka."""
+        receipts = []
+        for at, (port, (queue_id, offset, _, unique_key)) in enumerate(zip(ports, positions, strict=True)):
+            key = unique_key.decode()
+            if at in waiting:
+                receipts.append(Receipt(key, "", -1, self._handle(port, waiting[at], key)))
+            else:
+                prefix = port.qid_prefix if isinstance(port, KafkaPort) else self._qid_prefix
+                receipts.append(Receipt(key, f"{prefix}{queue_id}", offset))
+        if is_batch:
+            return encode_result_reply(call, ResultCode.OK, "OK", receipts=receipts)
+        [(key, qid, offset, _)] = receipts
+        return encode_result_reply(call, ResultCode.OK, "OK", msg_id=key, qid=qid, offset=offset)
 
     def _handle(self, port: TopicPort, out_ms: int, unique_key: str) -> str | None:
         """Return what names a timer; messages of a delay level have no handle (reference 5.6)."""

@@ -12,7 +12,7 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
-from proxy.services.topic_ports import TopicPort
+from proxy.services.topic_port import TopicPort
 from proxy.wire import Call, TextError, encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.budget import Budget, Pressure
@@ -110,7 +110,7 @@ class Publishing:
                 self.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(puts))
                 place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
-            self._took.observe(round((self._clock.monotonic() - place.received_at) * 1e6), len(puts))
+            self.took(place.received_at, len(puts))
             port = ports[0]
             if not published:
                 pass
@@ -124,13 +124,7 @@ class Publishing:
             place.answer(stored(call, positions))
 
         try:
-            positions = self._store.append(
-                puts,
-                born_ms=self._clock.wall_ms(),
-                born_host=self.born_host(connection.address),
-                done=done,
-                atomic=atomic,
-            )
+            positions = self.stage(puts, connection, done, atomic=atomic)
         except StoreError as error:
             give_tokens_back(ports)
             raise store_refusal(error) from error
@@ -138,6 +132,22 @@ class Publishing:
         # Puts are slices of the frame and keep all of it until they are written.
         self.budget.stage(len(call.frame))
         return positions
+
+    def stage(
+        self, puts: Sequence[Put], connection: Connection, done: Callable[[StoreError | None], None], *, atomic: bool
+    ) -> list[Position]:
+        """Stage puts of a client's; `done` is called after the flush. Raises StoreError: nothing was staged."""
+        return self._store.append(
+            puts,
+            born_ms=self._clock.wall_ms(),
+            born_host=self.born_host(connection.address),
+            done=done,
+            atomic=atomic,
+        )
+
+    def took(self, received_at: float, count: int) -> None:
+        """Count how long so many messages took, from when they were received (monotonic seconds) until now."""
+        self._took.observe(round((self._clock.monotonic() - received_at) * 1e6), count)
 
     def check_open(self) -> None:
         """Pass while messages are taken. Raises Refusal: the node is draining, or short of memory."""

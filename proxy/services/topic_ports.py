@@ -4,60 +4,28 @@ from __future__ import annotations
 
 from broker.format.message_type import MessageType
 from broker.queues.topics import is_system
-from broker.runtime.metrics import Counter, Metrics, declare
+from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock
 from broker.store import Store, Topic
-from conf import Config
+from conf import Config, TopicConfig
+from conf.base import is_topic_pattern
+from proxy.services.kafka_ports import KafkaPort, ProducerOf
+from proxy.services.topic_port import TopicPort
 from upstream.waiting.limits import TokenBucket
-
-MESSAGES_SENT = declare(
-    "pyddmq_messages_published_total", "Messages stored, by topic; those of transactions when committed", ("topic",)
-)
-BYTES_SENT = declare("pyddmq_bytes_published_total", "Body bytes stored, by topic", ("topic",))
-
-
-class TopicPort:
-    """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round.
-
-    `guarded`: its messages have to pass a limit or a message type. Made anew when queues, limits or type change.
-    """
-
-    __slots__ = (
-        "body_bytes",
-        "guarded",
-        "limit",
-        "messages",
-        "node_limit",
-        "queue_count",
-        "retry_ms",
-        "round",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        topic: Topic,
-        limit: TokenBucket | None,
-        metrics: Metrics,
-        *,
-        node_limit: TokenBucket | None = None,
-        retry_ms: int = -1,
-    ) -> None:
-        self.topic = topic
-        self.queue_count = len(topic.queues)
-        self.limit = limit
-        self.node_limit = node_limit
-        self.retry_ms = retry_ms
-        # One test per message for all of it, whatever the topic is like.
-        self.guarded = limit is not None or node_limit is not None or topic.message_type is not MessageType.MIXED
-        self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
-        self.body_bytes: Counter = metrics.counter(BYTES_SENT, topic.name)
-        self.round = 0
 
 
 def wanted_types(config: Config) -> dict[str, MessageType]:
-    """Message types that a configuration gives to topics."""
-    return {name: MessageType(topic.message_type) for name, topic in config.topics.items() if topic.message_type}
+    """Message types that a configuration gives to topics of the store."""
+    return {
+        name: MessageType(topic.message_type)
+        for name, topic in config.topics.items()
+        if topic.message_type and config.cluster_of(name) is None
+    }
+
+
+def stored_topics(config: Config) -> list[str]:
+    """Topics of a configuration that stand in the node's own store."""
+    return [name for name in config.topics if config.cluster_of(name) is None]
 
 
 class TopicPorts:
@@ -67,11 +35,20 @@ class TopicPorts:
         by_name: Port by topic, in UTF-8; one dictionary for the node's life, which the producers' service holds.
     """
 
-    def __init__(self, store: Store, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics: Metrics, *, producer_of: ProducerOf) -> None:
+        """Have none; `publish` makes them.
+
+        Args:
+            store: Where topics are that are in no cluster of Kafka.
+            clock: Refills limits.
+            metrics: The node's registry.
+            producer_of: Returns the producer of a cluster.
+        """
         self.by_name: dict[bytes, TopicPort] = {}
         self._store = store
         self._clock = clock
         self._metrics = metrics
+        self._producer_of = producer_of
         self._node_limit: TokenBucket | None = None
 
     def publish(self, config: Config) -> None:
@@ -80,18 +57,25 @@ class TopicPorts:
         Raises:
             StoreError: A topic cannot be made.
         """
-        for name in config.topics:
+        for name in stored_topics(config):
             self._store.create_topic(name, config.queue_count(name))
         self._store.topic_changes.set_types(wanted_types(config))
         self._node_limit = self._limit(self._node_limit, config.node.max_tps)
         ports: dict[bytes, TopicPort] = {}
         for name, settings in config.topics.items():
-            topic = self._store.topics[name]
             if not settings.enabled:
                 continue
             old = self.by_name.get(name.encode())
             limit = self._limit(None if old is None else old.limit, settings.max_tps)
-            ports[name.encode()] = self._port(topic, limit, settings.limiter_failure_retry_interval)
+            cluster = config.cluster_of(name)
+            if cluster is None:
+                port = self._port(self._store.topics[name], limit, settings.limiter_failure_retry_interval)
+            elif is_topic_pattern(name):
+                # For who reads; nobody sends to an expression.
+                continue
+            else:
+                port = self._kafka_port(name, cluster, limit, settings)
+            ports[name.encode()] = port
         for name in self._store.topic_changes.served:
             if name not in config.topics and name in self._store.topics:
                 ports[name.encode()] = self._port(self._store.topics[name])
@@ -119,6 +103,19 @@ class TopicPorts:
 
     def _port(self, topic: Topic, limit: TokenBucket | None = None, retry_ms: int = -1) -> TopicPort:
         return TopicPort(topic, limit, self._metrics, node_limit=self._node_limit, retry_ms=retry_ms)
+
+    def _kafka_port(self, name: str, cluster: str, limit: TokenBucket | None, settings: TopicConfig) -> KafkaPort:
+        kind = MessageType(settings.message_type) if settings.message_type else MessageType.MIXED
+        return KafkaPort(
+            name,
+            cluster,
+            self._producer_of,
+            limit,
+            self._metrics,
+            message_type=kind,
+            node_limit=self._node_limit,
+            retry_ms=settings.limiter_failure_retry_interval,
+        )
 
     def _limit(self, old: TokenBucket | None, rate: float | None) -> TokenBucket | None:
         """Return a limit of this rate: the old one, with the tokens that it has, where there is one."""

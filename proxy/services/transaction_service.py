@@ -29,7 +29,7 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
-from proxy.services.topic_ports import BYTES_SENT, MESSAGES_SENT, TopicPort
+from proxy.services.topic_port import BYTES_SENT, MESSAGES_SENT, TopicPort
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     Call,
@@ -207,7 +207,7 @@ class TransactionService:
 
     def _stored_again(self, key: bytes | None, call: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
         """Answer a half that was answered before, or should have been."""
-        [(unique_key, entry)] = again
+        [(unique_key, entry, _)] = again
         handle = offset = None
         if entry is not None and entry.topic == HALF_NAME:
             offset = entry.queue_offset

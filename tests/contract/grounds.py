@@ -9,13 +9,17 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import FileWrites
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
+from conf.models import GroupConfig
 from tests.unit.upstream_world import ROOT, Client, World
+from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
-from upstream.kafka.broker import KafkaBroker, MemberSettings, Ways
+from upstream.kafka.broker import KafkaBroker, Ways
 from upstream.kafka.link import KafkaRecord, Place
+from upstream.kafka.partitions import MemberSettings
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
 from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
+from upstream.testing.kafka_client import SimClient
 from upstream.testing.kafka_cluster import SimKafka
 from upstream.waiting.buffer import Batch
 
@@ -173,24 +177,36 @@ class KafkaGround(Ground):
 
     revokes = True
 
-    def __init__(self, *subscriptions: dict[str, Any], seed: int = 1, **how: Any) -> None:
+    def __init__(
+        self,
+        *subscriptions: dict[str, Any],
+        seed: int = 1,
+        beside: KafkaGround | None = None,
+        settings: MemberSettings | None = None,
+        **how: Any,
+    ) -> None:
         self.random = Random(seed)
         self.kafka: SimKafka | None = None
+        self.beside = beside
+        self.settings = settings or MemberSettings(session_seconds=10)
         super().__init__(*subscriptions, **how)
 
     def open(self) -> None:
         """Start the node, and let it get its partitions."""
+        if self.beside is not None:
+            # Another node of the same group, in the same world.
+            self.clock, self.scheduler, self.kafka = self.beside.clock, self.beside.scheduler, self.beside.kafka
         self.metrics = Metrics()
         self.limited_log = RateLimitedLog(self.clock)
         if self.kafka is None:
             self.kafka = SimKafka(self.random, clock=self.clock, scheduler=self.scheduler)
-        else:
+        elif self.beside is None:
             # The node before was killed: with it went all that its loop had to do.
             self.kafka.scheduler = self.scheduler
             self.kafka.forget_members()
         for each in self.subscriptions:
             self.kafka.partitions(each["topic"], self.queues)
-        self.client = self.kafka.client()
+        self.client = SimClient(self.kafka)
         ways = Ways(
             member=self.client.member(self.group_name, "node"),
             reader=self.client.reader(),
@@ -198,13 +214,19 @@ class KafkaGround(Ground):
         )
         runtime = runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler)
         config = self.config()
-        self.member = KafkaBroker(config, ways=ways, runtime=runtime, settings=MemberSettings(session_seconds=10))
+        self.member = KafkaBroker(config, ways=ways, runtime=runtime, settings=self.settings)
         self.progress = self.member.progress
         self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(config)
         self.group.start()
-        self.member.join(self.group.group_queues)
-        self.advance(0.3)
+        self.member.join(self.group.group_queues, self.group.go_on)
+        if self.beside is None:
+            self.advance(0.3)
+
+    def make_group(self, config: GroupConfig) -> ConsumerGroup:
+        """Make a group that asks whether partitions are its own."""
+        self.may_hand_out = self.member.may_hand_out
+        return super().make_group(config)
 
     def broker(self) -> Broker:
         """Return the member's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -12,6 +13,8 @@ from conf.loader import loads
 from proxy.node.node import Node, Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from tests.simulation.wire import Codec, Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
+from upstream.kafka.link import KafkaClient
+from upstream.testing.virtual_threads import VirtualThreads
 
 MIB = 1024 * 1024
 
@@ -51,7 +54,20 @@ class Raw(asyncio.Protocol):
 class HostileWorld:
     """One node in virtual time; deterministic."""
 
-    def __init__(self, yaml: str = YAML, *, disk: SimDisk | None = None) -> None:
+    def __init__(
+        self,
+        yaml: str = YAML,
+        *,
+        disk: SimDisk | None = None,
+        kafka: Callable[[VirtualLoop, str], KafkaClient] | None = None,
+    ) -> None:
+        """Start.
+
+        Args:
+            yaml: The configuration.
+            disk: The node's.
+            kafka: Makes the client of a Kafka cluster, by its name.
+        """
         self.loop = VirtualLoop()
         self.network = SimNetwork(
             self.loop, Random(1), NetworkFaults(delay_ms_max=0.1, fragment_share=0.0, window_bytes=MIB)
@@ -63,6 +79,8 @@ class HostileWorld:
             disk=SimDisk() if disk is None else disk,
             randomness=Random(2),
             network=self.network,
+            threads=VirtualThreads(self.loop),
+            kafka=None if kafka is None else lambda cluster, _: kafka(self.loop, cluster),
         )
         self.node = Node(self.config, seams=seams, registry=Registry())
         task = self.loop.create_task(self.node.start())

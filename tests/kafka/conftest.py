@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from bench.servers.maven import JarsMissing
 from tests.conftest import need
 from tests.kafka import server
 from tests.kafka.topics import make_topic
@@ -18,8 +19,8 @@ from tests.kafka_world import Clients
 def jars() -> str:
     """Kafka's jars."""
     try:
-        return str(server.fetch())
-    except server.KafkaMissing as error:
+        return str(server.JARS.fetch())
+    except JarsMissing as error:
         need(False, f"{error}, so it")
         raise
 
@@ -31,7 +32,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield given
         return
     request.getfixturevalue("jars")
-    kafka = server.KafkaServer(tmp_path_factory.mktemp("kafka") / "shared", server.fetch())
+    kafka = server.KafkaServer(tmp_path_factory.mktemp("kafka") / "shared", server.JARS.fetch())
     try:
         kafka.start()
         yield kafka.address

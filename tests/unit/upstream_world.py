@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -55,6 +55,7 @@ class World:
     segment_bytes = 1 << 22
     message_bytes_max = 4 << 20
     calls: NodeCalls | None = None
+    may_hand_out: Callable[[], bool] | None = None
 
     def __init__(
         self,
@@ -137,6 +138,7 @@ class World:
                     limited_log=self.limited_log,
                 ),
                 calls=self.calls,
+                may_hand_out=self.may_hand_out,
             ),
             make_actions=self.registry.make,
             qid_prefix=QID,

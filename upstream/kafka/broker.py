@@ -1,90 +1,25 @@
-"""One group's member of a Kafka cluster: `upstream.source.Broker`, and who is told what becomes of partitions.
-
-A partition comes and goes in these steps:
-
-    assigned -> claimed (a first commit succeeds: no other member has it) -> given: its tracker stands where the commit
-    and its text say, and the topic has the queue
-    revoked  -> withheld (nothing more of it is handed out; answers count) -> taken: the topic has it no more -> its
-    last commit -> the client may go on
-    lost     -> taken: others may have it already
-
-Progress of such a group is the trackers alone. What would be their journal lies on a disk that forgets
-(`broker.runtime.disks.volatile_disk`), since the text of a commit is what the next owner needs, and this node may be
-that (D52).
-"""
+"""One group's share of a Kafka cluster: `upstream.source.Broker`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 
 from broker.errors import StoreError
 from broker.runtime.bundle import Runtime
-from broker.runtime.disks.volatile_disk import VolatileDisk
-from broker.runtime.later import Repeated
-from broker.runtime.metrics import declare
-from conf.models import GroupConfig, SubscriptionConfig
+from conf.models import GroupConfig
 from upstream.job import Generation, GroupQueue, UpstreamJob
-from upstream.kafka.commits import Commits
 from upstream.kafka.dead_letters import DeadLetterWriter
-from upstream.kafka.lease import Lease
-from upstream.kafka.link import (
-    Assignment,
-    GroupMember,
-    KafkaFailure,
-    KafkaRecord,
-    PartitionReader,
-    Place,
-    Producer,
-    Subscribed,
-)
-from upstream.kafka.metadata import Known, decode
+from upstream.kafka.link import GroupMember, PartitionReader, Producer
 from upstream.kafka.offsets import KafkaOffsets
+from upstream.kafka.partitions import MemberSettings, Partitions
 from upstream.kafka.source import KafkaSource
-from upstream.kafka.stream import Stream
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Origin, Progress
-from upstream.progress.tracker import OffsetTracker
 from upstream.queues import UNKNOWN, CommittedOffsets, QueueView, TakeOver, TopicView
 from upstream.source import Appended, Counts, Stored, Stretch, Wanted
 
 DEAD_LETTER_SUFFIX = ".DLQ"
-_LOOK_SECONDS = 0.02
-_ENDS_SECONDS = 1.0
-_CLAIM_AGAIN_SECONDS = 1.0
-
-PARTITIONS = declare("pyddmq_kafka_partitions", "Partitions that this node has of a Kafka group.", ("group",), "gauge")
-REVOKED = declare(
-    "pyddmq_kafka_partitions_revoked_total", "Partitions that were given up for other members.", ("group",)
-)
-LOST = declare(
-    "pyddmq_kafka_partitions_lost_total", "Partitions that others had before this node could give them up.", ("group",)
-)
-FOREIGN = declare(
-    "pyddmq_kafka_commit_texts_foreign_total",
-    "Texts beside committed offsets that are not this program's: the offset counts, nothing above it.",
-    ("group",),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSettings:
-    """What the configuration says of a member.
-
-    Attributes:
-        session_seconds: Silence after which it is none any more; the client was made with the same.
-        commit_seconds: From one commit to the next.
-        revoke_seconds: How long what is out may still be answered when partitions are revoked.
-        takeover_seconds: How long a partition is left alone that its owner before did not leave in order.
-        waiting_bytes: Of bodies that are kept for the group.
-    """
-
-    session_seconds: float = 45.0
-    commit_seconds: float = 0.1
-    revoke_seconds: float = 10.0
-    takeover_seconds: float = 0.0
-    waiting_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +45,7 @@ class KafkaBroker:
     """One group's share of a cluster.
 
     Attributes:
-        group: Its name.
-        trouble: Why the cluster cannot be reached, or None.
+        partitions: What its member was given.
     """
 
     truncated_to = UNKNOWN
@@ -125,283 +59,67 @@ class KafkaBroker:
             runtime: The node's; its disk is not used.
             settings: Times and bounds.
         """
-        self.group = config.group
-        self.trouble: KafkaFailure | None = None
+        self.partitions = Partitions(config, member=ways.member, runtime=runtime, settings=settings)
         self._config = config
         self._ways = ways
         self._runtime = runtime
         self._settings = settings
-        self.lease = Lease(runtime.clock, settings.session_seconds)
-        self._topics = {each.topic: KafkaTopic(each.topic) for each in config.topics}
-        self._arriving: dict[Place, KafkaQueue] = {}
-        self._owned: dict[Place, KafkaQueue] = {}
-        self._streams: dict[KafkaQueue, Stream] = {}
         self._sources: list[KafkaSource] = []
-        self._group_queues: Callable[[], Sequence[GroupQueue]] = tuple
-        self._leaving = False
-        self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
-        volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
-        self.progress = Progress.open("", queues=self, runtime=volatile)
-        self.commits = Commits(
-            self.group,
-            member=ways.member,
-            lease=self.lease,
-            queues=lambda: list(self._owned.values()),
-            tracker_of=self._tracker,
-            clock=runtime.clock,
-            scheduler=runtime.scheduler,
-            metrics=runtime.metrics,
-            interval_seconds=settings.commit_seconds,
-            fenced=self._fenced,
-            answered=self._committed,
-        )
-        self._ends = Repeated(runtime.scheduler, _ENDS_SECONDS, self._ask_for_ends)
-        self._dead_letters = DeadLetterWriter(ways.producer, runtime, self.group)
+        self._dead_letters = DeadLetterWriter(ways.producer, runtime, config.group)
 
     # Life
 
-    def join(self, group_queues: Callable[[], Sequence[GroupQueue]]) -> None:
-        """Become a member; `group_queues` tells what the group has in hand."""
-        self._group_queues = group_queues
-        self.commits.begin()
-        self._ends.begin()
-        self._ways.member.join(self, self._subscribed(self._config))
+    @property
+    def progress(self) -> Progress:
+        """Return how far the group is."""
+        return self.partitions.progress
+
+    def join(self, group_queues: Callable[[], Sequence[GroupQueue]], serve: Callable[[], None]) -> None:
+        """Become a member.
+
+        Args:
+            group_queues: Tells what the group has in hand.
+            serve: Answers parked pulls.
+        """
+
+        def go_on() -> None:
+            for source in self._sources:
+                source.go_on()
+            serve()
+
+        self.partitions.join(group_queues, go_on)
 
     def configure(self, config: GroupConfig) -> None:
         """Read what a changed configuration lists."""
         self._config = config
-        for each in config.topics:
-            self._topics.setdefault(each.topic, KafkaTopic(each.topic))
-        self._ways.member.subscribe(self._subscribed(config))
-
-    @staticmethod
-    def _subscribed(config: GroupConfig) -> list[Subscribed]:
-        return [Subscribed(each.topic, each.consume_timestamp) for each in config.enabled_topics]
+        self.partitions.configure(config)
 
     def leave(self, done: Callable[[], None]) -> None:
         """Give up all partitions, with their last commit, and be no member any more."""
-        self._leaving = True
 
         def left() -> None:
-            self.commits.end()
-            self._ends.end()
-            self.lease.end()
             self._ways.reader.close()
             done()
 
-        self._ways.member.leave(left)
+        self.partitions.leave(left)
 
     def may_hand_out(self) -> bool:
         """Whether what this member was given is its own for certain (D54)."""
-        return self.lease.holds
-
-    @property
-    def owned(self) -> Sequence[KafkaQueue]:
-        """The partitions that this node has."""
-        return list(self._owned.values())
-
-    # What the client tells
-
-    def assigned(self, assignments: Sequence[Assignment]) -> None:
-        """Claim partitions."""
-        if self._leaving:
-            return
-        arrived = []
-        for each in assignments:
-            queue = KafkaQueue(each, self._start_of(each))
-            self._arriving[each.place] = queue
-            arrived.append(queue)
-        self._claim(arrived)
-
-    def _start_of(self, assignment: Assignment) -> int:
-        """Where the group goes on, or where one begins that never committed (D6)."""
-        if assignment.committed is not None:
-            return min(max(assignment.committed, assignment.low), assignment.high)
-        config = self._subscription(assignment.topic)
-        if config is None or config.consume_from_where == "first":
-            return assignment.low
-        if config.consume_from_where == "last" or assignment.at_time is None:
-            return assignment.high
-        return assignment.at_time
-
-    def _subscription(self, topic: str) -> SubscriptionConfig | None:
-        return next((each for each in self._config.topics if each.topic == topic), None)
-
-    def _claim(self, queues: Sequence[KafkaQueue]) -> None:
-        """Commit where partitions stand: it succeeds for their owner alone, and ends the note that they were left."""
-        here = [queue for queue in queues if self._arriving.get(queue.place) is queue]
-        if not here:
-            return
-        clean = []
-        for queue in here:
-            known = self._known(queue)
-            self._place_tracker(queue, known)
-            if known.clean or queue.assignment.committed is None:
-                clean.append(queue)
-
-        def done(failure: KafkaFailure | None) -> None:
-            if failure is None:
-                self._give([queue for queue in here if queue in clean])
-                if rest := [queue for queue in here if queue not in clean]:
-                    self._wait_for_takeover(rest)
-            elif not failure.fenced:
-                self._runtime.scheduler.call_later(_CLAIM_AGAIN_SECONDS, self._claim, here)
-
-        self.commits.now(here, done)
-
-    def _wait_for_takeover(self, queues: Sequence[KafkaQueue]) -> None:
-        """Leave partitions alone for as long as a client of the owner before may be at work (`takeover: strict`)."""
-        seconds = self._settings.takeover_seconds
-        if not seconds:
-            self._give(queues)
-            return
-        self._runtime.scheduler.call_later(seconds, self._give, queues)
-
-    def _known(self, queue: KafkaQueue) -> Known:
-        assignment = queue.assignment
-        if assignment.committed is None or queue.start != assignment.committed:
-            return Known()
-        known = decode(assignment.metadata, queue.start)
-        if known.foreign:
-            self._runtime.metrics.counter(FOREIGN, self.group).add()
-        return known
-
-    def _place_tracker(self, queue: KafkaQueue, known: Known) -> None:
-        """Have a tracker stand where the commit and its text say, whatever this node knew of an earlier time."""
-        key = (self.group, queue.topic, queue.queue_id)
-        tracker = self.progress.tracker(*key, first_offset=lambda: queue.start)
-        self.progress.reset(tracker, queue.start)
-        for start, end in known.ranges:
-            tracker.finish_range(start, end)
-        tracker.failures.update(
-            {offset: failure for offset, failure in known.failures.items() if not tracker.is_finished(offset)}
-        )
-        self.progress.flush()
-        self.progress.offsets.set(*key, queue.start)
-
-    def _give(self, queues: Sequence[KafkaQueue]) -> None:
-        """Let the group read partitions that are this member's."""
-        given = [queue for queue in queues if self._arriving.get(queue.place) is queue]
-        for queue in given:
-            del self._arriving[queue.place]
-            self._owned[queue.place] = queue
-            self._streams[queue] = Stream(queue, self._ways.member)
-            self._topic(queue.topic).give(queue)
-        self._tell(given)
-
-    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
-        """Give partitions up in order."""
-        self._runtime.metrics.counter(REVOKED, self.group).add(len(places))
-        for place in places:
-            self._arriving.pop(place, None)
-        queues = [self._owned[place] for place in places if place in self._owned]
-        if not queues:
-            done()
-            return
-        gone = set(queues)
-        withheld = [each for each in self._group_queues() if each.queue in gone]
-        for group_queue in withheld:
-            group_queue.withheld = True
-        self._ways.member.pause([queue.place for queue in queues])
-        until = self._runtime.clock.monotonic() + self._settings.revoke_seconds
-
-        def look() -> None:
-            busy = {own(each.queue) for each in withheld if each.in_flight or each.calls}
-            if busy and self.lease.holds and self._runtime.clock.monotonic() < until:
-                self._runtime.scheduler.call_later(_LOOK_SECONDS, look)
-                return
-            still = [queue for queue in queues if self._owned.get(queue.place) is queue]
-            self._take(still)
-            if still and self.lease.holds:
-                self.commits.now(still, lambda _: done(), clean=gone - busy)
-            else:
-                done()
-            self.commits.forget(still)
-
-        look()
-
-    def lost(self, places: Sequence[Place]) -> None:
-        """Forget partitions that others may have."""
-        self._runtime.metrics.counter(LOST, self.group).add(len(places))
-        for place in places:
-            self._arriving.pop(place, None)
-        queues = [self._owned[place] for place in places if place in self._owned]
-        self._take(queues)
-        self.commits.forget(queues)
-        if not self._owned:
-            self.lease.end()
-
-    def _fenced(self) -> None:
-        """The member is none any more, and its client will say so; until then it has nothing."""
-        self.lease.end()
-        self.lost([*self._owned, *self._arriving])
-
-    def _take(self, queues: Sequence[KafkaQueue]) -> None:
-        for queue in queues:
-            del self._owned[queue.place]
-            del self._streams[queue]
-            self._topic(queue.topic).take(queue)
-        self._tell(queues)
-
-    def records(self, records: Sequence[KafkaRecord]) -> None:
-        """Take what came."""
-        queues = []
-        for place, run in groupby(records, key=lambda record: Place(record.topic, record.partition)):
-            queue = self._owned.get(place)
-            if queue is not None:
-                self._streams[queue].arrived(list(run))
-                queues.append(queue)
-        self._tell(queues)
-
-    def at_end(self, place: Place, offset: int) -> None:
-        """Note that there is no more for now."""
-        queue = self._owned.get(place)
-        if queue is not None:
-            self._streams[queue].at_end(offset)
-            self._tell([queue])
-
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
-        """Note whether the cluster can be reached."""
-        self.trouble = failure
-
-    def _committed(self, failure: KafkaFailure | None) -> None:
-        if failure is None or not failure.fenced:
-            self.trouble_told(failure)
-
-    def _ask_for_ends(self) -> None:
-        if self._owned:
-            self._ways.member.ends(list(self._owned), self._heard_ends)
-
-    def _heard_ends(self, ends: Sequence[tuple[Place, int, int]]) -> None:
-        for place, low, high in ends:
-            queue = self._owned.get(place)
-            if queue is not None:
-                queue.min_offset = max(queue.min_offset, low)
-                queue.max_offset = max(queue.max_offset, high)
-
-    def _tell(self, queues: Sequence[KafkaQueue]) -> None:
-        self._gauge.value = len(self._owned)
-        for name in {queue.topic for queue in queues}:
-            self._topic(name).told()
-
-    def _tracker(self, queue: KafkaQueue) -> OffsetTracker:
-        return self.progress.trackers[self.group, queue.topic, queue.queue_id]
+        return self.partitions.lease.holds
 
     # Queues
 
     def queue(self, topic: str, queue_id: int) -> KafkaQueue | None:
         """Return a partition that this member has or is about to have."""
-        place = Place(topic, queue_id)
-        return self._owned.get(place) or self._arriving.get(place)
+        return self.partitions.queue(topic, queue_id)
 
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> KafkaOffsets:
         """They come with the partitions."""
-        return KafkaOffsets(finish_writes)
+        return self.partitions.opening_offsets(root, runtime, finish_writes=finish_writes)
 
     def taking_over(self, offsets: CommittedOffsets) -> Generator[None, None, TakeOver]:
         """Nobody had anything in hand that the texts of commits do not say."""
-        yield
-        return lambda tracker_of, metrics: False
+        return self.partitions.taking_over(offsets)
 
     def offset_at(self, queue: QueueView, time_ms: int) -> int:
         """Return where the subscription's moment was found when the partition was given; its end otherwise."""
@@ -409,25 +127,19 @@ class KafkaBroker:
         return queue.max_offset if at_time is None else at_time
 
     def stored(self, queue: QueueView, offset: int) -> Stored | None:
-        """Tell it of a message that is in hand."""
-        for group_queue in self._group_queues():
-            if group_queue.queue is queue and offset in group_queue.live:
-                stored_ms = group_queue.live[offset].physical
-                return None if stored_ms < 0 else Stored(stored_ms, None)
-        return None
+        """Tell it of a message that is in hand; nothing says how long it stays."""
+        stored_ms = self.partitions.stored_ms(own(queue), offset)
+        return None if stored_ms is None else Stored(stored_ms, None)
 
     # Topics
 
-    def _topic(self, name: str) -> KafkaTopic:
-        return self._topics.setdefault(name, KafkaTopic(name))
-
     def topic(self, name: str) -> KafkaTopic | None:
         """Return a topic; what a group subscribes is there, if only without partitions of this member's."""
-        return self._topics.get(name)
+        return self.partitions.topics.get(name)
 
     def make_topic(self, name: str) -> KafkaTopic:
         """Return a topic of the group's own."""
-        return self._topic(name)
+        return self.partitions.topic_named(name)
 
     def dead_letter_topic(self, group: str) -> str:
         """Return a name that Kafka takes."""
@@ -453,7 +165,7 @@ class KafkaBroker:
         source = KafkaSource(
             subscription,
             group_queues,
-            stream_of=self._streams.__getitem__,
+            stream_of=self.partitions.streams.__getitem__,
             reader=self._ways.reader,
             may_hand_out=self.may_hand_out,
             clock=self._runtime.clock,

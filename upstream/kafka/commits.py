@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.seams import Clock, Scheduler
+from broker.runtime.metrics import declare
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Commit, GroupMember, KafkaFailure
 from upstream.kafka.metadata import encode
@@ -41,11 +41,8 @@ class Commits:
         lease: Lease,
         queues: Callable[[], Collection[KafkaQueue]],
         tracker_of: TrackerOf,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
+        runtime: Runtime,
         interval_seconds: float,
-        fenced: Callable[[], None],
         answered: Callable[[KafkaFailure | None], None],
     ) -> None:
         """Set up; nothing is committed before `begin`.
@@ -56,24 +53,20 @@ class Commits:
             lease: Extended by each commit that succeeds.
             queues: Which partitions are the member's now.
             tracker_of: Says how far one is.
-            clock: Dates commits.
-            scheduler: Makes them later.
-            metrics: Counts.
+            runtime: Dates commits, makes them later, counts them.
             interval_seconds: From one commit to the next.
-            fenced: Told that the member is none any more.
-            answered: Told how each commit ended.
+            answered: Told how each commit ended, after who asked for it.
         """
         self._group = group
         self._member = member
         self._lease = lease
         self._queues = queues
         self._tracker_of = tracker_of
-        self._clock = clock
-        self._metrics = metrics
-        self._fenced = fenced
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._answered = answered
-        self._ticks = Repeated(scheduler, interval_seconds, self._tick)
-        self._patience = Later(scheduler, self._forget)
+        self._ticks = Repeated(runtime.scheduler, interval_seconds, self._tick)
+        self._patience = Later(runtime.scheduler, self._forget)
         self._stands: dict[KafkaQueue, Stand] = {}
         """What of each queue Kafka has."""
         self._sent = -1.0
@@ -115,8 +108,6 @@ class Commits:
                 self._metrics.counter(COMMIT_ERRORS, self._group, failure.code).add()
             done(failure)
             self._answered(failure)
-            if failure is not None and failure.fenced:
-                self._fenced()
 
         self._member.commit(commits, answered)
 

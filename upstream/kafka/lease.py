@@ -10,6 +10,8 @@ next commit has succeeded or it was told that the partitions are lost.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.runtime.seams import Clock
 
 MARGIN = 0.2
@@ -19,8 +21,16 @@ MARGIN = 0.2
 class Lease:
     """The lease of one member of a group."""
 
-    def __init__(self, clock: Clock, session_seconds: float) -> None:
+    def __init__(self, clock: Clock, session_seconds: float, *, regained: Callable[[], None]) -> None:
+        """Set up; it does not hold yet.
+
+        Args:
+            clock: Says how long.
+            session_seconds: Silence after which the cluster gives the member's partitions to others.
+            regained: Told when it holds and did not before.
+        """
         self._clock = clock
+        self._regained = regained
         self._seconds = session_seconds * (1 - MARGIN)
         self._until = -1.0
 
@@ -36,7 +46,10 @@ class Lease:
 
     def extend(self, sent: float) -> None:
         """A commit that was sent at this moment (monotonic) has succeeded."""
+        held = self.holds
         self._until = max(self._until, sent + self._seconds)
+        if self.holds and not held:
+            self._regained()
 
     def end(self) -> None:
         """It is over: the member is none any more."""

@@ -83,6 +83,7 @@ class KafkaSource:
         self._first = 0
         self._dirty = True
         self.closed = False
+        self._held_up: list[tuple[list[UpstreamJob], Callable[[list[UpstreamJob]], None]]] = []
 
     @property
     def held_bytes(self) -> int:
@@ -225,6 +226,7 @@ class KafkaSource:
     def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
         """Read again what was dropped. Nothing is begun while others may have the partition."""
         if not self._may_hand_out():
+            self._held_up.append((list(jobs), there))
             return []
         now: list[UpstreamJob] = []
         later: dict[GroupQueue, list[UpstreamJob]] = {}
@@ -239,6 +241,18 @@ class KafkaSource:
         for group_queue, asked in later.items():
             self._fetch(group_queue, sorted(asked, key=lambda job: job.offset), there)
         return now
+
+    def go_on(self) -> None:
+        """Begin what had to wait while others might have had the partitions."""
+        held_up, self._held_up = self._held_up, []
+        for jobs, there in held_up:
+            if not self.closed and (now := self.fetch([job for job in jobs if self.is_live(job)], there)):
+                there(now)
+
+    @staticmethod
+    def is_live(job: UpstreamJob) -> bool:
+        """Whether a job is not over."""
+        return job.group_queue.live.get(job.offset) is job
 
     def _fetch(
         self, group_queue: GroupQueue, jobs: list[UpstreamJob], there: Callable[[list[UpstreamJob]], None]

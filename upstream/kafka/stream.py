@@ -65,6 +65,7 @@ class Stream:
                 self._records.append(record)
                 self.bytes += size_of(record)
                 self._told = record.offset + 1
+        self.queue.newest = (records[-1].offset, records[-1].timestamp_ms)
         self.queue.max_offset = max(self.queue.max_offset, self._told)
         if not self._rests and (len(self._records) > RECORDS_MAX or self.bytes > BYTES_MAX):
             self._rests = True

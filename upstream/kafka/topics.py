@@ -19,6 +19,7 @@ class KafkaQueue:
         start: Where the group stood then.
         min_offset: First offset that is kept, as last heard.
         max_offset: The end, as last heard.
+        newest: Offset and time (ms) of the last record that came.
     """
 
     base_offset = void_from = 0
@@ -31,6 +32,7 @@ class KafkaQueue:
         self.start = start
         self.min_offset = assignment.low
         self.max_offset = max(assignment.high, start)
+        self.newest = (UNKNOWN, UNKNOWN)
 
     def void_above(self, offset: int) -> int:
         """No gap is known before it is read."""

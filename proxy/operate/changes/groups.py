@@ -136,14 +136,16 @@ class _Groups:
     async def retry(self, body: HeadBody) -> HeadResult:
         head = self._head(body)
         clock = self._node.seams.clock
-        handled = _handle(lambda: heads.retry_now(head, force=body.force, progress=self._node.progress, clock=clock))
+        handled = _handle(
+            lambda: heads.retry_now(head, force=body.force, progress=self._node.progress_of(body.group), clock=clock)
+        )
         await durable(self._node)
         return _handled(head.job, handled)
 
     def skip(self, body: HeadBody) -> HeadResult:
         head = self._head(body)
         # Its key goes on in this turn, and only with what is durable: the loop waits for the disk.
-        handled = _handle(lambda: heads.skip(head, force=body.force, progress=self._node.progress))
+        handled = _handle(lambda: heads.skip(head, force=body.force, progress=self._node.progress_of(body.group)))
         self._node.make_durable()
         return _handled(head.job, handled)
 

@@ -23,7 +23,6 @@ from proxy.operate.changes.groups import QueueId, need_ready
 from proxy.operate.views.changes import ResetResult
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
-from upstream.embedded.queues import EmbeddedQueues
 from upstream.operate.positions import PositionUnknown, Target, TargetRefused, plan_moves, trackers_of
 from upstream.progress.tracker import OffsetTracker
 from upstream.views import Move
@@ -103,15 +102,20 @@ class _Offsets:
         if any(each.name == body.group for each in self._node.leaving):
             raise ChangeRefused(409, f"Group {body.group} was taken out and still drains; try again when it has left.")
         try:
-            return trackers_of(
-                self._node.progress, EmbeddedQueues(self._node.store), body.group, body.topic, body.queue
-            )
+            progress, times = self._node.progress_of(body.group), self._node.times_of(body.group)
+            return trackers_of(progress, times, body.group, body.topic, body.queue)
         except PositionUnknown as unknown:
             raise ChangeRefused(404, str(unknown)) from unknown
 
     def _plan(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
+        if body.to_time_ms is not None and self._node.kafka_groups.of(body.group) is not None:
+            text = (
+                "A group that reads from Kafka is not moved to a time here: stop its members and use Kafka's own "
+                "kafka-consumer-groups --reset-offsets --to-datetime, or give an offset."
+            )
+            raise ChangeRefused(400, text)
         try:
-            return plan_moves(trackers, body.target, EmbeddedQueues(self._node.store))
+            return plan_moves(trackers, body.target, self._node.times_of(body.group))
         except TargetRefused as refusal:
             raise ChangeRefused(400, str(refusal)) from refusal
 
@@ -120,7 +124,7 @@ class _Offsets:
         moves = self._plan(trackers, body)
         for move in moves:
             if move.changes:
-                self._node.progress.reset(trackers[move.queue], move.to)
+                self._node.progress_of(body.group).reset(trackers[move.queue], move.to)
                 detail = f"from {move.start} to {move.to} by {ASKER.get()}"
                 self._node.recorder.notes.add(EventKind.RESET, body.group, body.topic, queue=move.queue, detail=detail)
         # The new generation reads on in this turn, and only from what is durable: the loop waits for the disk.

@@ -39,7 +39,7 @@ from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from proxy.services.message_checks import MessageChecks
 from proxy.services.message_rules import Refusal
-from proxy.services.topic_ports import TopicPort
+from proxy.services.topic_port import TopicPort
 from proxy.wire import COMPACT, Call, SendMessage, scan_send_batch
 from proxy.wire.binary import STRUCT
 from proxy.wire.generic.tables import StructType, Type, method

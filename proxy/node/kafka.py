@@ -1,0 +1,204 @@
+"""Kafka in a node: the ways to its clusters, and the members of its groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from broker.runtime.bundle import Runtime
+from conf import Config, GroupConfig
+from conf.kafka import KafkaClusterConfig
+from conf.secrets import SecretUnreadable
+from proxy.services.kafka_numbers import KafkaNumbers
+from proxy.services.kafka_sends import KafkaSends
+from proxy.services.publishing import Publishing
+from upstream.calls.seams import Threads
+from upstream.delivery.group import ConsumerGroup
+from upstream.kafka.broker import KafkaBroker, Ways
+from upstream.kafka.link import KafkaClient, KafkaFailure, Producer
+from upstream.kafka.partitions import MemberSettings
+from upstream.kafka_client.package import KafkaUnusable
+
+_log = structlog.get_logger(__name__)
+
+MakeKafkaClient = Callable[[str, KafkaClusterConfig], KafkaClient]
+"""Makes the client of a cluster, by its name under `kafka`."""
+
+
+class KafkaClients:
+    """The ways to the clusters of one node, each made when it is first needed.
+
+    Attributes:
+        sends: What the producer port has under way; None where there is no cluster, or the port has not begun.
+    """
+
+    def __init__(self, clusters: Mapping[str, KafkaClusterConfig], make: MakeKafkaClient) -> None:
+        """Set up.
+
+        Args:
+            clusters: As configured.
+            make: Makes a client; raises where it cannot be had (a package, a secret).
+        """
+        self._clusters = clusters
+        self._make = make
+        self._clients: dict[str, KafkaClient] = {}
+        self._producers: dict[str, Producer] = {}
+        self.sends: KafkaSends | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a send waits for a cluster."""
+        return self.sends is not None and self.sends.waiting > 0
+
+    def client(self, cluster: str) -> KafkaClient:
+        """Return a cluster's client. Raises what `make` does, KeyError for a cluster that is not configured."""
+        if cluster not in self._clients:
+            self._clients[cluster] = self._make(cluster, self._clusters[cluster])
+        return self._clients[cluster]
+
+    def producer(self, cluster: str) -> Producer:
+        """Return a cluster's producer; likewise."""
+        if cluster not in self._producers:
+            self._producers[cluster] = self.client(cluster).producer()
+        return self._producers[cluster]
+
+    def producer_of(self, cluster: str) -> Producer:
+        """Return a cluster's producer, for sends.
+
+        Raises:
+            KafkaFailure: It cannot be had: the extra is not installed, a secret or a setting is wrong.
+        """
+        try:
+            return self._producers.get(cluster) or self.producer(cluster)
+        except (KafkaUnusable, SecretUnreadable) as error:
+            raise KafkaFailure("NO_CLIENT", str(error)) from error
+
+    def close(self, seconds: float) -> None:
+        """Wait at most so long for what is under way to each cluster, and end; blocks."""
+        for producer in self._producers.values():
+            producer.close(seconds)
+        self._producers.clear()
+
+    async def close_beside(self, seconds: float, *, threads: Threads, loop: asyncio.AbstractEventLoop) -> None:
+        """Close beside the loop, which meanwhile is told what becomes of records that are under way."""
+        if not self._producers:
+            return
+        ended: asyncio.Future[object] = loop.create_future()
+
+        def work() -> object:
+            try:
+                self.close(seconds)
+            except Exception as error:
+                return error
+            return None
+
+        threads.run(work, lambda raised: None if ended.done() else ended.set_result(raised))
+        raised = await ended
+        if raised is not None:
+            _log.error("kafka_close_failed", text=str(raised))
+
+
+class KafkaGroups:
+    """The groups of one node that read from Kafka, by their names."""
+
+    def __init__(self, clients: KafkaClients, runtime: Runtime) -> None:
+        """Set up.
+
+        Args:
+            clients: The ways to the clusters.
+            runtime: The node's.
+        """
+        self._clients = clients
+        self._runtime = runtime
+        self._brokers: dict[str, KafkaBroker] = {}
+
+    def broker(self, config: Config, group: GroupConfig) -> KafkaBroker | None:
+        """Make a group's share of its cluster; None for one that reads the node's own store.
+
+        Raises what `KafkaClients.client` does.
+        """
+        cluster = cluster_of(config, group)
+        if cluster is None:
+            return None
+        settings = config.kafka[cluster]
+        client = self._clients.client(cluster)
+        strict = settings.takeover == "strict"
+        broker = KafkaBroker(
+            group,
+            ways=Ways(
+                member=client.member(group.group, f"pyddmq-{config.node.broker_name}"),
+                reader=client.reader(),
+                producer=self._clients.producer(cluster),
+            ),
+            runtime=self._runtime,
+            settings=MemberSettings(
+                session_seconds=settings.session_timeout / 1000,
+                commit_seconds=settings.commit_interval / 1000,
+                revoke_seconds=settings.revoke_timeout / 1000,
+                takeover_seconds=max((each.timeout for each in group.topics), default=0) / 1000 if strict else 0.0,
+                waiting_bytes=settings.waiting_bytes,
+            ),
+        )
+        self._brokers[group.group] = broker
+        return broker
+
+    def of(self, group: str) -> KafkaBroker | None:
+        """Return the share of a running group; None for one that reads the node's own store."""
+        return self._brokers.get(group)
+
+    def started(self, group: ConsumerGroup) -> None:
+        """Become a member for a group that has started; nothing for one that reads the store."""
+        broker = self._brokers.get(group.name)
+        if broker is not None:
+            broker.join(group.group_queues, group.go_on)
+
+    def configured(self, group: ConsumerGroup) -> None:
+        """Read the topics that a group lists now."""
+        broker = self._brokers.get(group.name)
+        if broker is not None:
+            broker.configure(group.config)
+
+    def left(self, name: str) -> None:
+        """Leave for a group that was taken out and has drained."""
+        broker = self._brokers.pop(name, None)
+        if broker is not None:
+            broker.leave(lambda: None)
+
+    async def leave(self, seconds: float) -> list[str]:
+        """Leave for all groups, with a last commit each; returns those that have not left after so long."""
+        waiting: dict[str, asyncio.Event] = {}
+        for name, broker in self._brokers.items():
+            waiting[name] = asyncio.Event()
+            broker.leave(waiting[name].set)
+        self._brokers.clear()
+        if waiting:
+            await asyncio.wait([asyncio.ensure_future(each.wait()) for each in waiting.values()], timeout=seconds)
+        return [name for name, each in waiting.items() if not each.is_set()]
+
+
+def cluster_of(config: Config, group: GroupConfig) -> str | None:
+    """Return the cluster from which a group reads; as `Config.cluster_of_group`, also for one that is not listed."""
+    topics = group.enabled_topics or group.topics
+    return next((cluster for each in topics if (cluster := config.cluster_of(each.topic)) is not None), None)
+
+
+def qid_prefix_of(config: Config, group: GroupConfig) -> str:
+    """Return the text in front of the queue number in the qids of a group (W35: made in one place)."""
+    cluster = cluster_of(config, group)
+    node = config.node
+    return f"{node.broker_cluster}_{node.broker_name}_" if cluster is None else f"{cluster}_"
+
+
+def kafka_sends(
+    config: Config,
+    publishing: Publishing,
+    numbers: KafkaNumbers,
+    runtime: Runtime,
+    new_keys: Callable[[int, int], list[bytes]],
+) -> KafkaSends | None:
+    """Make what sends to the clusters of a configuration; None: there is none. Arguments as of `KafkaSends`."""
+    if not config.kafka:
+        return None
+    return KafkaSends(publishing, numbers, runtime=runtime, new_keys=new_keys, clusters=len(config.kafka))

@@ -1,0 +1,413 @@
+"""Sends of which some messages, or all, go to Kafka topics: what is under way, and the one answer of each call.
+
+A record is handed to its cluster's producer, which works in threads of its own, so nothing here waits; messages of the
+same call for the node's own store are staged as ever. The call is answered when each of its messages is decided, or
+when its timeout has passed, with code 12: what comes later is counted, and known to who sends it again with its
+number.
+
+A call that is stored in part, or may be, has code 12 as well. So one that is refused with another code has nothing
+stored of it, and a producer that counts on that (D39) is not misled. Kafka's records go first, since it is Kafka that
+refuses at this point: when the first one is, nothing of the call is stored.
+
+What waits for a cluster is bounded in bytes, a share of `memoryMax` for each: one that hangs takes no room from the
+store, nor from another cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from broker.deduplication.deduplication import ELSEWHERE, MISSING, Judged
+from broker.errors import StoreError
+from broker.format.properties import parse_properties
+from broker.log.put import Put
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
+from broker.runtime.seams import Handle
+from broker.store import Position
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import ReplySlot
+from proxy.services.kafka_codes import is_unknown_topic, refusal_of
+from proxy.services.kafka_numbers import KafkaNumbers
+from proxy.services.kafka_ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort
+from proxy.services.message_checks import give_tokens_back, store_refusal
+from proxy.services.message_rules import Refusal
+from proxy.services.publishing import Publishing, Stored
+from proxy.services.topic_port import TopicPort
+from proxy.wire import Call, encode_result_reply
+from pyddmq.codes import ResultCode
+from upstream.kafka.headers import encode
+from upstream.kafka.link import Headers, KafkaFailure
+
+KAFKA_FAILURES = declare(
+    "pyddmq_kafka_sends_failed_total",
+    "Messages that a Kafka cluster did not take, by its own code",
+    ("cluster", "code"),
+)
+KAFKA_LATE = declare(
+    "pyddmq_kafka_sends_late_total",
+    "Messages for Kafka that were decided after their send had been answered with code 12; by outcome: stored, failed",
+    ("cluster", "outcome"),
+)
+KAFKA_WAITING = declare(
+    "pyddmq_kafka_sends_waiting", "Messages that are under way to a Kafka cluster", ("cluster",), kind="gauge"
+)
+
+ANSWER_SECONDS = 10.0
+"""When a send without a timeout of its own is answered at the latest (R98: DDMQ's call of a broker)."""
+SHARE = 4
+"""Kafka's share of memoryMax, for all clusters together: a quarter."""
+RECORD_BYTES = 1024
+"""What a record takes besides its frame while it is under way: its copy's headers, the producer's and our own parts."""
+
+_UNSENT = "it was not sent, since another one of its call was refused"
+
+
+class _Sending:
+    """A call of which something is under way.
+
+    Attributes:
+        keys: UNIQ_KEY of each message.
+        outcomes: Of each where it is, or why it is not; None while that is not known.
+        left: How many are not known.
+        answered: Its timeout has passed.
+    """
+
+    __slots__ = ("address", "answered", "call", "keys", "left", "numbered", "outcomes", "slot", "stored", "timer")
+
+    def __init__(self, call: Call, address: str, keys: list[bytes], *, numbered: bool, stored: Stored) -> None:
+        self.call = call
+        self.address = address
+        self.keys = keys
+        self.numbered = numbered
+        self.stored = stored
+        self.outcomes: list[Position | Refusal | None] = [None] * len(keys)
+        self.left = len(keys)
+        self.answered = False
+        self.slot: ReplySlot
+        self.timer: Handle
+
+
+class KafkaSends:
+    """What the producer port has under way to Kafka.
+
+    Args:
+        publishing: Stages, counts and tells refusals.
+        numbers: Knows numbered messages.
+        runtime: Clock, timers, metrics.
+        new_keys: Makes UNIQ_KEYs for messages without one, given how many and the wall clock.
+        clusters: How many clusters share the room.
+
+    Attributes:
+        waiting: Calls that are not decided.
+    """
+
+    def __init__(
+        self,
+        publishing: Publishing,
+        numbers: KafkaNumbers,
+        *,
+        runtime: Runtime,
+        new_keys: Callable[[int, int], list[bytes]],
+        clusters: int,
+    ) -> None:
+        self.waiting = 0
+        self.numbers = numbers
+        self._publishing = publishing
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._metrics = runtime.metrics
+        self._new_keys = new_keys
+        self._clusters = clusters
+        self._bytes: dict[str, int] = {}
+        """Bytes under way by cluster."""
+
+    def append(
+        self,
+        puts: Sequence[Put],
+        ports: Sequence[TopicPort],
+        connection: Connection,
+        call: Call,
+        *,
+        stored: Stored,
+        judged: Judged | None,
+        timeout_ms: int | None,
+        slot: ReplySlot | None,
+    ) -> None:
+        """Send puts on their ways; the reply follows when all are decided, or at the call's timeout.
+
+        Args:
+            puts: What is sent.
+            ports: The port of each, one of Kafka's among them.
+            connection: Who asked.
+            call: What is answered.
+            stored: Encodes the reply when all are stored, given where: partitions have the commit-log offset ELSEWHERE.
+            judged: What is known of their numbers; None when they have none.
+            timeout_ms: How long its client waits; None or 0 without such a bound.
+            slot: The call's place among its connection's requests; the next one when absent.
+
+        Raises:
+            Refusal: Nothing was sent; rate tokens were given back.
+        """
+        try:
+            self._publishing.check_open()
+            self._check_room(puts, ports)
+        except Refusal:
+            give_tokens_back(ports)
+            raise
+        now_ms = self._clock.wall_ms()
+        keys = [put.unique_key or self._new_keys(1, now_ms)[0] for put in puts]
+        # Nothing of the frame is kept but its header: producers have copies of the bodies.
+        sending = _Sending(call.header(), connection.address, keys, numbered=judged is not None, stored=stored)
+        places = [MISSING] * len(puts)
+        in_store = [at for at, port in enumerate(ports) if not port.in_kafka]
+        refusal = self._produce(sending, puts, ports)
+        if refusal is None and in_store:
+            self._stage(
+                sending, [puts[at] for at in in_store], [ports[at] for at in in_store], in_store, places, connection
+            )
+            self._publishing.budget.stage(len(call.frame))
+        self.waiting += 1
+        if judged is not None:
+            self.numbers.begin(judged, places, keys)
+            for key, outcome in zip(keys, sending.outcomes, strict=True):
+                if isinstance(outcome, Refusal):
+                    self.numbers.missing(key)
+        sending.slot = connection.later() if slot is None else slot
+        seconds = timeout_ms / 1000 if timeout_ms and timeout_ms > 0 else ANSWER_SECONDS
+        sending.timer = self._scheduler.call_later(seconds, self._time_out, sending)
+
+    def wait(
+        self,
+        keys: Sequence[bytes | None],
+        connection: Connection,
+        call: Call,
+        *,
+        timeout_ms: int | None,
+        slot: ReplySlot | None,
+        again: Callable[[ReplySlot], None],
+    ) -> bool:
+        """Have a send whose messages are under way already taken again when these are decided; False: none is."""
+        if not self.numbers.is_under_way(keys):
+            return False
+        place = connection.later() if slot is None else slot
+        header = call.header()
+
+        def time_out() -> None:
+            text = "the message was sent before, and its Kafka cluster has not answered: it may be stored"
+            self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, connection.address, len(keys))
+            place.answer(encode_result_reply(header, ResultCode.FAIL_TIMEOUT, text))
+
+        def ended() -> None:
+            if place.data is None:
+                timer.cancel()
+                again(place)
+
+        seconds = timeout_ms / 1000 if timeout_ms and timeout_ms > 0 else ANSWER_SECONDS
+        timer = self._scheduler.call_later(seconds, time_out)
+        self.numbers.when_ended(keys, ended)
+        return True
+
+    # Sending
+
+    def _check_room(self, puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:
+        """Check that there is room for what is to wait for its clusters. Raises Refusal."""
+        room = self._publishing.budget.limit // SHARE // max(1, self._clusters)
+        wanted: dict[str, int] = {}
+        for put, port in zip(puts, ports, strict=True):
+            if isinstance(port, KafkaPort):
+                wanted[port.cluster] = wanted.get(port.cluster, 0) + _size(put)
+        for cluster, size in wanted.items():
+            under_way = self._bytes.get(cluster, 0)
+            if under_way and under_way + size > room:
+                text = f"{under_way} bytes wait for Kafka cluster {cluster}, slow or not reached: send more slowly"
+                raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
+
+    def _produce(self, sending: _Sending, puts: Sequence[Put], ports: Sequence[TopicPort]) -> Refusal | None:
+        """Hand over what goes to Kafka, in order, until one is refused: that and all else has its outcome then.
+
+        Raises:
+            Refusal: The first one was refused: nothing was sent; rate tokens were given back.
+        """
+        under_way = 0
+        for at, (put, port) in enumerate(zip(puts, ports, strict=True)):
+            if not isinstance(port, KafkaPort):
+                continue
+            try:
+                self._hand_over(sending, at, put, port)
+            except Refusal as refusal:
+                if not under_way:
+                    give_tokens_back(ports)
+                    raise
+                for other, outside in enumerate(ports):
+                    if other == at:
+                        self._settle(sending, other, refusal)
+                    elif other > at or not outside.in_kafka:
+                        self._settle(sending, other, Refusal(refusal.code, _UNSENT))
+                return refusal
+            under_way += 1
+        return None
+
+    def _hand_over(self, sending: _Sending, at: int, put: Put, port: KafkaPort) -> None:
+        """Give one record to its producer. Raises Refusal: it is not taken."""
+        topic, producer = port.topic.name, port.producer
+        if port.unknown_until:
+            if producer.partitions(topic):
+                port.unknown_until = 0.0
+            elif self._clock.monotonic() < port.unknown_until:
+                raise refusal_of(KafkaFailure("UNKNOWN_TOPIC_OR_PART", "found so before"), port.cluster, topic)
+        key, headers = _record_of(put, sending.keys[at])
+        size = _size(put)
+        try:
+            producer.produce(
+                topic,
+                None if put.queue_id == BY_KEY else put.queue_id,
+                key,
+                bytes(put.body),
+                headers,
+                partial(self._reported, sending, at, port, len(put.body), size),
+            )
+        except KafkaFailure as failure:
+            raise self._failed(port, failure) from failure
+        self._bytes[port.cluster] = self._bytes.get(port.cluster, 0) + size
+        self._publishing.budget.add(size)
+        self._metrics.counter(KAFKA_WAITING, port.cluster).add()
+
+    def _stage(  # noqa: PLR0917 - a part of `append`
+        self,
+        sending: _Sending,
+        puts: Sequence[Put],
+        ports: Sequence[TopicPort],
+        at: Sequence[int],
+        places: list[int],
+        connection: Connection,
+    ) -> None:
+        """Stage the messages of a call that go to the store, all or none; those at `at` get their `places`."""
+        positions: list[Position] = []
+
+        def done(error: StoreError | None) -> None:
+            for number, place in enumerate(at):
+                if error is not None:
+                    self._settle(sending, place, Refusal(ResultCode.FAIL_UNKNOWN, str(error)))
+                else:
+                    _count(ports[number], len(puts[number].body))
+                    self._settle(sending, place, positions[number])
+
+        try:
+            positions += self._publishing.stage(puts, connection, done, atomic=True)
+        except StoreError as error:
+            give_tokens_back(ports)
+            for place in at:
+                self._settle(sending, place, store_refusal(error))
+            return
+        for place, position in zip(at, positions, strict=True):
+            places[place] = position.physical
+            sending.keys[place] = position.unique_key
+
+    # What becomes of it
+
+    def _reported(  # noqa: PLR0917 - the producer calls it with the last three
+        self,
+        sending: _Sending,
+        at: int,
+        port: KafkaPort,
+        body_bytes: int,
+        size: int,
+        failure: KafkaFailure | None,
+        partition: int,
+        offset: int,
+    ) -> None:
+        """Take the end of a record (`upstream.kafka.link.Produced`)."""
+        self._bytes[port.cluster] -= size
+        self._publishing.budget.add(-size)
+        self._metrics.counter(KAFKA_WAITING, port.cluster).add(-1)
+        if sending.answered:
+            self._metrics.counter(KAFKA_LATE, port.cluster, "stored" if failure is None else "failed").add()
+        key = sending.keys[at]
+        if failure is None:
+            _count(port, body_bytes)
+            if sending.numbered:
+                self.numbers.stored(key, f"{port.qid_prefix}{partition}", offset)
+            self._settle(sending, at, Position(partition, offset, ELSEWHERE, key))
+            return
+        if is_unknown_topic(failure):
+            port.unknown_until = self._clock.monotonic() + UNKNOWN_SECONDS
+        if sending.numbered:
+            self.numbers.missing(key)
+        self._settle(sending, at, self._failed(port, failure))
+
+    def _failed(self, port: KafkaPort, failure: KafkaFailure) -> Refusal:
+        self._metrics.counter(KAFKA_FAILURES, port.cluster, failure.code.lower()).add()
+        return refusal_of(failure, port.cluster, port.topic.name)
+
+    def _settle(self, sending: _Sending, at: int, outcome: Position | Refusal) -> None:
+        """Note what became of one message, once; the last one ends its call."""
+        assert sending.outcomes[at] is None, "a message has one outcome"
+        sending.outcomes[at] = outcome
+        sending.left -= 1
+        if not sending.left:
+            self._end(sending)
+
+    def _end(self, sending: _Sending) -> None:
+        sending.timer.cancel()
+        self.waiting -= 1
+        if not sending.answered:
+            self._answer(sending)
+        if sending.numbered:
+            self.numbers.end(sending.keys)
+
+    def _answer(self, sending: _Sending) -> None:
+        slot, outcomes = sending.slot, sending.outcomes
+        positions = [each for each in outcomes if isinstance(each, Position)]
+        count = len(outcomes)
+        if len(positions) == count:
+            self._publishing.took(slot.received_at, count)
+            slot.answer(sending.stored(sending.call, positions))
+            return
+        code, text = self._verdict(sending, len(positions))
+        self._publishing.tell_refused(code, text, sending.address, count - len(positions))
+        slot.answer(encode_result_reply(sending.call, code, text))
+
+    def _verdict(self, sending: _Sending, stored: int) -> tuple[ResultCode, str]:
+        """Return the code of a call that failed, and the sentence: of the first message that was refused for itself."""
+        refusals = [(at, each) for at, each in enumerate(sending.outcomes) if isinstance(each, Refusal)]
+        at, first = next((each for each in refusals if each[1].text != _UNSENT), refusals[0])
+        code, count = first.code, len(sending.outcomes)
+        text = first.text
+        if count > 1:
+            known = f"{stored} of the batch are stored" if stored else "nothing of the batch is known to be stored"
+            text = f"message {at} of {count}: {text}; {known}"
+        # What a producer numbered higher may be stored already: it must not give this number to another message.
+        is_known = not stored and all(each.code is code for _, each in refusals)
+        if not is_known or (sending.numbered and not self.numbers.is_last(sending.keys[-1])):
+            code = ResultCode.FAIL_TIMEOUT
+        return code, text
+
+    def _time_out(self, sending: _Sending) -> None:
+        """Answer a call whose client is about to give it up."""
+        sending.answered = True
+        known = sum([isinstance(each, Position) for each in sending.outcomes])
+        text = "Kafka has not acknowledged it within the timeout of the send: it may be stored all the same"
+        if len(sending.outcomes) > 1:
+            text = f"{known} of {len(sending.outcomes)} messages are known to be stored; {text}"
+        count = len(sending.outcomes) - known
+        self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, sending.address, count)
+        sending.slot.answer(encode_result_reply(sending.call, ResultCode.FAIL_TIMEOUT, text))
+
+
+def _size(put: Put) -> int:
+    return len(put.body) + len(put.properties) + RECORD_BYTES
+
+
+def _count(port: TopicPort, body_bytes: int) -> None:
+    port.messages.value += 1
+    port.body_bytes.value += body_bytes
+
+
+def _record_of(put: Put, unique_key: bytes) -> tuple[bytes | None, Headers]:
+    """Return key and headers of a message's record."""
+    properties = parse_properties(put.properties)
+    properties.pop("UNIQ_KEY", None)
+    key, tag = properties.pop("KEYS", ""), properties.pop("TAGS", "")
+    return encode(key, tag, properties, unique_key.decode())

@@ -1,0 +1,55 @@
+"""One topic that takes publishes: what sending to it needs at hand."""
+
+from __future__ import annotations
+
+from broker.format.message_type import MessageType
+from broker.queues.topics import Topic
+from broker.runtime.metrics import Counter, Metrics, declare
+from upstream.waiting.limits import TokenBucket
+
+MESSAGES_SENT = declare(
+    "pyddmq_messages_published_total", "Messages stored, by topic; those of transactions when committed", ("topic",)
+)
+BYTES_SENT = declare("pyddmq_bytes_published_total", "Body bytes stored, by topic", ("topic",))
+
+
+class TopicPort:
+    """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round.
+
+    `in_kafka`: it is a `proxy.services.kafka_ports.KafkaPort`, without queues. `guarded`: its messages have to pass a
+    limit or a message type. Made anew when queues, limits or type change.
+    """
+
+    in_kafka = False
+
+    __slots__ = (
+        "body_bytes",
+        "guarded",
+        "limit",
+        "messages",
+        "node_limit",
+        "queue_count",
+        "retry_ms",
+        "round",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: Topic,
+        limit: TokenBucket | None,
+        metrics: Metrics,
+        *,
+        node_limit: TokenBucket | None = None,
+        retry_ms: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.queue_count = len(topic.queues)
+        self.limit = limit
+        self.node_limit = node_limit
+        self.retry_ms = retry_ms
+        # One test per message for all of it, whatever the topic is like.
+        self.guarded = limit is not None or node_limit is not None or topic.message_type is not MessageType.MIXED
+        self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
+        self.body_bytes: Counter = metrics.counter(BYTES_SENT, topic.name)
+        self.round = 0

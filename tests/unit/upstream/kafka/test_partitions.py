@@ -1,0 +1,172 @@
+"""Partitions that come and go: what the next owner knows, what is never handed out, and who waits for whom."""
+
+from __future__ import annotations
+
+from tests.contract.grounds import KafkaGround
+from tests.unit.upstream_world import Client
+from upstream.kafka.link import Place
+from upstream.kafka.metadata import decode
+from upstream.kafka.partitions import MemberSettings
+
+KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [2000, 4000], "timeout": 30_000, "maxPullBatchSize": 8}
+
+
+def _committed(ground: KafkaGround, queue: int = 0) -> tuple[int, str]:
+    return ground.cluster().group("g").committed[Place("t", queue)]
+
+
+def _second(first: KafkaGround) -> KafkaGround:
+    return KafkaGround(*first.subscriptions, beside=first, queues=first.queues, settings=first.settings)
+
+
+def test_two_nodes_share_the_partitions_and_read_each_message_once() -> None:
+    """A second node gets its part; what the first had in hand of that counts when it is answered in time."""
+    first = KafkaGround(KEYED, queues=4)
+    client, other = Client(), Client()
+    for number in range(40):
+        first.put(str(number), key=f"k{number}", queue=number % 4)
+    taken = first.take(client)
+    second = _second(first)
+    first.advance(0.2)
+    assert first.ack(client, *taken) == len(taken), "answers count while a partition is given up"
+    first.advance(1)
+    assert [len(each.member.partitions.owned) for each in (first, second)] == [2, 2]
+    rest = first.drain(client, 1)
+    first.ack(client, *rest)
+    theirs = second.drain(other, 1)
+    assert sorted([*taken.values(), *rest.values(), *theirs.values()]) == sorted(str(n).encode() for n in range(40))
+
+
+def test_next_owner_knows_what_is_finished_above_and_how_often_the_rest_failed() -> None:
+    """After a node that died: the text beside the committed offset says it, within 100 ms of the answer."""
+    first = KafkaGround(KEYED, queues=1)
+    client = Client()
+    for number in range(10):
+        first.put(str(number), key=f"k{number}")
+    taken = first.drain(client, 1)
+    places = sorted(taken)
+    first.ack(client, *places[2:5])
+    first.ack(client, places[0], fail=True)
+    first.advance(0.2)
+    first.client.kill()
+    second = _second(first)
+    first.advance(15)
+    again = second.drain(client, 1)
+    assert sorted(again) == [places[0], places[1], *places[5:]]
+    [job] = [each for each in second.group_queue().live.values() if each.offset == places[0][1]]
+    assert job.attempts == 1, "its next failure is its second"
+
+
+def test_node_that_left_in_order_leaves_nothing_to_wait_for() -> None:
+    """Its last commit says so, and the next owner begins at once, also where it would wait for clients (strict)."""
+    settings = MemberSettings(session_seconds=10, takeover_seconds=20)
+    first = KafkaGround(KEYED, queues=1, settings=settings)
+    client = Client()
+    first.put("one", key="k")
+    first.ack(client, *first.drain(client, 0.5))
+    first.member.leave(lambda: None)
+    first.advance(0.5)
+    offset, text = _committed(first)
+    assert decode(text, offset).clean
+    second = _second(first)
+    first.advance(0.5)
+    first.put("two", key="k")
+    assert list(second.drain(client, 1).values()) == [b"two"]
+
+
+def test_strict_takeover_waits_for_clients_of_a_node_that_died() -> None:
+    """Nothing of its keys is handed out before its clients' time is over."""
+    settings = MemberSettings(session_seconds=10, takeover_seconds=20)
+    first = KafkaGround(KEYED, queues=1, settings=settings)
+    client = Client()
+    first.put("one", key="k")
+    assert list(first.drain(client, 0.5).values()) == [b"one"]
+    first.client.kill()
+    second = _second(first)
+    first.advance(18)
+    assert second.take(client) == {}
+    first.advance(20)
+    assert list(second.take(client).values()) == [b"one"]
+
+
+def test_node_that_wakes_after_its_session_hands_nothing_out() -> None:
+    """What its client had in its buffers, and an assignment that is stale, are no right to hand out (D54)."""
+    first = KafkaGround(KEYED, queues=1)
+    client = Client()
+    first.put("one", key="k")
+    first.advance(0.5)
+    member = first.client.members[0]
+    member.paused = True
+    second = _second(first)
+    first.advance(14)
+    assert list(second.take(client).values()) == [b"one"]
+    assert first.pull(client) is None, "before it has heard anything"
+    first.cluster().append(Place("t", 0), b"k2", b"two")
+    member.wake()
+    assert first.pull(client) is None
+    first.advance(2)
+    assert [len(each.member.partitions.owned) for each in (first, second)] == [0, 1]
+    assert first.ack(client, ("c_b_0", 0)) == 0
+
+
+def test_text_of_a_plain_consumer_counts_for_nothing_but_its_offset() -> None:
+    """A group moves between pyddmq and plain consumers: their offset is where it goes on, foreign texts are counted."""
+    ground = KafkaGround({"topic": "t"}, queues=1)
+    for number in range(6):
+        ground.put(str(number))
+    client = Client()
+    taken = sorted(ground.drain(client, 1))
+    ground.client.kill()
+    ground.cluster().group("g").committed[Place("t", 0)] = (taken[3][1], "their own text")
+    ground.kill()
+    assert sorted(ground.drain(client, 1)) == taken[3:]
+    assert ground.count("pyddmq_kafka_commit_texts_foreign_total", "g") == 1
+
+
+def test_caught_up_group_shows_no_lag() -> None:
+    """With nothing unfinished the end of the partition is committed, over whatever cannot be read there."""
+    ground = KafkaGround({"topic": "t"}, queues=1)
+    client = Client()
+    ground.put("one")
+    ground.ack(client, *ground.drain(client, 0.5))
+    partition = ground.cluster().topics["t"][0]
+    partition.high += 5
+    ground.advance(1)
+    assert ground.committed() == partition.high
+
+
+def test_idle_member_commits_for_its_lease() -> None:
+    """A group with nothing to do is handed the next message at once, hours later."""
+    ground = KafkaGround({"topic": "t"}, queues=1)
+    client = Client()
+    ground.advance(3600)
+    ground.put("one")
+    assert list(ground.take(client).values()) == [b"one"]
+    ground.cluster().down = True
+    ground.advance(9)
+    assert not ground.member.may_hand_out(), "a cluster that cannot be reached vouches for nothing"
+
+
+def test_bodies_that_wait_behind_a_key_are_dropped_and_read_again() -> None:
+    """One key hangs with much behind it: others go on, memory is bounded, and in the end all come in order (D57)."""
+    settings = MemberSettings(session_seconds=10, waiting_bytes=1 << 20)
+    ground = KafkaGround({**KEYED, "timeout": 600_000}, queues=1, settings=settings)
+    client = Client()
+    size = 10_000
+    for number in range(1_000):
+        ground.cluster().append(Place("t", 0), b"hung", b"%05d" % number + bytes(size))
+    for number in range(20):
+        ground.cluster().append(Place("t", 0), b"other%d" % number, b"other")
+    ground.advance(5)
+    taken = ground.drain(client, 3)
+    assert sum(body == b"other" for body in taken.values()) == 20
+    assert ground.source().held_bytes <= 2 * settings.waiting_bytes + 256 * size  # type: ignore[attr-defined]
+    hung = [place for place, body in taken.items() if body != b"other"]
+    seen = []
+    while hung:
+        seen += [taken[place][:5] for place in hung]
+        assert ground.ack(client, *hung) == len(hung)
+        ground.advance(0.1)
+        taken = ground.take(client)
+        hung = list(taken)
+    assert seen == [b"%05d" % number for number in range(1_000)]

@@ -1,0 +1,398 @@
+"""The partitions of one group's member of a Kafka cluster, from their assignment to their end.
+
+A partition comes and goes in these steps:
+
+    assigned -> claimed (a first commit succeeds: no other member has it) -> given: its tracker stands where the commit
+    and its text say, and the topic has the queue
+    revoked  -> withheld (nothing more of it is handed out; answers count) -> taken: the topic has it no more -> its
+    last commit -> the client may go on
+    lost     -> taken: others may have it already
+
+Progress of such a group is the trackers alone. What would be their journal lies on a disk that forgets
+(`broker.runtime.disks.volatile_disk`), since the text of a commit is what the next owner needs, and this node may be
+that (D52).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.disks.volatile_disk import VolatileDisk
+from broker.runtime.later import Repeated
+from broker.runtime.metrics import declare
+from conf.models import GroupConfig, SubscriptionConfig
+from upstream.job import GroupQueue
+from upstream.kafka.commits import Commits
+from upstream.kafka.lease import Lease
+from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
+from upstream.kafka.metadata import Known, decode
+from upstream.kafka.offsets import KafkaOffsets
+from upstream.kafka.stream import Stream
+from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
+from upstream.progress.progress import Progress
+from upstream.progress.tracker import OffsetTracker
+from upstream.queues import UNKNOWN, CommittedOffsets, TakeOver
+
+_LOOK_SECONDS = 0.02
+_ENDS_SECONDS = 1.0
+_CLAIM_AGAIN_SECONDS = 1.0
+
+PARTITIONS = declare("pyddmq_kafka_partitions", "Partitions that this node has of a Kafka group.", ("group",), "gauge")
+REVOKED = declare(
+    "pyddmq_kafka_partitions_revoked_total", "Partitions that were given up for other members.", ("group",)
+)
+LOST = declare(
+    "pyddmq_kafka_partitions_lost_total", "Partitions that others had before this node could give them up.", ("group",)
+)
+FOREIGN = declare(
+    "pyddmq_kafka_commit_texts_foreign_total",
+    "Texts beside committed offsets that are not this program's: the offset counts, nothing above it.",
+    ("group",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """What the configuration says of a member.
+
+    Attributes:
+        session_seconds: Silence after which it is none any more; the client was made with the same.
+        commit_seconds: From one commit to the next.
+        revoke_seconds: How long what is out may still be answered when partitions are revoked.
+        takeover_seconds: How long a partition is left alone that its owner before did not leave in order.
+        waiting_bytes: Of bodies that are kept for the group.
+    """
+
+    session_seconds: float = 45.0
+    commit_seconds: float = 0.1
+    revoke_seconds: float = 10.0
+    takeover_seconds: float = 0.0
+    waiting_bytes: int = 64 << 20
+
+
+class Partitions:
+    """Those of one member: `upstream.kafka.link.MemberListener`, and `upstream.queues.Queues` for its progress.
+
+    Attributes:
+        group: Name of the group.
+        trouble: Why the cluster cannot be reached, or None.
+        lease: Says whether they are the member's for certain.
+        progress: How far each is.
+        streams: What arrived of each and was not read yet.
+        topics: By name; what the group subscribes is there, if only without partitions.
+    """
+
+    truncated_to = UNKNOWN
+
+    def __init__(self, config: GroupConfig, *, member: GroupMember, runtime: Runtime, settings: MemberSettings) -> None:
+        """Set up; `join` begins.
+
+        Args:
+            config: The group.
+            member: The group's.
+            runtime: The node's; its disk is not used.
+            settings: Times and bounds.
+        """
+        self.group = config.group
+        self.trouble: KafkaFailure | None = None
+        self._config = config
+        self._member = member
+        self._runtime = runtime
+        self._settings = settings
+        self.lease = Lease(runtime.clock, settings.session_seconds, regained=self._regained)
+        self.topics = {each.topic: KafkaTopic(each.topic) for each in config.topics}
+        self._arriving: dict[Place, KafkaQueue] = {}
+        self._owned: dict[Place, KafkaQueue] = {}
+        self.streams: dict[KafkaQueue, Stream] = {}
+        self._group_queues: Callable[[], Sequence[GroupQueue]] = tuple
+        self._go_on: Callable[[], None] = lambda: None
+        self._leaving = False
+        self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
+        volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
+        self.progress = Progress.open("", queues=self, runtime=volatile)
+        self.commits = Commits(
+            self.group,
+            member=member,
+            lease=self.lease,
+            queues=self._to_commit,
+            tracker_of=self._tracker,
+            runtime=runtime,
+            interval_seconds=settings.commit_seconds,
+            answered=self._committed,
+        )
+        self._ends = Repeated(runtime.scheduler, _ENDS_SECONDS, self._ask_for_ends)
+
+    # Life
+
+    def join(self, group_queues: Callable[[], Sequence[GroupQueue]], go_on: Callable[[], None]) -> None:
+        """Become a member.
+
+        Args:
+            group_queues: Tells what the group has in hand.
+            go_on: Told when messages may be handed out again after they might not be.
+        """
+        self._group_queues = group_queues
+        self._go_on = go_on
+        self.commits.begin()
+        self._ends.begin()
+        self._member.join(self, self._subscribed(self._config))
+
+    def configure(self, config: GroupConfig) -> None:
+        """Read what a changed configuration lists."""
+        self._config = config
+        for each in config.topics:
+            self.topics.setdefault(each.topic, KafkaTopic(each.topic))
+        self._member.subscribe(self._subscribed(config))
+
+    @staticmethod
+    def _subscribed(config: GroupConfig) -> list[Subscribed]:
+        return [Subscribed(each.topic, each.consume_timestamp) for each in config.enabled_topics]
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Give up all partitions, with their last commit, and be no member any more."""
+        self._leaving = True
+
+        def left() -> None:
+            self.commits.end()
+            self._ends.end()
+            self.lease.end()
+            done()
+
+        self._member.leave(left)
+
+    def may_hand_out(self) -> bool:
+        """Whether what this member was given is its own for certain (D54)."""
+        return self.lease.holds
+
+    @property
+    def owned(self) -> Sequence[KafkaQueue]:
+        """The partitions that this node has."""
+        return list(self._owned.values())
+
+    # What the client tells
+
+    def assigned(self, assignments: Sequence[Assignment]) -> None:
+        """Claim partitions."""
+        if self._leaving:
+            return
+        arrived = []
+        for each in assignments:
+            queue = KafkaQueue(each, self._start_of(each))
+            self._arriving[each.place] = queue
+            arrived.append(queue)
+        self._claim(arrived)
+
+    def _start_of(self, assignment: Assignment) -> int:
+        """Where the group goes on, or where one begins that never committed (D6)."""
+        if assignment.committed is not None:
+            return min(max(assignment.committed, assignment.low), assignment.high)
+        config = self._subscription(assignment.topic)
+        if config is None or config.consume_from_where == "first":
+            return assignment.low
+        if config.consume_from_where == "last" or assignment.at_time is None:
+            return assignment.high
+        return assignment.at_time
+
+    def _subscription(self, topic: str) -> SubscriptionConfig | None:
+        return next((each for each in self._config.topics if each.topic == topic), None)
+
+    def _claim(self, queues: Sequence[KafkaQueue]) -> None:
+        """Commit where partitions stand: it succeeds for their owner alone, and ends the note that they were left."""
+        here = [queue for queue in queues if self._arriving.get(queue.place) is queue]
+        if not here:
+            return
+        clean = []
+        for queue in here:
+            known = self._known(queue)
+            self._place_tracker(queue, known)
+            if known.clean or queue.assignment.committed is None:
+                clean.append(queue)
+
+        def done(failure: KafkaFailure | None) -> None:
+            if failure is None:
+                self._give([queue for queue in here if queue in clean])
+                if rest := [queue for queue in here if queue not in clean]:
+                    self._wait_for_takeover(rest)
+            elif not failure.fenced:
+                self._runtime.scheduler.call_later(_CLAIM_AGAIN_SECONDS, self._claim, here)
+
+        self.commits.now(here, done)
+
+    def _wait_for_takeover(self, queues: Sequence[KafkaQueue]) -> None:
+        """Leave partitions alone for as long as a client of the owner before may be at work (`takeover: strict`)."""
+        seconds = self._settings.takeover_seconds
+        if not seconds:
+            self._give(queues)
+            return
+        self._runtime.scheduler.call_later(seconds, self._give, queues)
+
+    def _known(self, queue: KafkaQueue) -> Known:
+        assignment = queue.assignment
+        if assignment.committed is None or queue.start != assignment.committed:
+            return Known()
+        known = decode(assignment.metadata, queue.start)
+        if known.foreign:
+            self._runtime.metrics.counter(FOREIGN, self.group).add()
+        return known
+
+    def _place_tracker(self, queue: KafkaQueue, known: Known) -> None:
+        """Have a tracker stand where the commit and its text say, whatever this node knew of an earlier time."""
+        key = (self.group, queue.topic, queue.queue_id)
+        tracker = self.progress.tracker(*key, first_offset=lambda: queue.start)
+        self.progress.reset(tracker, queue.start)
+        for start, end in known.ranges:
+            tracker.finish_range(start, end)
+        tracker.failures.update(
+            {offset: failure for offset, failure in known.failures.items() if not tracker.is_finished(offset)}
+        )
+        self.progress.flush()
+        self.progress.offsets.set(*key, queue.start)
+
+    def _give(self, queues: Sequence[KafkaQueue]) -> None:
+        """Let the group read partitions that are this member's."""
+        given = [queue for queue in queues if self._arriving.get(queue.place) is queue]
+        for queue in given:
+            del self._arriving[queue.place]
+            self._owned[queue.place] = queue
+            self.streams[queue] = Stream(queue, self._member)
+            self.topic_named(queue.topic).give(queue)
+        self._tell(given)
+
+    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+        """Give partitions up in order."""
+        self._runtime.metrics.counter(REVOKED, self.group).add(len(places))
+        for place in places:
+            self._arriving.pop(place, None)
+        queues = [self._owned[place] for place in places if place in self._owned]
+        if not queues:
+            done()
+            return
+        gone = set(queues)
+        withheld = [each for each in self._group_queues() if each.queue in gone]
+        for group_queue in withheld:
+            group_queue.withheld = True
+        self._member.pause([queue.place for queue in queues])
+        until = self._runtime.clock.monotonic() + self._settings.revoke_seconds
+
+        def look() -> None:
+            busy = {own(each.queue) for each in withheld if each.in_flight or each.calls}
+            if busy and not self._leaving and self.lease.holds and self._runtime.clock.monotonic() < until:
+                self._runtime.scheduler.call_later(_LOOK_SECONDS, look)
+                return
+            still = [queue for queue in queues if self._owned.get(queue.place) is queue]
+            self._take(still)
+            if still and self.lease.holds:
+                self.commits.now(still, lambda _: done(), clean=gone - busy)
+            else:
+                done()
+            self.commits.forget(still)
+
+        look()
+
+    def lost(self, places: Sequence[Place]) -> None:
+        """Forget partitions that others may have."""
+        self._runtime.metrics.counter(LOST, self.group).add(len(places))
+        for place in places:
+            self._arriving.pop(place, None)
+        queues = [self._owned[place] for place in places if place in self._owned]
+        self._take(queues)
+        self.commits.forget(queues)
+        if not self._owned:
+            self.lease.end()
+
+    def _take(self, queues: Sequence[KafkaQueue]) -> None:
+        for queue in queues:
+            del self._owned[queue.place]
+            del self.streams[queue]
+            self.topic_named(queue.topic).take(queue)
+        self._tell(queues)
+
+    def records(self, records: Sequence[KafkaRecord]) -> None:
+        """Take what came."""
+        queues = []
+        for place, run in groupby(records, key=lambda record: Place(record.topic, record.partition)):
+            queue = self._owned.get(place)
+            if queue is not None:
+                self.streams[queue].arrived(list(run))
+                queues.append(queue)
+        self._tell(queues)
+
+    def at_end(self, place: Place, offset: int) -> None:
+        """Note that there is no more for now."""
+        queue = self._owned.get(place)
+        if queue is not None:
+            self.streams[queue].at_end(offset)
+            self._tell([queue])
+
+    def trouble_told(self, failure: KafkaFailure | None) -> None:
+        """Note whether the cluster can be reached."""
+        self.trouble = failure
+
+    def _regained(self) -> None:
+        # What follows may commit: not from within a commit's answer.
+        self._runtime.scheduler.call_soon(self._go_on)
+
+    def _to_commit(self) -> Collection[KafkaQueue]:
+        # What finished is staged for a journal, which keeps nothing: it is only not to pile up.
+        self.progress.flush()
+        return self._owned.values()
+
+    def _committed(self, failure: KafkaFailure | None) -> None:
+        if failure is not None and failure.fenced:
+            # The member is none any more, and its client will say so; until then it has nothing.
+            self.lease.end()
+            self.lost([*self._owned, *self._arriving])
+        else:
+            self.trouble_told(failure)
+
+    def _ask_for_ends(self) -> None:
+        if self._owned:
+            self._member.ends(list(self._owned), self._heard_ends)
+
+    def _heard_ends(self, ends: Sequence[tuple[Place, int, int]]) -> None:
+        for place, low, high in ends:
+            queue = self._owned.get(place)
+            if queue is not None:
+                queue.min_offset = max(queue.min_offset, low)
+                queue.max_offset = max(queue.max_offset, high)
+
+    def _tell(self, queues: Sequence[KafkaQueue]) -> None:
+        self._gauge.value = len(self._owned)
+        for name in {queue.topic for queue in queues}:
+            self.topic_named(name).told()
+
+    def _tracker(self, queue: KafkaQueue) -> OffsetTracker:
+        return self.progress.trackers[self.group, queue.topic, queue.queue_id]
+
+    # Queues
+
+    def queue(self, topic: str, queue_id: int) -> KafkaQueue | None:
+        """Return a partition that this member has or is about to have."""
+        place = Place(topic, queue_id)
+        return self._owned.get(place) or self._arriving.get(place)
+
+    def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> KafkaOffsets:
+        """They come with the partitions."""
+        return KafkaOffsets(finish_writes)
+
+    def taking_over(self, offsets: CommittedOffsets) -> Generator[None, None, TakeOver]:
+        """Nobody had anything in hand that the texts of commits do not say."""
+        yield
+        return lambda tracker_of, metrics: False
+
+    def topic_named(self, name: str) -> KafkaTopic:
+        """Return a topic, made on first use."""
+        return self.topics.setdefault(name, KafkaTopic(name))
+
+    def stored_ms(self, queue: KafkaQueue, offset: int) -> int | None:
+        """Return when a message that is in hand, or the last one, was stored; None of others."""
+        if offset == queue.newest[0]:
+            return queue.newest[1] if queue.newest[1] >= 0 else None
+        for group_queue in self._group_queues():
+            if group_queue.queue is queue and offset in group_queue.live:
+                stored_ms = group_queue.live[offset].physical
+                return None if stored_ms < 0 else stored_ms
+        return None
