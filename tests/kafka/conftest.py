@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
@@ -55,7 +56,7 @@ def topic(address: str, request: pytest.FixtureRequest) -> Callable[..., str]:
     made: list[str] = []
 
     def make(partitions: int = 1, **settings: str) -> str:
-        name = f"{request.node.name.split('[')[0][-60:]}-{os.getpid()}-{len(made)}"
+        name = f"{request.node.name.split('[')[0][-60:]}-{uuid4().hex[:8]}-{len(made)}"
         made.append(name)
         make_topic(address, name, partitions, settings)
         return name

@@ -33,7 +33,8 @@ def make_topic(address: str, name: str, partitions: int, settings: Mapping[str, 
 
 def add_partitions(address: str, name: str, total: int) -> None:
     """Give a topic more partitions."""
-    _admin(address).create_partitions([_ADMIN.NewPartitions(name, total)])[name].result(SECONDS)
+    admin = _admin(address)
+    admin.create_partitions([_ADMIN.NewPartitions(name, total)])[name].result(SECONDS)
 
 
 def topic_names(address: str) -> set[str]:
