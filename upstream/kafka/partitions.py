@@ -178,6 +178,9 @@ class Partitions:
         """Claim partitions."""
         if self._leaving:
             return
+        if known := [each.place for each in assignments if each.place in self._owned]:
+            # They were somebody else's meanwhile, and nobody said so.
+            self.lost(known)
         arrived = []
         for each in assignments:
             queue = KafkaQueue(each, self._start_of(each))
