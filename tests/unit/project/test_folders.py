@@ -46,6 +46,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("delivery",),
         ("fetch",),
         ("embedded",),
+        ("kafka",),
+        ("kafka_client",),
         ("operate",),
         ("tools",),
     ),

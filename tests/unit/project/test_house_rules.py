@@ -34,6 +34,7 @@ EXTRAS = {
     "pandas": frozenset({"lag"}),
     "redis": frozenset({"actions"}),
     "happybase": frozenset({"actions"}),
+    "confluent_kafka": frozenset({"upstream"}),
     "Hbase_thrift": frozenset({"actions"}),
 }
 """Packages that the server starts without, each with the rooms that import it; of actions only its sinks do."""
