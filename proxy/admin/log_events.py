@@ -52,6 +52,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "checkpoint_postponed_disk_full": "The checkpoint waits for disk space; a recovery would read more.",
         "disk_gives_no_bytes": "The disk gives an error for a part of a file; all else is read.",
         "offsets_not_written": "Committed offsets could not be written; the journal has them, and it is tried again.",
+        "kafka_client_said": "A line of librdkafka's log, without secrets: an end of a connection, of a session.",
         "progress_close_failed": "Progress of groups could not be written at the stop; the next start recovers it.",
         "redrives_not_written": "How far redrives are could not be written; the log is read for it instead.",
         "reserve_given_back": "The disk is full and a log file is due: what was set aside is lent to its checkpoint.",

@@ -88,10 +88,10 @@ def _run(seed: int) -> _Ledger:
             if drawn.random() < answers and not node.client.members[0].paused:
                 out.remove(held)
                 failed = drawn.random() < 0.1
-                if node in nodes and node.ack(client, (qid, offset), fail=failed) and not failed:
-                    if body not in ledger.answered:
-                        ledger.answered[body] = node.clock.monotonic()
-                        answered_by[body] = node
+                counted = node in nodes and node.ack(client, (qid, offset), fail=failed) and not failed
+                if counted and body not in ledger.answered:
+                    ledger.answered[body] = node.clock.monotonic()
+                    answered_by[body] = node
         if faults and drawn.random() < 0.06:
             fault(drawn.choice(["kill", "pause", "wake", "add", "leave", "down"]))
         first.advance(drawn.uniform(0.01, 0.2))
