@@ -16,7 +16,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop rivals fuzz docs clean
+.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop sinks rivals fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -88,8 +88,8 @@ powerloss: setup ## power losses under a real process, over a file system that f
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,fuse]'
 	$(BIN)/python -m pytest -s tests/powerloss -m long
 
-cluster: setup ## the lag report on a Spark cluster of processes; needs Java 17
-	$(BIN)/python -m pytest -s tests/spark/test_cluster.py -m long
+cluster: setup ## the lag report, watch and streams on a Spark cluster of processes, and kills of all of it; needs Java 17
+	$(BIN)/python -m pytest -s tests/spark/test_cluster.py tests/spark/kills -m long
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long
@@ -99,6 +99,9 @@ mutants: setup ## every fault put back once, each to be noticed by the tests tha
 
 interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/interop -m long --ignore tests/interop/test_bench.py
+
+sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and Maven
+	$(BIN)/python -m pytest tests/sinks -m long
 
 rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/interop/test_bench.py -m long

@@ -21,9 +21,10 @@ from bench.measures.timer_figures import TimerPlan
 from bench.measures.timers import timers
 from bench.progress import say
 from bench.reports import report
-from bench.rocketmq.jars import VERSION, RocketMQMissing, fetch, fetched, java_version
+from bench.rocketmq.jars import JARS, VERSION
 from bench.rocketmq.timers import PRECISIONS_MS, rocketmq_timers
 from bench.servers import profile
+from bench.servers.maven import JarsMissing, java_version
 from bench.servers.processes import BenchError, Cores, Node, cores, redis_version
 
 MEASURES = ("publish", "pull", "latency", "memory", "timers", "push", "actions")
@@ -140,10 +141,10 @@ def _measure(options: argparse.Namespace, plan: Plan, folder: Path, where: Cores
 def rocketmq_is_there() -> bool:
     """Whether RocketMQ can be measured; says why when it cannot. Fetches it the first time."""
     try:
-        if not fetched():
+        if not JARS.fetched():
             say("RocketMQ is fetched from Maven Central, 90 MB, once")
-        fetch()
-    except RocketMQMissing as error:
+        JARS.fetch()
+    except JarsMissing as error:
         say(f"{error}: the node's timers are measured without it")
         return False
     return True

@@ -127,6 +127,7 @@ class Clients:
         self.address = address
         self.loop = Loop()
         self._members: list[LibrdkafkaMember] = []
+        self._heards: list[Heard] = []
         self._ends: list[Callable[[], None]] = []
 
     def client(self, **settings: Any) -> LibrdkafkaClient:
@@ -142,13 +143,14 @@ class Clients:
     ) -> tuple[LibrdkafkaMember, Heard]:
         """Return a member that joins, and who hears what it tells."""
         heard = heard or Heard()
+        self._heards.append(heard)
         heard.member = member = self.client(**settings).member(group, "test")
         self._members.append(member)
         member.join(heard, [Subscribed(each) if isinstance(each, str) else each for each in topics])
         return member, heard
 
     def joined(
-        self, group: str, topics: Sequence[str], heard: Heard | None = None, **settings: Any
+        self, group: str, topics: Sequence[str | Subscribed], heard: Heard | None = None, **settings: Any
     ) -> tuple[LibrdkafkaMember, Heard]:
         """Likewise, once it has partitions."""
         member, heard = self.join(group, topics, heard, **settings)
@@ -158,6 +160,10 @@ class Clients:
     def until(self, condition: Callable[[], object], what: str) -> None:
         """Turn the loop until something holds."""
         self.loop.until(condition, what)
+
+    def ended(self, heard: Heard, place: Place, offset: int) -> None:
+        """Turn the loop until an end was told."""
+        self.until(lambda: heard.ended.get(place) == offset, f"the end at {offset}")
 
     def commit(self, member: LibrdkafkaMember, *commits: Commit) -> KafkaFailure | None:
         """Commit, and wait for how it ended."""
@@ -189,6 +195,8 @@ class Clients:
 
     def end(self) -> None:
         """End all."""
+        for heard in self._heards:
+            heard.holds = False
         for member in list(self._members):
             self.leave(member)
         for each in self._ends:

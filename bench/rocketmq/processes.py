@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.rocketmq.jars import Programs
-from bench.servers.processes import BenchError, bound_to
+from bench.servers.java import JVM_OPTIONS, JavaProcess
+from bench.servers.maven import Programs
+from bench.servers.processes import BenchError
 from broker.tools.interchange import broker_conf
 
-END_SECONDS_MAX = 60
-JVM_OPTIONS = (
-    "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-    "-Djava.net.preferIPv4Stack=true",
-)  # fmt: skip
-"""For short lives on few cores: one compiler and one collector, none of which needs threads of its own."""
 PORTS_FROM = 20_000
 
 
-class JavaProcess:
-    """One JVM with a home folder of its own; it listens on the loopback and dies with the block.
-
-    Args:
-        folder: Its home and working folder; its output goes to a file there.
-        programs: The class path.
-        arguments: Main class and what follows it.
-        piped: Whether stdin and stdout are pipes of ours; otherwise stdout goes to the log.
-        options: Options of the JVM.
-        core: The core that it keeps to, if any; it then does not outlive this process either.
-    """
+class RocketProcess(JavaProcess):
+    """A JVM whose RocketMQ keeps its settings and logs in the folder; see `JavaProcess`."""
 
     def __init__(
         self,
@@ -47,60 +30,18 @@ class JavaProcess:
         options: Sequence[str] = JVM_OPTIONS,
         core: int | None = None,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.log = folder / "output.txt"
-        command = [
-            *([] if core is None else bound_to(core)),
-            "java", *options, f"-Duser.home={folder}", f"-Drocketmq.client.logRoot={folder}",
-            "-cp", programs.class_path, *arguments,
-        ]  # fmt: skip
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**os.environ, "ROCKETMQ_HOME": str(folder)},
-                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                encoding="utf-8",
-            )
-
-    def wait_for(self, sign: str) -> None:
-        """Read its output until a line holds `sign`.
-
-        Raises:
-            BenchError: It ended before.
-        """
-        assert self.process.stdout is not None
-        seen = []
-        for line in self.process.stdout:
-            seen.append(line)
-            if sign in line:
-                return
-        raise BenchError(f"{sign!r} was not said, but {''.join(seen)[-2000:]!r}; {self._logged()}")
-
-    def _logged(self) -> str:
-        """The last of its log, without what the logger says about itself."""
-        lines = [line for line in self.log.read_text().splitlines() if "|-" not in line]
-        return "the end of its log: " + "\n".join(lines)[-2000:]
-
-    def stop(self) -> None:
-        """SIGTERM, and wait: RocketMQ closes its store in a shutdown hook. Harmless when it has ended."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        if self.process.stdout is not None and not self.process.stdout.closed:
-            self.process.communicate(timeout=END_SECONDS_MAX)
+        super().__init__(
+            folder,
+            programs,
+            arguments,
+            piped=piped,
+            options=[*options, f"-Drocketmq.client.logRoot={folder}"],
+            core=core,
+            environment={"ROCKETMQ_HOME": str(folder)},
+        )
 
 
-class NameServer(JavaProcess):
+class NameServer(RocketProcess):
     """Where clients find the broker."""
 
     def __init__(self, folder: Path, programs: Programs, *, core: int | None = None) -> None:
@@ -114,7 +55,7 @@ class NameServer(JavaProcess):
         self.wait_for("boot success")
 
 
-class Broker(JavaProcess):
+class Broker(RocketProcess):
     """A broker on a store. Leaving the block kills it; `stop` before that closes the store.
 
     Args:
@@ -163,7 +104,7 @@ class Broker(JavaProcess):
         self.kill()
 
 
-class LineClient(JavaProcess):
+class LineClient(RocketProcess):
     """A Java program that answers requests, JSON lines on its stdin, by JSON lines and then `{}`."""
 
     def write(self, request: Mapping[str, Any]) -> None:
@@ -184,13 +125,13 @@ class LineClient(JavaProcess):
             answer = json.loads(line)
             if not answer:
                 if error:
-                    raise BenchError(f"{error}, {self._logged()}")
+                    raise BenchError(f"{error}, {self.logged()}")
                 return
             if "error" in answer:
                 error = answer["error"]
             else:
                 yield answer
-        raise BenchError(f"the client ended, {self._logged()}")
+        raise BenchError(f"the client ended, {self.logged()}")
 
     def ask(self, **request: Any) -> list[dict[str, Any]]:
         """Send a request and return its answers."""

@@ -33,8 +33,9 @@ from bench.measures.timer_figures import (
     wall_ms,
 )
 from bench.progress import say
-from bench.rocketmq.jars import HERE, Programs, compile_programs, fetch
+from bench.rocketmq.jars import HERE, JARS
 from bench.rocketmq.processes import Broker, LineClient, NameServer
+from bench.servers.maven import Programs, compile_programs
 from bench.servers.processes import BenchError, Cores, process_cpu_seconds, process_memory, wait_for
 
 PRECISIONS_MS = (1_000, 100)
@@ -53,14 +54,14 @@ def rocketmq_timers(folder: Path, where: Cores, plan: TimerPlan, precision_ms: i
     """Measure the same of a RocketMQ of its own; returns the steady lateness, and the burst.
 
     Raises:
-        RocketMQMissing: Java, Maven or the way to Maven Central is missing.
+        JarsMissing: Java, Maven or the way to Maven Central is missing.
         BenchError: RocketMQ does not do what is asked for.
     """
     with tempfile.TemporaryDirectory(dir=folder, prefix="rocketmq-") as own:
         classes = Path(own) / "classes"
         classes.mkdir()
         with contextlib.closing(
-            _Rival(Path(own), where, compile_programs(fetch(), HERE, classes), precision_ms)
+            _Rival(Path(own), where, compile_programs(JARS.fetch(), HERE, classes), precision_ms)
         ) as rival:
             figures = _measured(rival, plan)
     return [replace(each, facts={**each.facts, "precision_ms": precision_ms}) for each in figures]

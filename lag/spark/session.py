@@ -7,9 +7,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set in the environment of a program that `spark-submit` runs."""
 
 _LOG_SETTINGS = """\
 rootLogger.level = warn
@@ -31,8 +36,9 @@ class SessionOptions:
         master: Where it runs: `local[*]`, `local[4]`, `spark://...`; null: what `spark-submit` says, else `local[*]`.
         cores: Tasks at once that shuffles are cut for; null: as many as the session has.
         ui: Whether Spark serves its page.
-        log_file: Where Spark's log goes in place of the console; its settings are written beside it, to
-            `<log_file>.properties`. "" leaves it on the console.
+        log_file: Where Spark's log goes in place of the console, and what Java says by itself; its settings are
+            written beside it, to `<log_file>.properties`. "" leaves it on the console. Under `spark-submit`, which has
+            begun to write before, it is what comes once there is a session.
         settings: Further settings of Spark, which win.
     """
 
@@ -86,13 +92,12 @@ def session(options: SessionOptions | None = None) -> SparkSession:
     if SparkSession.getActiveSession() is not None:
         settings = {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if "spark.driver.extraJavaOptions" in settings and options.log_file:
-        with open(f"{options.log_file}.properties", "w", encoding="utf-8") as file:
-            file.write(_LOG_SETTINGS.format(file=options.log_file))
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     try:
+        if options.log_file and SparkContext._active_spark_context is None:
+            _start_quietly(settings, options.log_file)
+        builder = SparkSession.builder
+        for name, value in settings.items():
+            builder = builder.config(name, value)
         made = builder.getOrCreate()
     except Exception as error:
         raise RuntimeError(
@@ -101,3 +106,18 @@ def session(options: SessionOptions | None = None) -> SparkSession:
     if "spark.sql.shuffle.partitions" not in settings:
         made.conf.set("spark.sql.shuffle.partitions", str(made.sparkContext.defaultParallelism))
     return made
+
+
+def _start_quietly(settings: Mapping[str, str], log_file: str) -> None:
+    """Make the context, with all that Spark and its JVM say in a file."""
+    with open(f"{log_file}.properties", "w", encoding="utf-8") as file:
+        file.write(_LOG_SETTINGS.format(file=log_file))
+    conf = SparkConf().setAll(list(settings.items()))
+    # What Java writes to the console before there is a log, of modules that are being tried say.
+    with open(log_file, "ab") as said:
+        gateway = launch_gateway(conf, {"stdout": said, "stderr": said})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
+    if _SUBMITTED in os.environ:
+        # The JVM was there before: settings of its start come too late, and before this Spark puts its own over ours.
+        logs = gateway.jvm.org.apache.logging.log4j.core.config.Configurator
+        logs.reconfigure(gateway.jvm.java.io.File(os.path.abspath(f"{log_file}.properties")).toURI())

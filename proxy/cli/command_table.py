@@ -10,15 +10,6 @@ from proxy.cli.commands import (
     config_command,
     dlq_commands,
     group_commands,
-    lag_alarm_commands,
-    lag_backlog_command,
-    lag_commands,
-    lag_compact_command,
-    lag_export_command,
-    lag_objective_command,
-    lag_report_command,
-    lag_residence_command,
-    lag_watch_command,
     messages_command,
     node_commands,
     offset_commands,
@@ -35,6 +26,17 @@ from proxy.cli.demo import (
     demo_transaction_command,
 )
 from proxy.cli.demo.demo_lag_command import lag as demo_lag
+from proxy.cli.lag import (
+    lag_alarm_commands,
+    lag_backlog_command,
+    lag_commands,
+    lag_compact_command,
+    lag_export_command,
+    lag_objective_command,
+    lag_report_command,
+    lag_residence_command,
+    lag_watch_command,
+)
 from proxy.cli.store import (
     store_backup_commands,
     store_check_command,

@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.rocketmq import jars
-from bench.rocketmq.jars import Programs, RocketMQMissing
-from bench.rocketmq.processes import JVM_OPTIONS, Broker, LineClient, NameServer
+from bench.rocketmq.jars import JARS
+from bench.rocketmq.processes import Broker, LineClient, NameServer
+from bench.servers.java import JVM_OPTIONS
+from bench.servers.maven import JarsMissing, Programs, compile_programs
 from broker.format.properties import BATCH_NAME, CRC_NAME
 from tests.conftest import need
 
@@ -25,11 +26,11 @@ HERE = Path(__file__).parent
 def compiled_programs(folder: Path) -> Programs:
     """Fetch RocketMQ when it is not there yet, and compile the programs beside this file into a folder."""
     try:
-        found = jars.fetch()
-    except RocketMQMissing as error:
+        found = JARS.fetch()
+    except JarsMissing as error:
         need(False, f"{error}, so it")
         raise
-    programs = jars.compile_programs(found, HERE, folder)
+    programs = compile_programs(found, HERE, folder)
     services = folder / "META-INF" / "service"
     services.mkdir(parents=True)
     (services / "org.apache.rocketmq.store.ha.HAService").write_text("NoReplicas")

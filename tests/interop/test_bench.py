@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.rocketmq.jars import Programs
 from bench.rocketmq.timers import PRECISIONS_MS
+from bench.servers.maven import Programs
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from bench.rocketmq.processes import JavaProcess
+from bench.rocketmq.processes import RocketProcess
 from tests.conftest import need_module
 from tests.interop.conftest import Surroundings
 from tests.interop.sides import copied
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 def progress(rocket: Surroundings, folder: Path) -> tuple[list[Row], int]:
     """Run RocketMQ's command; returns its lines of the topic, and its total."""
     command = ["org.apache.rocketmq.tools.command.MQAdminStartup", "consumerProgress"]
-    ran = JavaProcess(folder, rocket.shared.programs, [*command, "-n", rocket.shared.namesrv, "-g", GROUP])
+    ran = RocketProcess(folder, rocket.shared.programs, [*command, "-n", rocket.shared.namesrv, "-g", GROUP])
     said, _ = ran.process.communicate(timeout=120)
     rows = [Row(int(m[1]), int(m[2]), int(m[3]), int(m[4])) for line in said.splitlines() if (m := _ROW.match(line))]
     total = re.search(r"Diff Total: (\d+)", said)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
+from bench.servers.maven import JarsMissing
 from tests.conftest import need
 from tests.kafka import server
 from tests.kafka.topics import make_topic
@@ -17,8 +19,8 @@ from tests.kafka_world import Clients
 def jars() -> str:
     """Kafka's jars."""
     try:
-        return str(server.fetch())
-    except server.KafkaMissing as error:
+        return str(server.JARS.fetch())
+    except JarsMissing as error:
         need(False, f"{error}, so it")
         raise
 
@@ -30,7 +32,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield given
         return
     request.getfixturevalue("jars")
-    kafka = server.KafkaServer(tmp_path_factory.mktemp("kafka") / "shared", server.fetch())
+    kafka = server.KafkaServer(tmp_path_factory.mktemp("kafka") / "shared", server.JARS.fetch())
     try:
         kafka.start()
         yield kafka.address
@@ -54,7 +56,7 @@ def topic(address: str, request: pytest.FixtureRequest) -> Callable[..., str]:
     made: list[str] = []
 
     def make(partitions: int = 1, **settings: str) -> str:
-        name = f"{request.node.name.split('[')[0][-60:]}-{os.getpid()}-{len(made)}"
+        name = f"{request.node.name.split('[')[0][-60:]}-{uuid4().hex[:8]}-{len(made)}"
         made.append(name)
         make_topic(address, name, partitions, settings)
         return name

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from pathlib import Path
-from zlib import crc32
 
-from bench.servers import maven
+from bench.servers.maven import Jars
 from bench.servers.processes import BenchError
 from tests.patient import quiet_ports, until
 
 VERSION = "4.1.1"
 POM = Path(__file__).with_name("pom.xml")
-CACHE = (
-    Path(os.environ.get("PYDDMQ_INTEROP_CACHE", "~/.cache/pyddmq/interop")).expanduser()
-    / f"kafka-{VERSION}-{crc32(POM.read_bytes()):08x}"
-)
-PROGRAMS = {"java": "openjdk-17-jdk-headless", "mvn": "maven"}
+JARS = Jars(f"Kafka {VERSION}", POM, f"kafka-{VERSION}")
 JVM = ("-Xmx256m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true")
 CLUSTER_ID = "bXlkZG1xLXRlc3RzLTAwMQ"
-
-
-class KafkaMissing(BenchError):
-    """The machine lacks something that Kafka needs; the text says what, and how to get it."""
-
-
-def fetch() -> Path:
-    """Return the folder with Kafka's jars. Raises KafkaMissing."""
-    return maven.fetch(f"Kafka {VERSION}", POM, CACHE, programs=PROGRAMS, missing=KafkaMissing)
 
 
 class KafkaServer:

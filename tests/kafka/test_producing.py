@@ -134,18 +134,18 @@ def test_kafka_restarts_while_numbered_messages_are_sent(jars: str, tmp_path: Pa
                 producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
                 for number in range(half)
             ]
-            sent[half - 1 - 64].result(PATIENCE_MS / 1000)
+            sent[half - 1 - 20].result(PATIENCE_MS / 1000)
             kafka.kill()
             # Some are under way still; these go on while nobody answers.
             sent += [
                 producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
-                for number in range(half, half + 40)
+                for number in range(half, half + 20)
             ]
             assert other.send("orders", b"beside").code == 0
             kafka.start()
             sent += [
                 producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
-                for number in range(half + 40, count)
+                for number in range(half + 20, count)
             ]
             receipts = [each.result(PATIENCE_MS / 1000) for each in sent]
         assert all(each.numbered for each in receipts)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import Consumer, Producer, TopicPartition, admin
 
 from tests.patient import until
 
 SECONDS = 60
+_ADMIN: Any = admin
 
 
 def _admin(address: str) -> Any:
-    return AdminClient({"bootstrap.servers": address})
+    return _ADMIN.AdminClient({"bootstrap.servers": address})
 
 
 def make_topic(address: str, name: str, partitions: int, settings: Mapping[str, str]) -> None:
     """Make a topic, and wait until its partitions are led."""
     config = {key.replace("_", "."): value for key, value in settings.items()}
-    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    new = _ADMIN.NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
     admin = _admin(address)
     admin.create_topics([new])[name].result(SECONDS)
 
@@ -33,7 +33,8 @@ def make_topic(address: str, name: str, partitions: int, settings: Mapping[str, 
 
 def add_partitions(address: str, name: str, total: int) -> None:
     """Give a topic more partitions."""
-    _admin(address).create_partitions([NewPartitions(name, total)])[name].result(SECONDS)
+    admin = _admin(address)
+    admin.create_partitions([_ADMIN.NewPartitions(name, total)])[name].result(SECONDS)
 
 
 def topic_names(address: str) -> set[str]:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
-from proxy.cli.commands import lag_commands, lag_objective_command
 from proxy.cli.errors import CliError
+from proxy.cli.lag import lag_commands, lag_objective_command
 from proxy.operate.lookups.lag import lag_of
 from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import ObjectivesAnswer

@@ -42,6 +42,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             # Small data: compiling a plan costs more than running it.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # Nor does code run for long enough to be compiled a second time: that and a collector with threads of its
+            # own took half of all processor time, on cores that the other tests have to share.
+            "spark.driver.extraJavaOptions": (
+                f"-Dlog4j2.configurationFile={folder}/spark.log.properties -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            ),
         },
     )
     with warnings.catch_warnings():

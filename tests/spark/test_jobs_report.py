@@ -96,12 +96,12 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def write_story(folder: str, node: str) -> None:
-    """Write a node's journal."""
+def write_story(folder: str, node: str, later_ms: int = 0) -> None:
+    """Write a node's journal, whose rounds are later by some ms."""
     limits = WriterLimits(free_bytes_min=0)
     writer = JournalWriter(RealDisk(), folder, Origin(cluster="c", node=node, epoch=1), limits)
     for number in range(SNAPSHOTS):
-        now = START_MS + number * EVERY_MS
+        now = START_MS + later_ms + number * EVERY_MS
         if number == 90:
             writer.note(LagEvent(time_ms=now - 1, kind=EventKind.RESET, group="reset", detail="to 99000"))
         if 120 <= number < 150:

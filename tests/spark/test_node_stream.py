@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lag.spark.sources.node import NodeClient
+from lag.spark.sources.node import NodeClient, Standing
+from lag.spark.sources.node_ranges import NodeOptions
 from lag.spark.sources.node_stream import shared
 from pyddmq import Fetcher, Producer
 from tests.patient import until
@@ -140,6 +141,46 @@ def test_refused_acks_leave_the_query_alone(spark: Any, tmp_path: Path) -> None:
         assert written(stream(spark, node), tmp_path, availableNow=True).awaitTermination(60)
         assert numbers_of(spark, tmp_path) == [0, 1, 2, 3]
         assert lags(node) == [2, 2]
+
+
+class StartingNode:
+    """A connection to a node that has been started anew: acks are refused until somebody waited for it."""
+
+    def __init__(self) -> None:
+        self.is_starting = True
+        self.acked: list[Any] = []
+
+    def __enter__(self) -> StartingNode:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def check(self, group: str, topics: Any) -> None:
+        """It has all that is asked for."""
+
+    def standings(self, group: str) -> dict[str, dict[str, Standing]]:
+        """Wait for it."""
+        self.is_starting = False
+        return {"permits": {QIDS[0]: Standing(0, 0, 8)}}
+
+    def ack(self, group: str, offsets: Any) -> bool:
+        """Refuse while it starts."""
+        self.acked += [] if self.is_starting else [offsets]
+        return not self.is_starting
+
+
+def test_ack_that_meets_a_starting_node_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: an idle query, or one that ends, has no other one; it is made once."""
+    from lag.spark.sources.node_stream import NodeStream
+
+    node = StartingNode()
+    monkeypatch.setattr(NodeOptions, "client", lambda _: node)
+    query = NodeStream({"node": "h:1", "group": "spark"}, ("body",))
+    end = {"permits": {QIDS[0]: 8}}
+    for _ in range(2):
+        assert query.latestOffset(end, query.getDefaultReadLimit()) == end
+        assert node.acked == [end]
 
 
 def test_stream_of_files_is_refused(spark: Any, tmp_path: Path) -> None:

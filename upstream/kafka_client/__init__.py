@@ -4,11 +4,12 @@ Nothing here may block the event loop, and nothing but this folder knows conflue
 client is made (D38). Threads:
 
     thread             one for each    does
-    kafka-GROUP        member          polls, hands records on, asks what assignments need, hears of rebalances
-    kafka-commit-GROUP member          commits; so a commit counts while the other one waits in a revoke
+    kafka-GROUP        member          polls, hands records on, asks what assignments need, hears of rebalances, commits
     kafka-ask-CLUSTER  client          asks for partitions and ends
     kafka-sent-CLUSTER producer        hears of deliveries
     kafka-read-CLUSTER reader          reads again
 
-What they have to tell goes to the loop by `call_soon_threadsafe`, so in the order in which it happened.
+A consumer is called in its thread alone: the package lets calls of several wait for each other, a commit for a poll,
+and for a revoke in which the poll waits. What threads have to tell goes to the loop by `call_soon_threadsafe`, so in
+the order in which it happened.
 """

@@ -51,7 +51,13 @@ class LibrdkafkaClient:
             KafkaUnusable: librdkafka refuses a setting.
         """
         return LibrdkafkaMember(
-            group, client_id, settings=self._settings, loop=self._loop, clock=self._clock, asking=self._asking
+            group,
+            client_id,
+            settings=self._settings,
+            loop=self._loop,
+            clock=self._clock,
+            asking=self._asking,
+            asker=self._ask_by,
         )
 
     def reader(self) -> LibrdkafkaReader:

@@ -1,8 +1,8 @@
-"""The thread that commits for a member.
+"""Commits of a member, in its thread.
 
-It waits for each answer of the coordinator, so that every answer belongs to its commit (librdkafka's callback names
-none) and so that a commit counts while the member's own thread waits in a revoke. What is asked for meanwhile goes
-together: of one partition the latest counts.
+One is on its way at a time, so that librdkafka's callback, which names none, belongs to it; what is asked for meanwhile
+goes together, and of one partition the latest counts. Within a revoke no callback is heard, so there the thread waits
+for each answer.
 
 A member whose group is being shared out anew is told ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS although it goes on
 being a member; Java's client says then that one may try again after the next poll. So a commit is tried again for as
@@ -12,11 +12,11 @@ the coordinator looks at the generation alone, and would take it.
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from broker.runtime.seams import Clock
 from upstream.kafka.link import Commit, Done, KafkaFailure, Place
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post
@@ -25,7 +25,6 @@ from upstream.kafka_client.troubles import Troubles
 AGAIN = frozenset({"ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"})
 ATTEMPTS = 20
 AGAIN_SECONDS = 0.25
-_PROBE_SECONDS = 1.0
 
 
 class Asked(NamedTuple):
@@ -47,89 +46,81 @@ def not_ours() -> KafkaFailure:
     return KafkaFailure("ILLEGAL_GENERATION", "the partition is not this member's any more", fenced=True)
 
 
-class CommitThread:
-    """Commits through one consumer."""
+class Commits:
+    """Those of one consumer. All calls are made in the member's thread."""
 
-    def __init__(
-        self, group: str, consumer: Any, post: Post, troubles: Troubles, term_of: Callable[[Place], int | None]
-    ) -> None:
-        """Set up; `start` begins.
+    def __init__(self, post: Post, troubles: Troubles, clock: Clock, term_of: Callable[[Place], int | None]) -> None:
+        """Set up; `consumer` is given afterwards.
 
         Args:
-            group: Names the thread.
-            consumer: Where to commit.
             post: The way to the loop.
             troubles: Told that the cluster answers, or not.
-            term_of: The member's present term of a partition; None: it has it not. Called in this thread.
+            clock: For attempts again.
+            term_of: The member's present term of a partition; None: it has it not.
         """
-        self._consumer = consumer
+        self.consumer: Any = None
         self._post = post
         self._troubles = troubles
+        self._clock = clock
         self._term_of = term_of
-        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
-        self._open = 0
-        self._changed = threading.Condition()
-        self._stopped = threading.Event()
+        self._asked: list[Asked] = []
+        self._flights: deque[list[Asked]] = deque()
+        self._attempts = 0
+        self._not_before = 0.0
         self._package = confluent()
-        self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-commit-{group}")
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
 
     def put(self, asked: Asked) -> None:
-        """Commit these. Called in the loop."""
-        with self._changed:
-            self._open += 1
-        self._asked.put(asked)
+        """Commit these with the next round."""
+        self._asked.append(asked)
 
-    def settle(self, seconds: float) -> None:
-        """Wait until all that was asked for has been answered, but no longer than so. Called in the member's thread."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._open, seconds)
+    def round(self) -> None:
+        """Send what is asked for, unless something is on its way."""
+        if self._asked and not any(self._flights) and self._clock.monotonic() >= self._not_before:
+            self._send(wait=False)
 
-    def stop(self) -> None:
-        """End, and wait for that; what is still asked for is answered as not the member's."""
-        self._stopped.set()
-        self._asked.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+    def finish(self) -> None:
+        """Send what is asked for and what is on its way, and wait for the answers; for the end of a revoke."""
+        for flight in self._flights:
+            # Its answer is not heard before the revoke has ended: the same once more, in the same order.
+            self._asked[:0] = flight
+            flight.clear()
+        if self._asked:
+            self._send(wait=True)
 
-    def _live(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                first = self._asked.get(timeout=_PROBE_SECONDS)
-            except Empty:
-                self._probe()
-                continue
-            if first is not None:
-                self._serve([first, *self._further()])
-        for asked in self._further():
-            self._answer([asked], not_ours())
+    def answered(self, error: Any, partitions: Sequence[Any]) -> None:
+        """Hear how what was on its way ended (librdkafka's `on_commit`)."""
+        if not self._flights:
+            return
+        flight = self._flights.popleft()
+        if flight:
+            failures = [] if error is None else [failure_of(error)]
+            self._ended(flight, failures + [failure_of(each.error) for each in partitions if each.error is not None])
 
-    def _further(self) -> list[Asked]:
-        found = []
-        while not self._asked.empty():
-            asked = self._asked.get()
-            if asked is not None:
-                found.append(asked)
-        return found
+    def close(self) -> None:
+        """Answer what is left: it is not known to have happened, and the member is none any more."""
+        left = [each for flight in self._flights for each in flight] + self._asked
+        self._flights.clear()
+        self._asked = []
+        self._tell(left, not_ours())
 
-    def _serve(self, asked: list[Asked]) -> None:
-        failure: KafkaFailure | None = None
-        for attempt in range(ATTEMPTS):
-            ours = [each for each in asked if self._is_ours(each)]
-            if len(ours) < len(asked):
-                self._answer([each for each in asked if each not in ours], not_ours())
-                asked = ours
-            if not asked:
-                return
-            failure = self._commit(asked)
-            if failure is None or failure.code not in AGAIN or attempt == ATTEMPTS - 1:
-                break
-            if self._stopped.wait(AGAIN_SECONDS):
-                break
-        self._answer(asked, failure)
+    def _send(self, *, wait: bool) -> None:
+        ours = [each for each in self._asked if self._is_ours(each)]
+        self._tell([each for each in self._asked if each not in ours], not_ours())
+        self._asked = []
+        if not ours:
+            return
+        latest = {(each.topic, each.partition): each for one in ours for each in one.commits}
+        make = self._package.TopicPartition
+        offsets = [make(each.topic, each.partition, each.offset, each.metadata) for each in latest.values()]
+        try:
+            answers = self.consumer.commit(offsets=offsets, asynchronous=not wait)
+        except self._package.KafkaException as error:
+            self._ended(ours, [failure_of(error)])
+            return
+        if wait:
+            self._ended(ours, [failure_of(each.error) for each in answers if each.error is not None])
+        else:
+            self._flights.append(ours)
 
     def _is_ours(self, asked: Asked) -> bool:
         return all(
@@ -137,32 +128,19 @@ class CommitThread:
             for each, term in zip(asked.commits, asked.terms, strict=True)
         )
 
-    def _commit(self, asked: list[Asked]) -> KafkaFailure | None:
-        latest = {(each.topic, each.partition): each for one in asked for each in one.commits}
-        make = self._package.TopicPartition
-        offsets = [make(each.topic, each.partition, each.offset, each.metadata) for each in latest.values()]
-        try:
-            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except self._package.KafkaException as error:
-            return failure_of(error)
-        except RuntimeError:
-            return not_ours()  # The consumer is closed.
-        self._troubles.answered()
-        failures = [failure_of(each.error) for each in answers if each.error is not None]
-        return next((each for each in failures if each.fenced), failures[0] if failures else None)
+    def _ended(self, asked: list[Asked], failures: list[KafkaFailure]) -> None:
+        failure = next((each for each in failures if each.fenced), failures[0] if failures else None)
+        if failure is None:
+            self._troubles.answered()
+        elif failure.code in AGAIN and self._attempts < ATTEMPTS:
+            self._attempts += 1
+            self._not_before = self._clock.monotonic() + AGAIN_SECONDS
+            self._asked[:0] = asked
+            return
+        self._attempts = 0
+        self._not_before = 0.0
+        self._tell(asked, failure)
 
-    def _answer(self, asked: list[Asked], failure: KafkaFailure | None) -> None:
+    def _tell(self, asked: list[Asked], failure: KafkaFailure | None) -> None:
         for each in asked:
             self._post(each.done, failure)
-        with self._changed:
-            self._open -= len(asked)
-            self._changed.notify_all()
-
-    def _probe(self) -> None:
-        """Ask a cluster that was away whether it is there again."""
-        if self._troubles.cut_off:
-            try:
-                self._consumer.list_topics(timeout=_PROBE_SECONDS)
-            except (self._package.KafkaException, RuntimeError):
-                return
-            self._troubles.answered()

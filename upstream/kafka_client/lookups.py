@@ -82,6 +82,13 @@ def _offsets(answers: Iterable[Any]) -> dict[Place, int]:
     return found
 
 
+def subscribes(topics: Sequence[Subscribed], topic: str) -> bool:
+    """Whether a topic is one of these, or fits an expression among them."""
+    return any(
+        re.match(each.name, topic) is not None if each.name.startswith("^") else each.name == topic for each in topics
+    )
+
+
 def _moment(place: Place, topics: Sequence[Subscribed]) -> int | None:
     """The moment that was asked for with the topic of a partition."""
     named = [each for each in topics if each.name == place.topic]

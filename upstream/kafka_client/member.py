@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
@@ -37,7 +38,15 @@ class LibrdkafkaMember:
     """
 
     def __init__(
-        self, group: str, client_id: str, *, settings: Settings, loop: ThreadLoop, clock: Clock, asking: Asking
+        self,
+        group: str,
+        client_id: str,
+        *,
+        settings: Settings,
+        loop: ThreadLoop,
+        clock: Clock,
+        asking: Asking,
+        asker: Callable[[], Any],
     ) -> None:
         """Make the consumer.
 
@@ -47,7 +56,8 @@ class LibrdkafkaMember:
             settings: Of the cluster.
             loop: The event loop.
             clock: For attempts again.
-            asking: Asks for ends.
+            asking: Asks for ends, by a consumer,
+            asker: that this gives it.
 
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
@@ -55,6 +65,7 @@ class LibrdkafkaMember:
         self._post = Post(loop)
         self._room = Room(ROOM_BYTES)
         self._asking = asking
+        self._asker = asker
         self._listener: MemberListener | None = None
         self._terms: dict[Place, int] = {}
         self._epochs: dict[Place, int] = {}
@@ -62,10 +73,9 @@ class LibrdkafkaMember:
         self._left: Callable[[], None] | None = None
         self._over = False
         troubles = Troubles(lambda failure: self._post(self._tell_trouble, failure), settings.hide)
-        self._consumer = settings.consumer(group, client_id, error_cb=troubles.note)
         self._thread = MemberThread(
             group,
-            self._consumer,
+            lambda **callbacks: settings.consumer(group, client_id, **callbacks),
             self,
             post=self._post,
             room=self._room,
@@ -93,11 +103,11 @@ class LibrdkafkaMember:
 
     def pause(self, places: Sequence[Place]) -> None:
         """Read no further records of these."""
-        self._thread.gates.shut([each for each in places if each in self._terms])
+        self._thread.pause([each for each in places if each in self._terms])
 
     def resume(self, places: Sequence[Place]) -> None:
         """Read on."""
-        self._thread.gates.unshut([each for each in places if each in self._terms])
+        self._thread.resume([each for each in places if each in self._terms])
 
     def commit(self, commits: Sequence[Commit], done: Done) -> None:
         """Commit offsets."""
@@ -108,14 +118,14 @@ class LibrdkafkaMember:
         elif not commits:
             self._post(done, None)
         else:
-            self._thread.commits.put(Asked(list(commits), known, done))
+            self._thread.commit(Asked(list(commits), known, done))
 
     def ends(self, places: Sequence[Place], told: Ends) -> None:
         """Ask for first offsets and ends."""
         wanted = list(places)
 
         def ask() -> Callable[[], None]:
-            found = ends_of(self._consumer, wanted)
+            found = ends_of(self._asker(), wanted)
             return lambda: None if self._over else told([(place, *found[place]) for place in wanted])
 
         self._asking.ask(ask)

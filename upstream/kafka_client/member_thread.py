@@ -12,25 +12,25 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from broker.runtime.seams import Clock
 from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
-from upstream.kafka_client.commits import CommitThread
+from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
-from upstream.kafka_client.lookups import assignments_of
+from upstream.kafka_client.lookups import assignments_of, subscribes
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch, batches_of
 from upstream.kafka_client.troubles import Troubles
 
-POLL_SECONDS = 0.1
-"""How long an order may wait for an idle thread."""
+POLL_SECONDS = 0.02
+"""How long an order may wait for an idle thread, a commit for one: nothing wakes a poll."""
 BATCH = 500
-_SETTLE_SECONDS = 5.0
 _AGAIN_SECONDS = 1.0
-_LEAVE_ROUNDS = 50
+_PROBE_SECONDS = 0.5
+_LEAVE_ROUNDS = 250
 
 
 class Told(Protocol):
@@ -64,16 +64,12 @@ class Reading(NamedTuple):
 
 
 class MemberThread:
-    """Polls one consumer.
-
-    Attributes:
-        gates: Which partitions rest.
-    """
+    """Polls one consumer."""
 
     def __init__(
         self,
         group: str,
-        consumer: Any,
+        make: Callable[..., Any],
         told: Told,
         *,
         post: Post,
@@ -85,8 +81,8 @@ class MemberThread:
         """Set up; `start` begins.
 
         Args:
-            group: Names the threads.
-            consumer: Not yet subscribed.
+            group: Names the thread.
+            make: Makes the consumer, with callbacks.
             told: Whom to tell, through `post`.
             post: The way to the loop.
             room: Bounds what is posted.
@@ -94,7 +90,6 @@ class MemberThread:
             clock: For attempts again.
             revoke_seconds: How long a revoke may be held.
         """
-        self._consumer = consumer
         self._told = told
         self._post = post
         self._room = room
@@ -112,8 +107,11 @@ class MemberThread:
         self._wanted: dict[Place, Reading] = {}
         self._reading: dict[Place, int] = {}
         self._leaving = False
-        self.gates = Gates(consumer)
-        self.commits = CommitThread(group, consumer, post, troubles, self._terms.get)
+        self._probe_at = 0.0
+        self._gates = Gates()
+        self._commits = Commits(post, troubles, clock, self._terms.get)
+        self._consumer = make(error_cb=troubles.note, on_commit=self._commits.answered)
+        self._gates.consumer = self._commits.consumer = self._consumer
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-{group}")
 
     # Called in the loop
@@ -121,7 +119,6 @@ class MemberThread:
     def start(self, topics: Sequence[Subscribed]) -> None:
         """Join for these topics."""
         self.subscribe(topics)
-        self.commits.start()
         self._thread.start()
 
     def subscribe(self, topics: Sequence[Subscribed]) -> None:
@@ -131,6 +128,18 @@ class MemberThread:
     def read_from(self, place: Place, reading: Reading) -> None:
         """Read a partition from an offset on."""
         self._orders.put(lambda: self._wanted.__setitem__(place, reading))
+
+    def pause(self, places: Sequence[Place]) -> None:
+        """Let these rest."""
+        self._orders.put(lambda: self._gates.shut(self._present(places)))
+
+    def resume(self, places: Sequence[Place]) -> None:
+        """Let these go on."""
+        self._orders.put(lambda: self._gates.unshut(self._present(places)))
+
+    def commit(self, asked: Asked) -> None:
+        """Commit these."""
+        self._orders.put(lambda: self._commits.put(asked))
 
     def leave(self) -> None:
         """Leave the group and end."""
@@ -152,15 +161,31 @@ class MemberThread:
         self._close()
         self._post(self._told.on_left)
 
-    def _round(self) -> None:
+    def _present(self, places: Sequence[Place]) -> list[Place]:
+        return [each for each in places if each in self._terms]
+
+    def _obey(self) -> None:
         while not self._orders.empty():
             self._orders.get()()
+
+    def _round(self) -> None:
+        self._obey()
+        self._commits.round()
+        if self._troubles.cut_off and self._clock.monotonic() >= self._probe_at:
+            self._probe()
         if self._new and self._clock.monotonic() >= self._new_at:
             self._look_up()
         if self._wanted:
             self._seek()
         if self._room.wait(POLL_SECONDS):
             self._hand_on(self._poll())
+
+    def _probe(self) -> None:
+        """Ask a cluster that was away whether it is there again."""
+        with contextlib.suppress(self._package.KafkaException):
+            self._consumer.list_topics(timeout=_PROBE_SECONDS)
+            self._troubles.answered()
+        self._probe_at = self._clock.monotonic() + _AGAIN_SECONDS
 
     def _poll(self) -> list[Any]:
         # `consume` alone would wait for a whole batch.
@@ -189,7 +214,7 @@ class MemberThread:
         make = self._package.TopicPartition
         # At some offset, so that librdkafka looks up none; it is read from where the loop will say.
         consumer.incremental_assign([make(each.topic, each.partition, 0) for each in places])
-        self.gates.given(places)
+        self._gates.given(places)
         for place in places:
             self._term += 1
             self._terms[place] = self._term
@@ -220,23 +245,41 @@ class MemberThread:
                         continue  # It is being given; in the next round.
                     raise
                 self._reading[place] = reading.epoch
-                self.gates.reads(place)
+                self._gates.reads(place)
             del self._wanted[place]
 
     def _revoke(self, consumer: Any, partitions: list[Any]) -> None:
-        places = [Place(each.topic, each.partition) for each in partitions]
+        self._let_go(consumer, [Place(each.topic, each.partition) for each in partitions])
+
+    def _let_go(self, consumer: Any, places: list[Place]) -> None:
         told = self._stop_reading(places)
         if told:
-            released = threading.Event()
-            if self._post(self._told.on_revoked, told, released.set) and not released.wait(self._revoke_seconds):
+            released: list[bool] = []
+            if self._post(self._told.on_revoked, told, lambda: self._orders.put(lambda: released.append(True))):
+                self._wait_for(released)
+            if not released:
                 self._post(self._told.on_lost, told)
         self._give_up(consumer, places)
 
+    def _wait_for(self, released: list[bool]) -> None:
+        """Do as ordered until the loop has let go; commits among it count."""
+        until = self._clock.monotonic() + self._revoke_seconds
+        while not released and (left := until - self._clock.monotonic()) > 0:
+            with contextlib.suppress(Empty):
+                self._orders.get(timeout=min(left, AGAIN_SECONDS))()
+                self._obey()
+            self._commits.finish()
+
     def _lose(self, consumer: Any, partitions: list[Any]) -> None:
         places = [Place(each.topic, each.partition) for each in partitions]
-        if told := self._stop_reading(places):
+        # librdkafka has it that a topic is gone, and its partitions lost, where others are subscribed of which it has
+        # not heard yet. The coordinator knows nothing of that until this ends: what is committed still counts.
+        unsubscribed = [each for each in places if not subscribes(self._topics, each.topic)]
+        if told := self._stop_reading([each for each in places if each not in unsubscribed]):
             self._post(self._told.on_lost, told)
-        self._give_up(consumer, places)
+        self._give_up(consumer, [each for each in places if each not in unsubscribed])
+        if unsubscribed:
+            self._let_go(consumer, unsubscribed)
 
     def _stop_reading(self, places: list[Place]) -> list[Place]:
         """Tell no more records of these; return those of which the loop knows."""
@@ -250,9 +293,9 @@ class MemberThread:
     def _give_up(self, consumer: Any, places: list[Place]) -> None:
         for place in places:
             self._terms.pop(place, None)
-        self.gates.gone(places)
-        # One that is on its way now must not arrive after the group was shared out anew.
-        self.commits.settle(_SETTLE_SECONDS)
+        self._gates.gone(places)
+        if not places:
+            return
         with contextlib.suppress(self._package.KafkaException):
             consumer.incremental_unassign(partitions_of(self._package, places))
 
@@ -265,8 +308,8 @@ class MemberThread:
 
     def _close(self) -> None:
         self._terms.clear()
-        self.commits.stop()
-        self.gates.close()
+        self._obey()
+        self._commits.close()
         with contextlib.suppress(self._package.KafkaException, RuntimeError):
             self._consumer.close()
 

@@ -12,7 +12,7 @@ at any moment a file is one of three:
 
 A file under its final name was closed: then the same is asked of that. Answers that a power loss may take back are no
 older than `RECENT_MS`: offsets of so long stay in the ledger. They are forgotten once they came again, or after
-`FORGET_SECONDS`, since who moves a group back wants its messages anew.
+`FORGET_SECONDS`, since who moves a group back wants its messages anew; until then they survive further kills.
 """
 
 from __future__ import annotations
@@ -94,10 +94,18 @@ class Ledger:
         self._remember(file.qid, file.pending.offsets)
         self.committed(file, wall_ms)
 
-    def take_done(self, qid: str, offset: int) -> bool:
-        """Whether a message that comes again is in a file already; it is forgotten then."""
+    def take_done(self, qid: str, offset: int, wall_ms: int) -> bool:
+        """Whether a message that comes again is in a file already; then it is as if it were written now."""
         done = self.done.get(qid)
-        return done is not None and done.take(offset)
+        if done is None or not done.take(offset):
+            return False
+        # This answer may be lost as the one before was.
+        last = self.recent[-1] if self.recent else None
+        if last is not None and last[1] == qid and last[2] and last[2][-1][1] + 1 == offset:
+            last[2][-1] = (last[2][-1][0], offset)
+        else:
+            self.recent.append((wall_ms, qid, [(offset, offset)]))
+        return True
 
     def _remember(self, qid: str, offsets: Sequence[Range]) -> None:
         before = self.done[qid].ranges if qid in self.done else []
@@ -111,7 +119,9 @@ class Ledger:
             further = None if pending is None else [pending.end, pending.crc, pending.offsets]
             known = {"path": file.path, "qid": file.qid, "length": file.length, "whole": file.whole}
             files.append({**known, "pending": further})
-        return {"version": VERSION, "files": files, "recent": self.recent}
+        # What may still come again, and would have to be known after another kill.
+        waiting = [(0, qid, done.ranges) for qid, done in self.done.items() if done.ranges]
+        return {"version": VERSION, "files": files, "recent": [*waiting, *self.recent]}
 
     @classmethod
     def from_json(cls, value: Any) -> Ledger:
@@ -135,8 +145,9 @@ class Ledger:
                 file = OpenFile(path, qid, length, pending, whole=each["whole"] is True)
                 ledger.files[file.path] = file
             for wall_ms, qid, offsets in value["recent"]:
-                ledger.recent.append((_number(wall_ms), _text(qid), _ranges(offsets)))
-                ledger._remember(qid, _ranges(offsets))
+                if _number(wall_ms):
+                    ledger.recent.append((wall_ms, _text(qid), _ranges(offsets)))
+                ledger._remember(_text(qid), _ranges(offsets))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it has no such form: {error!r}") from error
         return ledger

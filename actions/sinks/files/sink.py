@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -19,6 +20,8 @@ GROWING_SECONDS = 600
 WHOLE_MESSAGES = 1_000
 END_SECONDS_MAX = 10.0
 """How long the end of a generation waits for the turn that is on its way."""
+LOOK_SECONDS = END_SECONDS_MAX + 5.0
+"""When files that an earlier life left open are looked at without a message: the generation before is over then."""
 
 
 class FilesAction(OutsideAction):
@@ -27,17 +30,18 @@ class FilesAction(OutsideAction):
     may_be_last = True
 
     def open(self) -> None:
-        """Prepare; nothing is read or written before the first message comes."""
+        """Prepare; nothing is read or written before the first message comes, or `LOOK_SECONDS` are over."""
         self._folders: Folders | None = None
         self._writer: Writer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._later: asyncio.TimerHandle | None = None
+        if self.outside.keep is not None:
+            with contextlib.suppress(RuntimeError):  # without a loop no message comes either
+                self._later = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
         """Take messages over; each is answered once it is durable in its file."""
-        if self._writer is None:
-            self._writer = self._make_writer()
-            self._task = asyncio.get_running_loop().create_task(self._writer.run())
-        return self._writer.take(jobs)
+        return self._begun().take(jobs)
 
     def drain(self) -> None:
         """Write and close what is open."""
@@ -46,6 +50,8 @@ class FilesAction(OutsideAction):
 
     async def close(self) -> None:
         """End after the turn that is on its way; what it does not get to comes again."""
+        if self._later is not None:
+            self._later.cancel()
         if self._writer is not None and self._task is not None:
             self._writer.end()
             await asyncio.wait({self._task}, timeout=END_SECONDS_MAX)
@@ -53,6 +59,15 @@ class FilesAction(OutsideAction):
                 await asyncio.wait({self._task})
         if self._folders is not None:
             await self._folders.close()
+
+    def _look(self) -> None:
+        self._begun().look()
+
+    def _begun(self) -> Writer:
+        if self._writer is None:
+            self._writer = self._make_writer()
+            self._task = asyncio.get_running_loop().create_task(self._writer.run())
+        return self._writer
 
     def _make_writer(self) -> Writer:
         keep = self.outside.keep

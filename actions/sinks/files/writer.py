@@ -109,11 +109,11 @@ class Writer:
         self._since = 0.0
         self._wake = asyncio.Event()
         self._ledger: Ledger | None = None
-        self._loaded_at = 0.0
+        self._forget_at: float | None = None
         self._doubtful: dict[str, OpenFile] = {}
         self._current: dict[tuple[str, str], OpenFile] = {}
         self._gathered: dict[str, _Gathered] = {}
-        self._closing = self._ending = False
+        self._closing = self._ending = self._looking = False
 
     # From the loop's thread
 
@@ -127,6 +127,11 @@ class Writer:
         self._waiting.extend(jobs)
         self._wake.set()
         return [Status.ASYNCHRONIZED] * len(jobs)
+
+    def look(self) -> None:
+        """Read the ledger though no message has come: files that an earlier life left open are closed in their time."""
+        self._looking = True
+        self._wake.set()
 
     def close_soon(self) -> None:
         """Write and close everything, and from now on everything at once."""
@@ -155,6 +160,8 @@ class Writer:
         try:
             await self._turn()
         except ServerAway as error:
+            # What came again and was refused comes once more.
+            self._forget_at = None
             refusal = self._away.failed(str(error))
             for each in error.members if isinstance(error, _Failed) else ():
                 each.job.answer(refusal)
@@ -181,6 +188,8 @@ class Writer:
         """Seconds until something is due; None: nothing will be by itself."""
         now = self._context.monotonic()
         left = [self._close_at(file) - now for file in self._current.values()]
+        if self._doubtful or (self._looking and self._ledger is None):
+            left.append(0.0)
         if self._waiting:
             full = self._closing or self._whole or len(self._waiting) >= TURN_MESSAGES
             left.append(0.0 if full else self._since + self._limits.flush_seconds - now)
@@ -219,7 +228,10 @@ class Writer:
             del self._doubtful[path]
             if path in ledger.files:
                 self._current.setdefault((path.rpartition("/")[0], file.qid), file)
-        if ledger.done and self._context.monotonic() > self._loaded_at + FORGET_SECONDS:
+        if self._waiting and self._forget_at is None:
+            # From the first message on: a group may be paused, or the server away, when the node starts.
+            self._forget_at = self._context.monotonic() + FORGET_SECONDS
+        if ledger.done and self._forget_at is not None and self._context.monotonic() > self._forget_at:
             ledger.done.clear()
         members = await self._members(ledger)
         try:
@@ -240,7 +252,7 @@ class Writer:
             ledger = Ledger()
         except OSError as error:
             raise ServerAway(f"the ledger cannot be read: {error.strerror}") from error
-        now = self._loaded_at = self._context.monotonic()
+        now = self._context.monotonic()
         for file in ledger.files.values():
             file.opened = file.used = now
         self._doubtful = dict(ledger.files)
@@ -256,7 +268,7 @@ class Writer:
             seen += 1
             if seen % MESSAGES_PER_STEP == 0:
                 await asyncio.sleep(0)
-            if ledger.take_done(job.qid, job.offset):
+            if ledger.take_done(job.qid, job.offset, self._context.wall_ms()):
                 self._context.count("repeat_left_out")
                 job.answer(Status.FINISH)
                 continue

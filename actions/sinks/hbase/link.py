@@ -151,23 +151,40 @@ class RealHBase:
 
     def _call(self, run: Callable[[Any], T]) -> T:
         from happybase import NoConnectionsAvailable
-        from Hbase_thrift import IllegalArgument, IOError
         from thriftpy2.thrift import TException
 
         try:
             if self._pool is None:
                 self._pool = self._connect()
             with self._pool.connection(self._wish.timeout_ms / 1000) as connection:
-                return run(connection)
+                answer, refusal = self._asked(connection, run)
+        except (TException, OSError, NoConnectionsAvailable, EOFError) as error:
+            raise ServerAway(str(error) or type(error).__name__) from error
+        if refusal is not None:
+            raise refusal
+        return answer  # type: ignore[return-value]
+
+    @staticmethod
+    def _asked(connection: Any, run: Callable[[Any], T]) -> tuple[T | None, Exception | None]:
+        """Ask, and return the answer or what it is refused by: the connection is as good as before.
+
+        The pool replaces one on which a call was cut off, and leaves the old one open: so it is closed here.
+        """
+        from Hbase_thrift import IllegalArgument, IOError
+
+        try:
+            return run(connection), None
         except (IOError, IllegalArgument) as error:
             whole = _text(error.message)
             text = whole.partition("\n")[0][:500]
             # HBase's client wraps what is final, too, into "retries exhausted".
-            if any(part in whole for part in AWAY) and not any(part in whole for part in FINAL):
-                raise ServerAway(text) from error
-            raise Refused(text) from error
-        except (TException, OSError, NoConnectionsAvailable, EOFError) as error:
-            raise ServerAway(str(error) or type(error).__name__) from error
+            away = any(part in whole for part in AWAY) and not any(part in whole for part in FINAL)
+            refusal = ServerAway(text) if away else Refused(text)
+            refusal.__cause__ = error
+            return None, refusal
+        except BaseException:
+            connection.close()
+            raise
 
     def _connect(self) -> Any:
         from happybase import ConnectionPool

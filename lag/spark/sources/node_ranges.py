@@ -189,31 +189,52 @@ def _tell_of_loss(client: NodeClient, part: NodePart, at: int, where: str) -> No
 
 # Columns
 
-_TEXTS: Final = pa.map_(pa.string(), pa.string())
+_Messages = Sequence[dict[int, Any]]
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "replace")
+def _texts(values: list[bytes | None]) -> pa.Array:
+    """Return strings; what is no UTF-8 has U+FFFD in its place. Arrow looks at a whole column at once."""
+    try:
+        return pa.array(values, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if each is None else each.decode("utf-8", "replace") for each in values], pa.string())
 
 
-def _pairs(value: Mapping[bytes, bytes] | None) -> list[tuple[str | None, str | None]]:
-    return [(_text(name), _text(each)) for name, each in (value or {}).items()]
+def _maps(messages: _Messages) -> pa.Array:
+    names: list[bytes | None] = []
+    values: list[bytes | None] = []
+    begins = [0]
+    for each in messages:
+        properties = each.get(5)
+        if properties:
+            names += properties
+            values += properties.values()
+        begins.append(len(names))
+    return pa.MapArray.from_arrays(pa.array(begins, pa.int32()), _texts(names), _texts(values))
 
 
-MAKERS: Final[dict[str, tuple[pa.DataType, Callable[[dict[int, Any]], Any]]]] = {
-    "offset": (pa.int64(), lambda message: message[4]),
-    "stored_ms": (pa.int64(), lambda message: message.get(101)),
-    "due_ms": (pa.int64(), lambda message: None),
-    "born_ms": (pa.int64(), lambda message: message.get(102)),
-    "id": (pa.string(), lambda message: None),
-    "keys": (pa.string(), lambda message: _text(message.get(1))),
-    "tags": (pa.string(), lambda message: _text(message.get(3))),
-    "attempts": (pa.int64(), lambda message: None),
-    "size": (pa.int64(), lambda message: None),
-    "body": (pa.binary(), lambda message: message.get(2)),
-    "properties": (_TEXTS, lambda message: _pairs(message.get(5))),
+def _integers(field: int) -> Callable[[_Messages], pa.Array]:
+    return lambda messages: pa.array([each.get(field) for each in messages], pa.int64())
+
+
+def _nothing(kind: pa.DataType) -> Callable[[_Messages], pa.Array]:
+    return lambda messages: pa.nulls(len(messages), kind)
+
+
+MAKERS: Final[dict[str, Callable[[_Messages], pa.Array]]] = {
+    "offset": _integers(4),
+    "stored_ms": _integers(101),
+    "due_ms": _nothing(pa.int64()),
+    "born_ms": _integers(102),
+    "id": _nothing(pa.string()),
+    "keys": lambda messages: _texts([each.get(1) for each in messages]),
+    "tags": lambda messages: _texts([each.get(3) for each in messages]),
+    "attempts": _nothing(pa.int64()),
+    "size": _nothing(pa.int64()),
+    "body": lambda messages: pa.array([each.get(2) for each in messages], pa.binary()),
+    "properties": _maps,
 }
-"""How a column is made of a message. A node does not tell ids, attempts and sizes: they are null."""
+"""How a column is made of a batch's messages. A node does not tell ids, attempts and sizes: they are null."""
 
 
 def batches(part: NodePart, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -231,15 +252,13 @@ def batches(part: NodePart, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             yield _batch(part, held, columns)
 
 
-def _batch(part: NodePart, messages: Sequence[dict[int, Any]], columns: Sequence[str]) -> pa.RecordBatch:
-    arrays, fields = [], []
+def _batch(part: NodePart, messages: _Messages, columns: Sequence[str]) -> pa.RecordBatch:
+    arrays = []
     for name in columns:
-        if name in ("topic", "queue"):
-            kind = pa.string() if name == "topic" else pa.int64()
-            array = pa.array([part.topic if name == "topic" else part.queue] * len(messages), kind)
+        if name == "topic":
+            arrays.append(pa.repeat(pa.scalar(part.topic, pa.string()), len(messages)))
+        elif name == "queue":
+            arrays.append(pa.repeat(pa.scalar(part.queue, pa.int64()), len(messages)))
         else:
-            kind, make = MAKERS[name]
-            array = pa.array(map(make, messages), kind)
-        arrays.append(array)
-        fields.append((name, kind))
-    return pa.record_batch(arrays, schema=pa.schema(fields))
+            arrays.append(MAKERS[name](messages))
+    return pa.record_batch(arrays, names=list(columns))

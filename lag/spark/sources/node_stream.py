@@ -156,19 +156,26 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return NodePart(self._options, topic, qid, first, max(first, last))
 
     def _ack(self, client: NodeClient, offsets: Offsets) -> None:
-        if self._commit_group is None or offsets in (self._acked, self._refused):
+        if self._commit_group is None or offsets == self._acked:
             return
-        if client.ack(self._commit_group, offsets):
+        is_new = offsets != self._refused
+        if client.ack(self._commit_group, offsets) or (is_new and self._acked_later(client, offsets)):
             self._acked = offsets
             return
-        # Tried again when more is finished. Spark's own checkpoint is not concerned.
+        # Tried again with each trigger. Spark's own checkpoint is not concerned.
         self._refused = offsets
-        _said.warning(
-            "%s did not take all positions of group %r: its queues are another fetcher's, it was reset, or it is not "
-            "low level; its lag does not show what this query has finished",
-            self._options.node,
-            self._commit_group,
-        )
+        if is_new:
+            _said.warning(
+                "%s did not take all positions of group %r: its queues are another fetcher's, it was reset, or it is "
+                "not low level; its lag does not show what this query has finished",
+                self._options.node,
+                self._commit_group,
+            )
+
+    def _acked_later(self, client: NodeClient, offsets: Offsets) -> bool:
+        """Ack again once the node has started: while it starts it refuses all acks, and does not say why."""
+        self._standings(client)
+        return client.ack(str(self._commit_group), offsets)
 
 
 def shared(room: Mapping[tuple[str, str], int], bound: int | None) -> dict[tuple[str, str], int]:

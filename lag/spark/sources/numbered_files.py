@@ -18,6 +18,7 @@ class NumberedFiles:
         names = os.listdir(folder) if os.path.isdir(folder) else []
         self._starts = sorted(int(name) for name in names if name.isdigit() and len(name) == _DIGITS)
         self._maps: dict[int, mmap.mmap] = {}
+        self._last = 0, 0, memoryview(b"")
 
     @property
     def start(self) -> int:
@@ -33,6 +34,10 @@ class NumberedFiles:
 
     def view(self, position: int, size: int) -> memoryview | None:
         """Return bytes that lie in one file; None: they are not there, or not in one."""
+        # Nearly always the file of the call before.
+        start, end, whole = self._last
+        if start <= position and 0 < size <= end - position:
+            return whole[position - start : position - start + size]
         place = bisect_right(self._starts, position) - 1
         if place < 0 or size <= 0:
             return None
@@ -42,7 +47,9 @@ class NumberedFiles:
             mapped = self._map(start)
         if mapped is None or position - start + size > len(mapped):
             return None
-        return memoryview(mapped)[position - start : position - start + size]
+        whole = memoryview(mapped)
+        self._last = start, start + len(mapped), whole
+        return whole[position - start : position - start + size]
 
     def file_from(self, position: int) -> tuple[int, memoryview] | None:
         """Return the first file that ends behind a position: its start, and all of it; None: there is no such file."""

@@ -16,7 +16,22 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from broker.errors import DamagedRecord
-from broker.format.record import locate, physical_offset, queue_id, queue_offset, store_timestamp, sum_matches, topic_of
+from broker.format.record import (
+    HEADER,
+    HEADER_BYTES,
+    MAGIC_V1,
+    born_timestamp,
+    locate,
+    physical_offset,
+    prepared_offset,
+    queue_id,
+    queue_offset,
+    reconsume_times,
+    store_timestamp,
+    sum_matches,
+    sys_flag,
+    topic_of,
+)
 from broker.runtime.disk import RealDisk
 from broker.runtime.json_keys import parse_loose
 from lag.spark.sources.due import consumable_ms
@@ -25,7 +40,10 @@ from lag.spark.sources.store_tail import UNIT, Tail, Units, read_tail
 from lag.visible_end import FILE, read_visible_end
 
 RECORD_MIN: Final = 91
-_Whole = tuple[memoryview, tuple[int, int], tuple[int, int]]
+_V6_HOSTS: Final = 0x30
+_unpack_header = HEADER.unpack_from
+_Whole = tuple[int, int, int, int, int, int, int, int]
+"""What is known of a record that was looked at: the fields of `Found` from `body_at` on."""
 
 
 class StoreUnreadable(Exception):
@@ -37,24 +55,34 @@ class Found(NamedTuple):
 
     Attributes:
         offset: Its offset in the queue.
-        physical: Its position in the commit log.
         record: All of it.
-        body: Positions of the body.
-        block: Positions of the property block.
         log: The log that it is in.
+        body_at: Where the body begins,
+        body_end: and ends.
+        block_at: Where the property block begins; it ends with the record.
+        flags: RocketMQ's sysFlag.
+        born_ms: When the producer made it, Unix ms.
+        stored_ms: When the broker stored it, Unix ms.
+        attempts: How often it was delivered before.
+        replaced: Position in the log of the record that it replaces; 0: of none.
     """
 
     offset: int
-    physical: int
     record: memoryview
-    body: tuple[int, int]
-    block: tuple[int, int]
     log: NumberedFiles
+    body_at: int
+    body_end: int
+    block_at: int
+    flags: int
+    born_ms: int
+    stored_ms: int
+    attempts: int
+    replaced: int
 
     @property
     def due_ms(self) -> int:
         """When it could first be consumed, Unix ms: when it was stored or, if it waited for its time, was due."""
-        return consumable_ms(self.record, self.log.view)
+        return consumable_ms(self.record, self.log.view) if self.replaced else self.stored_ms
 
 
 class StoreFiles:
@@ -157,7 +185,7 @@ class StoreFiles:
         """Return when the message at an offset was stored; None: its record cannot be read."""
         tail = self.tail_of(topic, queue, offset, offset + 1)
         found = next(self.read(topic, queue, offset, offset + 1, tail=tail), None)
-        return None if found is None else store_timestamp(found.record)
+        return None if found is None else found.stored_ms
 
     def bytes_between(self, topic: str, queue: int, first: int, end: int) -> int:
         """Return about how much log lies between two offsets of a queue, other queues' records included."""
@@ -197,13 +225,14 @@ class StoreFiles:
             verify: Compare the sums.
             tail: The units of those offsets that only the log's tail has (`tail_of`).
         """
+        log, name = self._log, topic.encode()
         for offset, physical, size in self._units(topic, queue, first, end, tail):
-            if size < RECORD_MIN:
+            record = None if size < RECORD_MIN else log.view(physical, size)
+            if record is None:
                 continue
-            record = self._log.view(physical, size)
-            found = None if record is None else _whole(record, physical, topic, queue, offset, verify=verify)
-            if found is not None:
-                yield Found(offset, physical, *found, self._log)
+            found = _whole(record, physical, name, queue, offset)
+            if found is not None and (not verify or sum_matches(record)):
+                yield Found(offset, record, log, *found)
 
     def _units(
         self, topic: str, queue: int, first: int, end: int, tail: Units | None
@@ -246,19 +275,35 @@ class StoreFiles:
         return 0 if unit is None else int(UNIT.unpack(unit)[0])
 
 
-def _whole(record: memoryview, physical: int, topic: str, queue: int, offset: int, *, verify: bool) -> _Whole | None:
-    """Return a record that is what its unit says and whole, and where its body and block are; else None."""
+def _whole(record: memoryview, physical: int, topic: bytes, queue: int, offset: int) -> _Whole | None:
+    """Return what is known of a record that is what its unit says and whole; else None. Its sum is not looked at."""
+    (total, magic, _, number, _, queue_at, position, flags, born_ms, _, stored_ms, _, attempts, replaced, length) = (
+        _unpack_header(record)
+    )
+    if magic != MAGIC_V1 or flags & _V6_HOSTS:
+        return _unusual(record, physical, topic, queue, offset)
+    # Nearly every record: one look at its header gives all of it.
+    end = HEADER_BYTES + length
+    if total != len(record) or not HEADER_BYTES <= end <= total - 3:
+        return None
+    topic_end = end + 1 + record[end]
+    if number != queue or queue_at != offset or position != physical or record[end + 1 : topic_end] != topic:
+        return None
+    return HEADER_BYTES, end, min(topic_end + 2, total), flags, born_ms, stored_ms, attempts, replaced
+
+
+def _unusual(record: memoryview, physical: int, topic: bytes, queue: int, offset: int) -> _Whole | None:
+    """The same of a record of any layout."""
     try:
-        view, body_at, body_end, block_at, block_end = locate(record)
+        view, body_at, body_end, block_at, _ = locate(record)
     except (DamagedRecord, struct.error, IndexError):
         return None
     if queue_id(view) != queue or queue_offset(view) != offset or physical_offset(view) != physical:
         return None
-    if topic_of(view) != topic.encode():
+    if topic_of(view) != topic:
         return None
-    if verify and not sum_matches(view):
-        return None
-    return view, (body_at, body_end), (block_at, block_end)
+    times = born_timestamp(view), store_timestamp(view)
+    return body_at, body_end, block_at, sys_flag(view), *times, reconsume_times(view), prepared_offset(view)
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:

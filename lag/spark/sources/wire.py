@@ -25,6 +25,7 @@ _HEAD = struct.Struct(">BH")
 _STRING_HEAD = struct.Struct(">BHI")
 _LIST_HEAD = struct.Struct(">BI")
 _MAP_HEAD = struct.Struct(">BBI")
+_OF_STRINGS: Final = bytes((STRING, STRING))
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _SCALARS: Final[dict[int, tuple[Callable[..., tuple[Any, ...]], int]]] = {
@@ -178,6 +179,8 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
         elif kind == I64:
             found[number] = _I64.unpack_from(data, at)[0]
             at += 8
+        elif kind == MAP and data[at : at + 2] == _OF_STRINGS:
+            found[number], at = _strings(data, at)
         else:
             found[number], at = _value(data, at, kind, depth)
     return found, at + 1
@@ -214,6 +217,25 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
             pairs[key], at = _value(data, at, of_value, depth + 1)
         return pairs, at
     raise Malformed(f"a value of type {kind}, which there is none of")
+
+
+def _strings(data: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+    """Read a map of strings to strings, as each message has one."""
+    count = int.from_bytes(data[at + 2 : at + 6], "big")
+    _check_count(data, at, count)
+    at += 6
+    pairs = {}
+    for _ in range(count):
+        begin = at + 4
+        at = begin + int.from_bytes(data[at:begin], "big")
+        key = data[begin:at]
+        begin = at + 4
+        at = begin + int.from_bytes(data[at:begin], "big")
+        pairs[key] = data[begin:at]
+    if at > len(data):
+        # Behind the end there is nothing to read, and nothing was.
+        raise Malformed(f"a string that reaches {at - len(data)} bytes beyond the end")
+    return pairs, at
 
 
 def _string(data: bytes, at: int) -> tuple[bytes, int]:

@@ -330,12 +330,12 @@ def test_files_named_by_the_readme_exist() -> None:
     assert not {name for name in named if not (ROOT / name).exists()}
 
 
-def test_ci_runs_the_readmes_test_command_and_the_interchange() -> None:
-    """.ci/run calls `make test`, then `make interop`, and nothing else."""
+def test_ci_runs_the_readmes_test_command_and_what_needs_other_servers() -> None:
+    """.ci/run calls `make test`, then `make sinks` and `make interop`, and nothing else."""
     commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and line[0] != "#"]
 
     assert commands[0] == "set -eu"
-    assert commands[2:] == ["make test", "make interop"]
+    assert commands[2:] == ["make test", "make sinks", "make interop"]
 
 
 def test_every_dependency_has_its_reason() -> None:

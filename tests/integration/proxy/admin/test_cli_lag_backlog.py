@@ -10,7 +10,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from proxy.cli.app import run
-from proxy.cli.commands.lag_backlog_command import progress_file
+from proxy.cli.lag.lag_backlog_command import progress_file
 from pyddmq.broker import open_store
 from tests.unit.progress_world import GROUP, TOPIC, Node
 

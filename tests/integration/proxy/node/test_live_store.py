@@ -26,7 +26,7 @@ def bodies(root: Path) -> list[bytes]:
     files = StoreFiles(str(root))
     first, end = files.range("orders", 0)
     tail = files.tail_of("orders", 0, first, end)
-    return [bytes(each.record[slice(*each.body)]) for each in files.read("orders", 0, first, end, tail=tail)]
+    return [bytes(each.record[each.body_at : each.body_end]) for each in files.read("orders", 0, first, end, tail=tail)]
 
 
 def test_what_was_answered_is_read_beside_the_node_at_once(tmp_path: Path) -> None:

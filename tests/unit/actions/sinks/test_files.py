@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from actions.outside import Outside
-from actions.sinks.files.sink import FileSink
+from actions.sinks.files.sink import LOOK_SECONDS, FileSink
 from broker.testing.sim_disk import PowerCut, SimDisk
+from proxy.testing.loop import VirtualLoop
 from pyddmq.actions import RetryLater, Status
 from tests.unit.actions.sinks.surroundings import FakeJob, InlineKeep, opened
 
@@ -148,7 +149,7 @@ def _offsets(ground: Ground, form: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("operation", ["write", "sync", "open", "replace"])
+@pytest.mark.parametrize("operation", ["write", "sync", "create", "replace"])
 def test_failing_disk_loses_nothing_and_says_so(operation: str) -> None:
     """ENOSPC at any operation: messages come again, uncounted; when there is room each is in the file once."""
     for skip in range(8):
@@ -193,6 +194,71 @@ def test_file_that_somebody_cut_is_closed_and_said() -> None:
 async def _in_turn(sink: Any, batches: Sequence[Sequence[FakeJob]]) -> None:
     for batch in batches:
         await written(sink, batch, close=False)
+
+
+def test_what_comes_again_only_after_a_second_kill_is_not_written_twice() -> None:
+    """The second life writes others for longer than answers are kept in doubt, and is killed, too (D46)."""
+    ground = Ground()
+    asyncio.run(written(ground.sink(), jobs(*range(6)), close=False))
+
+    async def second() -> None:
+        sink = ground.sink()
+        for offset in (6, 7, 8):
+            sink.context.ahead += 60.0
+            await written(sink, jobs(offset), close=False)
+
+    ground.disk.kill()
+    asyncio.run(second())
+    ground.disk.kill()
+    third = ground.sink()
+    third.context.ahead = 180.0
+    again = jobs(*range(6))
+    asyncio.run(written(third, again))
+
+    assert [job.answered for job in again] == [Status.FINISH] * 6
+    assert sorted(ground.offsets()) == list(range(9))
+    assert third.context.counts["repeat_left_out"] == 6
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_repeats_are_known_however_long_a_pause_or_an_outage_takes(away: bool) -> None:
+    """Ten minutes count from the first message that comes after the start, and anew when the server was away."""
+    ground = Ground()
+    asyncio.run(written(ground.sink(), jobs(0, 1), close=False))
+    ground.disk.kill()
+    sink = ground.sink()
+
+    async def story() -> list[FakeJob]:
+        sink._begun().look()
+        if away:
+            ground.disk.fail("write", path_part=OUT)
+            first = jobs(5)
+            await written(sink, first, close=False)
+            assert isinstance(first[0].answered, RetryLater)
+            ground.disk.heal()
+        sink.context.ahead += 3_600.0
+        again = jobs(0, 1)
+        await written(sink, again)
+        return again
+
+    assert [job.answered for job in asyncio.run(story())] == [Status.FINISH] * 2
+    assert ground.offsets() == [0, 1]
+
+
+def test_file_that_a_killed_life_left_open_is_closed_though_no_message_comes() -> None:
+    """Readers pass over open files: what was answered must not stay in one for ever."""
+    ground = Ground(rotateSeconds=60)
+    asyncio.run(written(ground.sink(), jobs(0), close=False))
+    assert ground.read() == {}
+
+    async def waited() -> None:
+        ground.disk.kill()
+        sink = ground.sink()
+        await asyncio.sleep(LOOK_SECONDS + 61)
+        assert ground.offsets() == [0]
+        await sink.close()
+
+    VirtualLoop().run_task(waited())
 
 
 def test_damaged_ledger_is_said_and_nothing_is_lost() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from actions.outside import Outside
 from actions.sinks.away import ServerAway
 from actions.sinks.commands import HBaseAppend, HBaseDelete, HBaseIncrement, HBasePut, RedisCommand
-from actions.sinks.hbase.link import Refused, RowChange
+from actions.sinks.hbase.link import HBaseWish, RealHBase, Refused, RowChange
 from actions.sinks.hbase.sink import HBaseSink
 from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
+from tests.conftest import need_module
 from tests.unit.actions.sinks.surroundings import FakeJob, opened
 
 STORED = 1_700_000_000_000
@@ -225,3 +227,49 @@ def test_timestamps_by_order_tell_messages_of_one_millisecond_apart() -> None:
         job.outgoing.commands.append(HBasePut("t", "r", {"d:a": value}))
         target.act_many([job])
     assert server.value(b"r", b"d:a") == b"second"
+
+
+@pytest.mark.parametrize(
+    ("raised", "told", "closed"),
+    [
+        ("NoSuchColumnFamilyException: none", Refused, 0),
+        ("NotServingRegionException: orders", ServerAway, 0),
+        (OSError("reset"), ServerAway, 1),
+    ],
+)
+def test_connection_stays_after_an_answer_and_is_closed_after_none(
+    raised: str | OSError, told: type[Exception], closed: int
+) -> None:
+    """What HBase refuses costs no connection; one on which a call was cut off is not left open."""
+    need_module("happybase", "pip install 'pyddmq[hbase]'")  # brings the module below
+    from Hbase_thrift import IOError as Said
+
+    given = Said(raised.encode()) if isinstance(raised, str) else raised
+
+    class Client:
+        def atomicIncrement(self, *words: object) -> None:
+            raise given
+
+    class Connection:
+        client, closes = Client(), 0
+
+        def close(self) -> None:
+            self.closes += 1
+
+    class Pool:
+        def __init__(self) -> None:
+            self.one, self.replaced = Connection(), 0
+
+        @contextlib.contextmanager
+        def connection(self, timeout: float) -> Iterator[Connection]:
+            try:
+                yield self.one
+            except Exception:
+                self.replaced += 1
+                raise
+
+    link = RealHBase(HBaseWish(host="h", port=1, transport="framed", protocol="binary", timeout_ms=1, pool_size=1))
+    link._pool = pool = Pool()
+    with pytest.raises(told):
+        link.increment("orders", b"r", {b"d:n": 1})
+    assert (pool.one.closes, pool.replaced) == (closed, closed)

@@ -8,9 +8,9 @@ import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
-from proxy.cli.commands.lag_backlog_command import progress_file
-from proxy.cli.commands.lag_export_command import journal_folder
 from proxy.cli.errors import CliError
+from proxy.cli.lag.lag_backlog_command import progress_file
+from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import moment_option
 from proxy.process.exit_codes import ExitCode
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from broker.runtime.disk import RealDisk
-from proxy.cli.commands.lag_export_command import journal_folder
 from proxy.cli.errors import CliError
+from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.process.exit_codes import ExitCode
 

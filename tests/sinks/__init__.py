@@ -1,0 +1,1 @@
+"""Real servers behind the sinks: HBase, HDFS, S3, Redis; `make sinks`."""

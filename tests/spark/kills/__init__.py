@@ -1,0 +1,1 @@
+"""SIGKILL of nodes, streaming jobs and exports while all of them run."""

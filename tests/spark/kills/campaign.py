@@ -1,0 +1,349 @@
+"""One campaign: a publisher, pauses of groups, a node, the jobs and exports, all killed at random while all run.
+
+What must hold, over all kills:
+
+- each message of topic `permits` is in topic `copies` exactly once (source and sink), and the group's lag is 0;
+- each pause of a group is one alarm of the node and one of the watch: opened once, closed once, in both files; what is
+  in the topic of alarms is there once, and is what the files have;
+- an export has each row of the journal exactly once.
+
+The clock of a campaign is what was copied: kills come after so many more messages, drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from broker.runtime.disk import RealDisk
+from lag.blocks import Gap
+from lag.export.place import ExportPlace
+from lag.journal.files import Tier
+from lag.journal.reader import JournalReader
+from lag.spark.sources.node import NodeClient, NodeFailed, NodeRefused
+from pyddmq import ClientError, OutgoingMessage
+from tests.patient import PATIENCE_SECONDS, Producer, until
+from tests.spark.kills.processes import BOTH, DRIVER, JVM, Killed, NodeOfKills, export, job
+
+PAUSES_AT_ONCE: Final = 4
+AHEAD_MAX: Final = 1_500
+"""Messages that the publisher may be ahead of what was copied."""
+QUEUES: Final = {"permits": 3, "copies": 2, "quiet": 1, "lag-alarms": 1}
+RECOVERING: Final = 503
+"""Status of an answer: the node starts."""
+NODE, EXPORT = "node", "export"
+
+
+@dataclass
+class Account:
+    """What a campaign did and found."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    messages: int = 0
+    copies: int = 0
+    batches: int = 0
+    alarms: int = 0
+    told_in_topic: int = 0
+    exports: int = 0
+    rows: int = 0
+
+    def line(self) -> str:
+        """All of it, for people."""
+        kills = ", ".join(f"{count} of {whom}" for whom, count in sorted(self.kills.items()))
+        return (
+            f"{sum(self.kills.values())} kills ({kills}); {self.messages} messages, {self.copies} copies in "
+            f"{self.batches} batches; {self.alarms} pauses, each an alarm of node and watch, {self.told_in_topic} "
+            f"tellings in the topic; {self.exports} exports, {self.rows} rows"
+        )
+
+
+def settings(groups: Sequence[str]) -> dict[str, Any]:
+    """Return the node's configuration: topics, groups for the jobs, and groups that are paused."""
+    low: dict[str, Any] = {"actions": ["LowLevel"]}
+    return {
+        "node": {"brokerCluster": "c", "brokerName": "n", "segmentBytes": 1 << 20, "maxMessageBytes": 65_536},
+        "lag": {
+            "every": "1s",
+            "alarms": {
+                "topic": "lag-alarms",
+                "rules": [
+                    {"statuses": ["PAUSED"], "groups": ["quiet-*"], "closeAfter": "0s", "sinks": ["file", "topic"]}
+                ],
+            },
+        },
+        "topics": {name: {"queues": count} for name, count in QUEUES.items()},
+        "groups": [
+            {"group": "spark", "topics": [{"topic": "permits", **low}]},
+            {"group": "check", "topics": [{"topic": name, **low} for name in ("permits", "copies", "lag-alarms")]},
+            *({"group": group, "topics": [{"topic": "quiet"}]} for group in groups),
+        ],
+    }  # fmt: skip
+
+
+class Campaign:
+    """One run.
+
+    Args:
+        folder: For all files.
+        seed: Of the kills.
+        kills: Who is killed, in turn; `node`, `export`, or of the jobs' process `driver`, `JVM`, `driver and JVM`.
+        pauses: How many groups are paused.
+        step: Messages that are copied between two kills, at most.
+        apart: Whether the two jobs have processes of their own.
+    """
+
+    def __init__(
+        self, folder: Path, *, seed: int, kills: Sequence[str], pauses: int, step: int, apart: bool = False
+    ) -> None:
+        self.account = Account()
+        self._dice = random.Random(seed)
+        self._kills = kills
+        self._groups = [f"quiet-{number:03d}" for number in range(pauses)]
+        self._step = step
+        self._node = NodeOfKills(folder, settings(self._groups))
+        producer, consumer, admin = (f"127.0.0.1:{port}" for port in self._node.ports)
+        self._admin, self._producer, self._consumer = admin, producer, consumer
+        self._journal = self._node.data / "pyddmq" / "lag"
+        self._files = [self._node.data / "pyddmq" / "lag-alarms" / "alarms.jsonl", folder / "alarms.jsonl"]
+        self._place = folder / "exported"
+        self._checkpoint = folder / "copy"
+        copy = {
+            "producer": producer, "consumer": consumer, "checkpoint": str(self._checkpoint),
+            "source": {"partitionMessages": "150", "maxOffsetsPerTrigger": "600"}, "sink": {"batchMessages": "20"},
+        }  # fmt: skip
+        words = ["--journal", str(self._journal), "--checkpoint", f"{folder}/watch", "--file", str(self._files[1])]
+        words += [
+            "--statuses",
+            "PAUSED",
+            "--group",
+            "quiet-*",
+            "--close-after",
+            "0",
+            "--silence",
+            "86400",
+            "--every",
+            "1",
+        ]
+        words += ["--topic", "lag-alarms", "--node", producer]
+        jobs: list[dict[str, Any]] = [{"copy": copy}, {"watch": words}] if apart else [{"copy": copy, "watch": words}]
+        self._running: list[Killed] = []
+        for number, given in enumerate(jobs):
+            (folder / f"job-{number}").mkdir()
+            self._running.append(job(folder / f"job-{number}", given))
+        self._export = export(self._journal, self._place, folder)
+        self._over = threading.Event()
+        self._acknowledged: set[bytes] = set()
+        self._broken: list[BaseException] = []
+
+    def run(self) -> Account:
+        """Run it to its end. Raises AssertionError: something was lost, or came twice."""
+        threads = [threading.Thread(target=self._kept, args=(each,)) for each in (self._publish, self._pause)]
+        try:
+            assert self._node.start()
+            for running in self._running:
+                running.start()
+            for thread in threads:
+                thread.start()
+            until(lambda: self._copied() > 0, "the first copy")
+            for whom in self._kills:
+                self._kill(whom)
+            threads[1].join()
+            self._over.set()
+            threads[0].join()
+            assert not self._broken, self._broken
+            until(self._is_done, f"the jobs to end: {[each.said() for each in self._running]}")
+            for each in self._running:
+                each.kill()
+            self._check()
+        finally:
+            self._over.set()
+            for each in (*self._running, self._export):
+                each.kill()
+            self._node.close()
+        return self.account
+
+    # What goes on
+
+    def _kept(self, function: Any) -> None:
+        try:
+            function()
+        except BaseException as error:
+            self._broken.append(error)
+            self._over.set()
+
+    def _publish(self) -> None:
+        """Send small batches, no further ahead than AHEAD_MAX; what was acknowledged is kept."""
+        number, dice = 0, random.Random(1)
+        while not self._over.is_set():
+            if number - self._copied() > AHEAD_MAX:
+                self._over.wait(0.05)
+                continue
+            bodies = [b"%d" % (number + each) for each in range(dice.randrange(1, 60))]
+            number += len(bodies)
+            try:
+                with Producer(self._producer, timeout_ms=5_000) as producer:
+                    producer.send_batch(
+                        [OutgoingMessage(topic="permits", body=body, partition_id=int(body) % 3) for body in bodies]
+                    )
+            except ClientError:
+                self._over.wait(0.1)
+                continue
+            self._acknowledged.update(bodies)
+
+    def _pause(self) -> None:
+        """Pause each group once, some with each kill.
+
+        Every second one goes on when both have said it, the others when the node has.
+        """
+        waiting, paused = list(self._groups), dict[str, int]()
+        while (waiting or paused) and not self._over.is_set():
+            later = len(self._groups) * (len(self._kills) - self.account.kills.total()) // (len(self._kills) + 1)
+            while len(waiting) > later and len(paused) < PAUSES_AT_ONCE:
+                group = waiting.pop(0)
+                self._post("pause", group)
+                paused[group] = 1 + len(waiting) % 2
+            opened = [{each["group"] for each in lines_of(file)} for file in self._files]
+            for group, files in list(paused.items()):
+                if all(group in seen for seen in opened[:files]):
+                    self._post("resume", group)
+                    del paused[group]
+            self._over.wait(0.2)
+
+    def _post(self, action: str, group: str) -> None:
+        """Ask the admin port until it answers: a pause that is there already changes nothing."""
+        request = urllib.request.Request(
+            f"http://{self._admin}/api/groups/{action}", json.dumps({"group": group}).encode(),
+            {"Content-Type": "application/json"},
+        )  # fmt: skip
+        while not self._over.is_set():
+            try:
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    assert answer.status == 200
+                    return
+            except urllib.error.HTTPError as error:
+                if error.code != RECOVERING:
+                    raise
+            except OSError:
+                pass
+            self._over.wait(0.1)
+
+    def _copied(self) -> int:
+        """How many copies there are; what is known of before while the node is away."""
+        try:
+            with NodeClient(self._consumer) as client:
+                found = client.standings("check").get("copies", {})
+        except (NodeFailed, NodeRefused):
+            found = {}
+        self.account.copies = max(self.account.copies, sum(each.end for each in found.values()))
+        return self.account.copies
+
+    def _kill(self, whom: str) -> None:
+        """Wait until some more was copied, kill, and start again."""
+        aim = self._copied() + self._dice.randrange(1, self._step)
+        if whom == EXPORT:
+            self._export.start()
+        until(lambda: self._copied() >= aim or self._over.is_set(), "more copies")
+        assert not self._broken, self._broken
+        if whom == NODE:
+            self._node.kill()
+            assert self._node.start()
+        elif whom == EXPORT:
+            # So soon that it is in the middle, or has not begun, or is over.
+            threading.Event().wait(self._dice.uniform(0, 1.2))
+            self._export.kill()
+            self.account.exports += 1
+        else:
+            killed = self._dice.choice(self._running)
+            assert killed.code is None, f"a job ended by itself: {killed.said()}"
+            killed.kill(whom)
+            killed.start()
+        self.account.kills[whom] += 1
+
+    # What must hold
+
+    def _is_done(self) -> bool:
+        """Whether all that can be copied is, and every alarm is closed in both files."""
+        for each in self._running:
+            assert each.code is None, f"a job ended by itself: {each.said()}"
+        closed = [sum(line["event"] == "closed" for line in lines_of(file)) for file in self._files]
+        try:
+            with NodeClient(self._consumer) as client:
+                found = client.standings("spark")["permits"]
+        except (NodeFailed, NodeRefused):
+            return False
+        return all(each.end == each.committed for each in found.values()) and min(closed) >= len(self._groups)
+
+    def _check(self) -> None:
+        with NodeClient(self._consumer, patience=PATIENCE_SECONDS) as client:
+            permits, copies, told = (all_of(client, topic) for topic in ("permits", "copies", "lag-alarms"))
+            lags = [each.end - each.committed for each in client.standings("spark")["permits"].values()]
+        self.account.messages, self.account.copies = len(permits), len(copies)
+        self.account.batches = len(list((self._checkpoint / "commits").glob("[0-9]*")))
+        assert self._acknowledged <= set(permits), "the node lost what it acknowledged"
+        sent, stored = Counter(permits), Counter(copies)
+        assert stored == sent, f"lost {sent - stored}, twice {stored - sent}"
+        assert set(lags) == {0}, f"the group's lag is {lags}"
+        self._check_alarms([json.loads(each) for each in told])
+        self._node.stop()
+        self._check_export()
+
+    def _check_alarms(self, told: list[dict[str, Any]]) -> None:
+        keys = set()
+        for file in self._files:
+            lines = lines_of(file)
+            keys |= {each["key"] for each in lines}
+            for event in ("opened", "closed"):
+                found = Counter(each["group"] for each in lines if each["event"] == event)
+                assert found == Counter(self._groups), f"{file.name} does not have each alarm {event} once: {found}"
+            assert len(lines) == 2 * len(self._groups)
+        found = Counter(each["key"] for each in told)
+        assert found == Counter(keys), f"the topic has {found - Counter(keys)} too many, {Counter(keys) - found} not"
+        self.account.alarms, self.account.told_in_topic = len(self._groups), len(told)
+
+    def _check_export(self) -> None:
+        self._export.start()
+        assert self._export.wait() == 0, self._export.said()
+        place = ExportPlace(str(self._place))
+        rows: Counter[tuple[Any, ...]] = Counter()
+        names = ["cluster", "node", "group", "topic", "queue", "time_ms"]
+        for live in place.live("queues"):
+            table = place.read(live).select(names)
+            rows.update(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+        recorded: Counter[tuple[Any, ...]] = Counter()
+        for block in JournalReader(RealDisk(read_only=True), str(self._journal)).blocks():
+            if not isinstance(block, Gap) and block.tier is Tier.RAW:
+                for (group, topic, queue), time_ms, _ in block.queues:
+                    recorded[block.head.cluster, block.head.node, group, topic, queue, time_ms] += 1
+        assert rows == recorded, f"{len(rows - recorded)} rows too many, {len(recorded - rows)} are not there"
+        assert set(recorded.values()) == {1}
+        self.account.rows = len(rows)
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of a file of alarms; a torn last one is none yet."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
+
+
+def all_of(client: NodeClient, topic: str) -> list[bytes]:
+    """Return the bodies of all messages of a topic."""
+    found = []
+    for qid, standing in client.standings("check")[topic].items():
+        at = standing.start
+        while at < standing.end:
+            fetched = client.fetch("check", topic, qid, at, 10_000)
+            found += [message[2] for message in fetched.messages]
+            at = max(at, fetched.next_offset)
+    return found
+
+
+__all__ = ["BOTH", "DRIVER", "EXPORT", "JVM", "NODE", "Account", "Campaign"]
