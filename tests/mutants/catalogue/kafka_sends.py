@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         name="a stop waits for no cluster",
         file="proxy/node/node.py",
-        old="            settled = not self.store.unsettled and not self.kafka.unsettled\n",
-        new="            settled = not self.store.unsettled\n",
+        old="            if not (self.store.unsettled or self.kafka.unsettled) and all(",
+        new="            if not self.store.unsettled and all(",
         caught_by=(f"{SENDS}::test_stop_waits_for_what_is_under_way",),
     ),
     Mutant(
