@@ -16,7 +16,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop sinks rivals fuzz docs clean
+.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka sinks rivals fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -102,6 +102,9 @@ interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs J
 
 sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/sinks -m long
+
+kafka: setup ## what we say of Kafka, by a real one; needs Java 17 and Maven, or PYDDMQ_KAFKA=host:port
+	$(BIN)/python -m pytest tests/kafka -m long
 
 rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/interop/test_bench.py -m long

@@ -26,7 +26,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "stopped": "The node has ended; with `text`: before its recovery was done.",
         "stopping": "A stop was asked for; nothing new is handed out, and answers are waited for.",
         # Kafka.
-        "kafka_client_said": "What librdkafka logs for a cluster; it tries again by itself.",
         "kafka_groups_not_left": "A stop did not wait longer for groups to leave Kafka; their session ends by itself.",
         "kafka_producers_not_closed": "The producers of Kafka clusters could not be closed in order at the stop.",
         # Recovery.
@@ -56,6 +55,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "checkpoint_postponed_disk_full": "The checkpoint waits for disk space; a recovery would read more.",
         "disk_gives_no_bytes": "The disk gives an error for a part of a file; all else is read.",
         "offsets_not_written": "Committed offsets could not be written; the journal has them, and it is tried again.",
+        "kafka_client_said": "A line of librdkafka's log, without secrets: an end of a connection, of a session.",
         "progress_close_failed": "Progress of groups could not be written at the stop; the next start recovers it.",
         "redrives_not_written": "How far redrives are could not be written; the log is read for it instead.",
         "reserve_given_back": "The disk is full and a log file is due: what was set aside is lent to its checkpoint.",

@@ -24,9 +24,9 @@ import structlog
 from tests.kafka_world import Clients
 from upstream.kafka.link import Commit
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-address, name = sys.argv[1:]
+address, name, protocol = sys.argv[1:]
 clients = Clients(address)
-member, heard = clients.joined("g-" + name, [name], librdkafka={"topic.metadata.refresh.interval.ms": 1000})
+member, heard = clients.joined("g-" + name, [name], group_protocol=protocol)
 clients.until(heard.values, "a record")
 print("has", flush=True)
 sys.stdin.readline()
@@ -38,7 +38,7 @@ clients.end()
 """
 
 
-@pytest.mark.parametrize("protocol", ["classic"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_member_that_stood_still_loses_all_and_commits_nothing(
     clients: Clients, topic: Callable[..., str], address: str, protocol: str
 ) -> None:
@@ -46,7 +46,7 @@ def test_member_that_stood_still_loses_all_and_commits_nothing(
     name = topic()
     clients.send(name, [b"a", b"b"])
     sleeper = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, address, name],
+        [sys.executable, "-c", PROGRAM, address, name, protocol],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.PIPE,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.kafka.topics import add_partitions, committed, plain_producer, send_plainly
+from tests.kafka.topics import add_partitions, committed, make_topic, plain_producer, send_plainly, topic_names
 from tests.kafka_world import Clients, Heard
+from tests.patient import until
 from upstream.kafka.link import Commit, Place, Subscribed
+from upstream.kafka_client.member import ROOM_BYTES
 
 pytestmark = pytest.mark.long
 
@@ -226,6 +229,26 @@ def test_records_are_told_as_kafka_has_them(clients: Clients, topic: MakeTopic, 
     assert heard.got[0].timestamp_ms == 1234
 
 
+def test_what_a_slow_loop_has_not_taken_is_bounded(clients: Clients, topic: MakeTopic, address: str) -> None:
+    """The thread waits for it, and tells all in the end."""
+    name = topic()
+    send_plainly(address, name, [{"value": b"x" * 100_000, "partition": 0} for _ in range(400)])
+    member, heard = clients.joined(f"g-{name}", [name], Heard(reads=False))
+    most = 0
+    member.read_from(Place(name, 0), 0)
+
+    def look() -> bool:
+        nonlocal most
+        most = max(most, member._room._used)
+        return len(heard.got) == 400
+
+    pause = threading.Event()
+    until(lambda: member._room._used >= ROOM_BYTES or pause.wait(0.01), "what fits")
+    clients.until(look, "all of it")
+    # One batch at most goes beyond.
+    assert most < ROOM_BYTES + 500 * 101_000 // 4
+
+
 def test_missing_topic_is_told_until_it_is_there(clients: Clients, topic: MakeTopic, address: str) -> None:
     """Once, with its name; and it is not made by being asked for."""
     here = topic()
@@ -235,8 +258,6 @@ def test_missing_topic_is_told_until_it_is_there(clients: Clients, topic: MakeTo
     assert heard.troubles[0] is not None
     assert heard.troubles[0].code == "UNKNOWN_TOPIC_OR_PART"
     assert missing in str(heard.troubles[0])
-    from tests.kafka.topics import make_topic, topic_names
-
     assert missing not in topic_names(address)
     make_topic(address, missing, 1, {})
     clients.until(lambda: heard.troubles[-1] is None, "the end of it")

@@ -10,7 +10,7 @@ import pytest
 from tests.kafka import server
 from tests.kafka.topics import make_topic, plain_producer, send_plainly, topic_names
 from tests.kafka_world import Clients
-from upstream.kafka.link import KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import Commit, KafkaFailure, KafkaRecord, Place
 
 pytestmark = pytest.mark.long
 
@@ -129,8 +129,9 @@ def test_sends_and_members_survive_a_restart_of_the_broker(tmp_path: Path, jars:
     clients = Clients(kafka.address)
     try:
         make_topic(kafka.address, "t", 1, {})
-        member, heard = clients.joined("g", ["t"], session_timeout=45_000)
-        producer = clients.client(librdkafka={"message.timeout.ms": 240_000}).producer()
+        soon = {"reconnect.backoff.max.ms": 500}
+        member, heard = clients.joined("g", ["t"], session_timeout=45_000, librdkafka=soon)
+        producer = clients.client(librdkafka={"message.timeout.ms": 240_000, **soon}).producer()
         sent: Sent = []
         producer.produce("t", 0, None, b"0", (), lambda *each: sent.append(each))
         clients.until(lambda: heard.got, "the first")
@@ -141,8 +142,6 @@ def test_sends_and_members_survive_a_restart_of_the_broker(tmp_path: Path, jars:
         assert heard.troubles[0] is not None
         assert heard.troubles[0].code == "ALL_BROKERS_DOWN"
         ended: list[KafkaFailure | None] = []
-        from upstream.kafka.link import Commit
-
         member.commit([Commit("t", 0, 1, "while it was away")], ended.append)
         kafka.start()
         clients.until(lambda: len(heard.got) == 100, "all")

@@ -34,6 +34,7 @@ EXTRAS = {
     "pandas": frozenset({"lag"}),
     "redis": frozenset({"actions"}),
     "happybase": frozenset({"actions"}),
+    "confluent_kafka": frozenset({"upstream"}),
     "Hbase_thrift": frozenset({"actions"}),
 }
 """Packages that the server starts without, each with the rooms that import it; of actions only its sinks do."""
@@ -331,11 +332,11 @@ def test_files_named_by_the_readme_exist() -> None:
 
 
 def test_ci_runs_the_readmes_test_command_and_what_needs_other_servers() -> None:
-    """.ci/run calls `make test`, then `make sinks` and `make interop`, and nothing else."""
+    """.ci/run calls `make test`, then `make sinks`, `make interop` and `make kafka`, and nothing else."""
     commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and line[0] != "#"]
 
     assert commands[0] == "set -eu"
-    assert commands[2:] == ["make test", "make sinks", "make interop"]
+    assert commands[2:] == ["make test", "make sinks", "make interop", "make kafka"]
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -34,6 +34,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
     "broker/testing/sim_disk.py": ("test_disk",),
+    # Threads around a real Kafka, and a mock one.
+    "upstream/kafka_client/member.py": ("test_members", "test_fencing", "test_kafka_client"),
+    "upstream/kafka_client/member_thread.py": ("test_members", "test_fencing", "test_kafka_client"),
     "upstream/testing/memory_broker.py": ("test_source",),
     "upstream/testing/memory_source.py": ("test_source",),
     "proxy/testing/loop.py": ("test_virtual_loop",),

@@ -1,0 +1,86 @@
+"""What librdkafka is told, and that it tells no secret."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import structlog
+
+from broker.runtime.seams import SystemClock
+from conf.kafka import KafkaClusterConfig
+from conf.secrets import Secret, SecretUnreadable
+from tests.kafka_world import Loop
+from upstream.kafka_client.client import LibrdkafkaClient
+from upstream.kafka_client.logs import LogLines
+from upstream.kafka_client.package import KafkaUnusable
+from upstream.kafka_client.settings import Settings
+
+PASSWORD = "correct horse"
+
+
+def settings(tmp_path: Path, **librdkafka: object) -> Settings:
+    """Settings with a password in a file."""
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    given = {"sasl.password": Secret(file=str(tmp_path / "password")), **librdkafka}
+    return Settings("main", KafkaClusterConfig.model_validate({"bootstrapServers": "a:1", "librdkafka": given}))
+
+
+def test_secret_is_in_no_text(tmp_path: Path) -> None:
+    """Not in a name for people, a log line, or what is raised when a setting is refused."""
+    found = settings(tmp_path, **{"security.protocol": PASSWORD})
+    assert PASSWORD not in repr(found)
+    with pytest.raises(KafkaUnusable) as refused:
+        found.consumer("g", "c")
+    assert "librdkafka refuses the settings of main" in str(refused.value)
+    assert "***" in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__context__ is None
+    with structlog.testing.capture_logs() as lines:
+        LogLines("main", found.hide).log(30, "%s [%s] %s", "FAIL", "rdkafka", f"refused {PASSWORD}")
+    assert lines == [
+        {"cluster": "main", "kind": "FAIL", "text": "refused ***", "event": "kafka_client_said", "log_level": "warning"}
+    ]
+
+
+def test_each_line_of_a_key_is_hidden(tmp_path: Path) -> None:
+    """A PEM may be shown in part."""
+    (tmp_path / "key").write_text("-----BEGIN KEY-----\nMIIEvQIBADANBg\n-----END KEY-----\n")
+    found = settings(tmp_path, **{"ssl.key.pem": Secret(file=str(tmp_path / "key"))})
+    assert found.hide("line MIIEvQIBADANBg of it") == "line *** of it"
+
+
+def test_secret_that_is_not_there_is_told() -> None:
+    """Where it should be."""
+    config = KafkaClusterConfig(bootstrap_servers="a:1", librdkafka={"sasl.password": Secret(file="/nowhere/p")})
+    with pytest.raises(SecretUnreadable, match="file /nowhere/p cannot be read"):
+        Settings("main", config)
+
+
+def test_unknown_setting_is_told(tmp_path: Path) -> None:
+    """In librdkafka's words, with the place in the configuration."""
+    with pytest.raises(KafkaUnusable, match=r'No such configuration property: "fetch\.wait"; see kafka\.main'):
+        settings(tmp_path, **{"fetch.wait": 1}).producer("c")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_own_settings_are_taken_by_librdkafka(protocol: str) -> None:
+    """For consumers of both protocols, readers and producers; truth values are written as it wants them."""
+    config = KafkaClusterConfig.model_validate(
+        {"bootstrapServers": "127.0.0.1:1", "groupProtocol": protocol, "librdkafka": {"socket.nagle.disable": False}}
+    )
+    made = Settings("main", config)
+    made.consumer("g", "c").close()
+    made.reader("c").close()
+    made.producer("c").flush(0)
+    assert made.sent_seconds_max == 30
+
+
+def test_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That names what to install."""
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    config = KafkaClusterConfig(bootstrap_servers="a:1")
+    with pytest.raises(KafkaUnusable, match=r"need the package confluent-kafka .*; pip install 'pyddmq\[kafka\]'"):
+        LibrdkafkaClient("main", config, client_id="c", loop=Loop(), clock=SystemClock())
