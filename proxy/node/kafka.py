@@ -100,7 +100,7 @@ class KafkaClients:
         threads.run(work, lambda raised: None if ended.done() else ended.set_result(raised))
         raised = await ended
         if raised is not None:
-            _log.error("kafka_close_failed", text=str(raised))
+            _log.error("kafka_producers_not_closed", text=str(raised))
 
 
 class KafkaGroups:

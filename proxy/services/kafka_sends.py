@@ -207,9 +207,11 @@ class KafkaSends:
         if not self.numbers.is_under_way(keys):
             return False
         place = connection.later() if slot is None else slot
-        header = call.header()
+        header, held = call.header(), len(call.frame)
+        connection.hold(held)
 
         def time_out() -> None:
+            connection.hold(-held)
             text = "the message was sent before, and its Kafka cluster has not answered: it may be stored"
             self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, connection.address, len(keys))
             place.answer(encode_result_reply(header, ResultCode.FAIL_TIMEOUT, text))
@@ -217,7 +219,10 @@ class KafkaSends:
         def ended() -> None:
             if place.data is None:
                 timer.cancel()
-                again(place)
+                connection.hold(-held)
+                # Who has gone sends it again elsewhere.
+                if not connection.closed:
+                    again(place)
 
         timer = Later(self._scheduler, time_out)
         timer.after(_seconds(timeout_ms))
