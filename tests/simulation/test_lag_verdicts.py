@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.runtime.steps import run_now
-from proxy.cli.commands import lag_commands
+from proxy.cli.lag import lag_commands
 from proxy.operate.changes.groups import PauseBody
 from proxy.operate.lookups.lag import lag_of
 from proxy.operate.views.lag import LagAnswer, LagQueue

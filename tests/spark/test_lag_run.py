@@ -14,7 +14,7 @@ import pytest
 from broker.views import View
 from lag.report.data import Report
 from proxy.cli.app import run as command
-from proxy.cli.commands import lag_commands
+from proxy.cli.lag import lag_commands
 from proxy.cli.store.store_files import store_errors
 from proxy.demo.events import load_events
 from proxy.demo.lag.run import LagRun, run_stages, scratch_folder
