@@ -184,7 +184,7 @@ class Campaign:
         """Send small batches, no further ahead than AHEAD_MAX; what was acknowledged is kept."""
         number, dice = 0, random.Random(1)
         while not self._over.is_set():
-            if number - self.account.copies > AHEAD_MAX:
+            if len(self._acknowledged) - self.account.copies > AHEAD_MAX:
                 self._over.wait(0.05)
                 continue
             bodies = [b"%d" % (number + each) for each in range(dice.randrange(1, 120))]

@@ -34,6 +34,6 @@ def test_many_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """The jobs apart, each killed at any moment, whole or in part."""
     kills = [whom for whom, count in LONG_KILLS.items() for _ in range(count)]
     random.Random(7).shuffle(kills)
-    account: Account = Campaign(tmp_path, seed=7, kills=kills, pauses=60, step=600, apart=True).run()
+    account: Account = Campaign(tmp_path, seed=7, kills=kills, pauses=60, step=500, apart=True).run()
     print(f"\n{account.line()}")
     assert account.batches > len(kills) // 2
