@@ -8,6 +8,7 @@ jobs, and no bodies.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.runtime.seams import Clock
@@ -76,11 +77,10 @@ class KafkaSource:
         self._tags = config.wanted_tags
         self._pressure_traffic = config.pressure_traffic
         self.lag_max: int | None = None
-        self._group_queues: list[GroupQueue] = list(group_queues)
+        self._group_queues = deque(group_queues)
         self._held: dict[GroupQueue, Held] = {each: {} for each in group_queues}
         self._held_bytes = 0
         self._sweep_at = _SWEEP_BYTES
-        self._first = 0
         self._dirty = True
         self.closed = False
         self._held_up: list[tuple[list[UpstreamJob], Callable[[list[UpstreamJob]], None]]] = []
@@ -115,11 +115,9 @@ class KafkaSource:
     def read(self, count: int) -> list[UpstreamJob]:
         """Make jobs of what arrived, some of each queue; another queue goes first each time."""
         jobs: list[UpstreamJob] = []
-        queues = self._group_queues
         self._dirty = False
-        self._first += 1
-        for place in range(len(queues)):
-            group_queue = queues[(place + self._first) % len(queues)]
+        self._group_queues.rotate()
+        for group_queue in self._group_queues:
             self._read_queue(group_queue, count - len(jobs), jobs)
         if self._held_bytes > self._sweep_at:
             self._sweep()

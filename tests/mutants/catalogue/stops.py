@@ -39,8 +39,8 @@ MUTANTS = (
     Mutant(
         name="what a stopped queue has in the pull buffer is handed out",
         file="upstream/waiting/buffer.py",
-        old=" or group_queue.stopped:\n            return []",
-        new=":\n            return []",
+        old=" or group_queue.stopped or group_queue.withheld:\n            return []",
+        new=" or group_queue.withheld:\n            return []",
         caught_by=(f"{STOPS}::test_what_is_out_of_a_stopped_queue_comes_back_to_nobody",),
     ),
     Mutant(

@@ -31,12 +31,15 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/admin/exposition.py": ("test_admin_http", "test_troubles"),
     "proxy/cli/commands/node_commands.py": ("test_cli",),
     # Two makes of one thing, each case run over both.
+    "upstream/kafka/broker.py": ("test_source", "test_partitions", "test_many_nodes"),
+    "upstream/kafka/link.py": ("test_source", "test_members"),
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
     "broker/testing/sim_disk.py": ("test_disk",),
     # Threads around a real Kafka, and a mock one.
     "upstream/kafka_client/member.py": ("test_members", "test_fencing", "test_kafka_client"),
     "upstream/kafka_client/member_thread.py": ("test_members", "test_fencing", "test_kafka_client"),
+    "upstream/testing/kafka_member.py": ("test_source", "test_many_nodes"),
     "upstream/testing/memory_broker.py": ("test_source",),
     "upstream/testing/memory_source.py": ("test_source",),
     "proxy/testing/loop.py": ("test_virtual_loop",),
@@ -61,6 +64,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/node/assembly.py": ("test_node", "test_startup"),
     "proxy/node/parts.py": ("test_node", "test_startup"),
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),
+    "proxy/operate/changes/groups.py": ("test_admin_changes",),
     "proxy/operate/changes/desk.py": ("test_admin_changes", "test_topic_changes"),
     "proxy/operate/live_node.py": ("test_admin_node",),
     "proxy/process/serve.py": ("test_reload_and_stop", "test_exit_codes"),
