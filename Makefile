@@ -101,6 +101,7 @@ interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs J
 	$(BIN)/python -m pytest tests/interop -m long --ignore tests/interop/test_bench.py
 
 sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and Maven
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,s3test]'
 	$(BIN)/python -m pytest tests/sinks -m long
 
 kafka: setup ## what we say of Kafka, by a real one; needs Java 17 and Maven, or PYDDMQ_KAFKA=host:port

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.http.wish import HttpWish
-from pyddmq.actions import Action
+from pyddmq.actions import Action, Job
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
@@ -79,3 +79,14 @@ class OutsideAction(Action):
     needs_package: ClassVar[tuple[str, str] | None] = None
     """A module that it imports when it opens, and the extra of pyddmq that brings it."""
     outside: Outside
+
+    def preview(self, job: Job) -> list[str]:
+        """Return what would be sent for a message, a line per command or part of a request; without secrets.
+
+        Asked of actions that are not open: nothing is connected to, and no secret read.
+
+        Raises:
+            Exception: What `act` would raise for this message.
+        """
+        del job
+        return []

@@ -54,6 +54,10 @@ def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, 
 
 _THREADS = "one event loop serves all connections; take it out"
 _PUSH = "nothing is pushed over HTTP; use PullServer and take it out"
+_REDIS = (
+    "the block of a group; write it under the topic as `options: {Redis: {hosts: [host:6379], ...}}`, the password as "
+    "{file: PATH} or {env: NAME}"
+)
 _HTTP = "AsyncHttp"
 _EMBEDDED = "the broker is embedded, nothing connects to it; take it out"
 _BATCHED = "every publish is batched with those of its turn; take it out"
@@ -126,6 +130,7 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "appendContext": _option("appendContext", "FormParams", "FormParams2"),
         "tokenKey": _option("tokenKey", "FormParams", "FormParams2"),
         "transit": _option("fields", "Transit"),
+        "redisConfig": _refuse(_REDIS),
         "hdfsConfiguration": _refuse(
             "the block; its fields are options of the action: "
             "`options: {Hdfs: {urls: [http://namenode:9870], rootPath: ...}}`"
@@ -138,10 +143,7 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     GroupConfig: {
         "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; take it out"),
         "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; take it out"),
-        "redisConfig": _refuse(
-            "the block of a group; write it under the topic as `options: {Redis: {hosts: [host:6379], ...}}`, the "
-            "password as {file: PATH} or {env: NAME}"
-        ),
+        "redisConfig": _refuse(_REDIS),
     },
 }
 

@@ -293,7 +293,10 @@ class UpstreamJob(_Fields):
     @property
     def data(self) -> Any:
         """The raw body (bytes) until an action replaced it, as Json does by the parsed object (R17)."""
-        return bytes(self.body) if self._data is None else self._data
+        if self._data is not None:
+            return self._data
+        # Of a message that was read the body is there, and its record need not be taken apart again.
+        return bytes(self.body) if self._message is None else self._message.body
 
     @data.setter
     def data(self, value: Any) -> None:

@@ -20,6 +20,7 @@ from actions.http.options import AsyncHttpOptions
 from actions.http.pace import Pace
 from actions.http.reply import RETRY_MS, Meaning, judge, printable
 from actions.http.request import Composer, Pairs, Request, joined, signed
+from actions.http.signature import KEY_ID, SIGNATURE
 from actions.http.targets import Health, Targets, Ticket
 from actions.http.wish import AddressRefused, HttpWish
 from actions.outside import OutsideAction
@@ -76,6 +77,25 @@ class AsyncHttp(OutsideAction):
             guarded = HttpWish(connections_max=options.connections, ca_file=ca_file, allowed=self._networks, keep=False)
             self._callback_client = Client(self.outside, guarded, options.reply_bytes_max)
         self._open = True
+
+    def preview(self, job: Job) -> list[str]:
+        """Return the request of a message: its first line, headers and body; secrets and what they sign as `***`."""
+        from yarl import URL
+
+        options = self.options
+        static = [(name, "***" if isinstance(value, Secret) else value) for name, value in options.headers.items()]
+        request = Composer(options, static).compose(job)
+        urls = options.urls
+        if options.callback is not None and callback.PROPERTY in job.message.properties:
+            urls = callback.split(job.message.properties[callback.PROPERTY])
+        lines = []
+        for url in urls:
+            query = joined(URL(url).raw_query_string, request.query)
+            lines.append(f"{options.http_method} {url.partition('?')[0]}{'?' if query else ''}{query}")
+        lines += [f"{name}: {value}" for name, value in request.headers]
+        if options.signature is not None:
+            lines += [f"{SIGNATURE}: ***", f"{KEY_ID}: {options.signature.key_id}"]
+        return [*lines, request.body.decode("utf-8", "backslashreplace")] if request.body else lines
 
     def drain(self) -> None:
         """Let requests that are out end, and begin none."""

@@ -25,6 +25,9 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "reloaded": "A new configuration is in force; `changes` says what is different.",
         "stopped": "The node has ended; with `text`: before its recovery was done.",
         "stopping": "A stop was asked for; nothing new is handed out, and answers are waited for.",
+        # Kafka.
+        "kafka_groups_not_left": "A stop did not wait longer for groups to leave Kafka; their session ends by itself.",
+        "kafka_producers_not_closed": "The producers of Kafka clusters could not be closed in order at the stop.",
         # Recovery.
         "acks_replayed": "The ack journal was read at the start.",
         "deduplication_reading_log": "What deduplicating producers sent last is read from the log at the start.",

@@ -326,31 +326,30 @@ def producer_handlers(
     return {**sends.handlers(), **transactions.handlers(), **delays.handlers()}
 
 
+def node_seams(opened: Opened, runtime: Runtime, calls: NodeCalls, kafka: KafkaBroker | None) -> NodeSeams:
+    """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store."""
+    if kafka is None:
+        broker = EmbeddedBroker(opened.store, runtime)
+        return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, calls=calls)
+    return NodeSeams(
+        broker=kafka, progress=kafka.progress, runtime=runtime, calls=calls, may_hand_out=kafka.may_hand_out
+    )
+
+
 def consumer_group(
     opened: Opened,
-    runtime: Runtime,
+    seams: NodeSeams,
     budget: Budget,
     *,
     config: GroupConfig,
     settings: NodeConfig,
     make_actions: MakeActions,
     qid_prefix: str,
-    calls: NodeCalls,
-    kafka: KafkaBroker | None,
 ) -> ConsumerGroup:
-    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on.
-
-    Where `kafka` is given it reads from there, and else from the store.
-    """
+    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
     return ConsumerGroup(
         config,
-        node=NodeSeams(
-            broker=kafka or EmbeddedBroker(opened.store, runtime),
-            progress=opened.progress if kafka is None else kafka.progress,
-            runtime=runtime,
-            calls=calls,
-            may_hand_out=None if kafka is None else kafka.may_hand_out,
-        ),
+        node=seams,
         make_actions=make_actions,
         qid_prefix=qid_prefix,
         limits=group_limits(settings),

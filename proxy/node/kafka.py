@@ -23,6 +23,9 @@ from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
 
+SECONDS = 5.0
+"""What a stop waits at most until its groups have left Kafka, and for what is sent there."""
+
 MakeKafkaClient = Callable[[str, KafkaClusterConfig], KafkaClient]
 """Makes the client of a cluster, by its name under `kafka`."""
 
@@ -97,7 +100,7 @@ class KafkaClients:
         threads.run(work, lambda raised: None if ended.done() else ended.set_result(raised))
         raised = await ended
         if raised is not None:
-            _log.error("kafka_close_failed", text=str(raised))
+            _log.error("kafka_producers_not_closed", text=str(raised))
 
 
 class KafkaGroups:
@@ -148,8 +151,9 @@ class KafkaGroups:
         """Return the share of a running group; None for one that reads the node's own store."""
         return self._brokers.get(group)
 
-    def started(self, group: ConsumerGroup) -> None:
-        """Become a member for a group that has started; nothing for one that reads the store."""
+    def start(self, group: ConsumerGroup) -> None:
+        """Start a group, as a member of its cluster where it reads from Kafka."""
+        group.start()
         broker = self._brokers.get(group.name)
         if broker is not None:
             broker.join(group.group_queues, group.go_on)
@@ -166,8 +170,14 @@ class KafkaGroups:
         if broker is not None:
             broker.leave(lambda: None)
 
-    async def leave(self, seconds: float) -> list[str]:
-        """Leave for all groups, with a last commit each; returns those that have not left after so long."""
+    async def end(self, *, threads: Threads, loop: asyncio.AbstractEventLoop) -> None:
+        """Leave for all groups, with a last commit each, and close the ways to the clusters, within SECONDS each."""
+        if still := await self._leave(SECONDS):
+            _log.warning("kafka_groups_not_left", groups=still, seconds=SECONDS)
+        await self._clients.close_beside(SECONDS, threads=threads, loop=loop)
+
+    async def _leave(self, seconds: float) -> list[str]:
+        """Return the groups that have not left after so long."""
         waiting: dict[str, asyncio.Event] = {}
         for name, broker in self._brokers.items():
             waiting[name] = asyncio.Event()

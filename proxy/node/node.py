@@ -26,6 +26,7 @@ from proxy.node.assembly import (
     consumer_service,
     expiry,
     group_limits,
+    node_seams,
     opening_deduplication,
     opening_progress,
     opening_store,
@@ -59,8 +60,6 @@ _FLUSH_ROUNDS_MAX = 8
 """Flushes of one turn: what a flush makes (dead letters) is flushed too, but a turn ends."""
 
 SWEEP_SECONDS = 1.0
-KAFKA_SECONDS = 5.0
-"""What a stop waits at most until its groups have left Kafka, and for what is sent there."""
 
 
 class Node(Parts, CommitDriver):
@@ -91,20 +90,6 @@ class Node(Parts, CommitDriver):
         if self._state == "ready" and self.failure is not None:
             return "failed"
         return self._state
-
-    @property
-    def failure(self) -> str | None:
-        """Why nothing is acknowledged any more, or None."""
-        if self._opened is None:
-            return None
-        failed = self._opened.store.failed or self._opened.progress.failed
-        return None if failed is None else str(failed)
-
-    @property
-    def failed_at_ms(self) -> int:
-        """When the write side failed, wall clock; 0 while it has not."""
-        failed = None if self._opened is None else self._opened.store.failed
-        return 0 if failed is None else failed.at_ms
 
     # Life.
 
@@ -153,7 +138,7 @@ class Node(Parts, CommitDriver):
             for group in self.config.groups.values():
                 self.groups[group.group] = self.make_group(group, node)
             for each in self.groups.values():
-                self.start_group(each)
+                self.kafka_groups.start(each)
             opened.progress.groups_started()
             opened.delays.start()
             opened.timers.start()
@@ -184,8 +169,7 @@ class Node(Parts, CommitDriver):
             group.begin_drain()
         deadline = self.seams.clock.monotonic() + limit
         while self.seams.clock.monotonic() < deadline and not (hurry is not None and hurry.is_set()):
-            settled = not self.store.unsettled and not self.kafka.unsettled
-            if settled and all(group.drained for group in self.all_groups()):
+            if not (self.store.unsettled or self.kafka.unsettled) and all(each.drained for each in self.all_groups()):
                 break
             await asyncio.sleep(0.02)
         _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in self.all_groups()))
@@ -197,9 +181,7 @@ class Node(Parts, CommitDriver):
         for group in self.all_groups():
             group.stop()
         await self.calls.settle(lambda: hurry is not None and hurry.is_set())
-        if still := await self.kafka_groups.leave(KAFKA_SECONDS):
-            _log.warning("kafka_groups_not_left", groups=still, seconds=KAFKA_SECONDS)
-        await self.kafka.close_beside(KAFKA_SECONDS, threads=self.threads, loop=self.seams.loop)
+        await self.kafka_groups.end(threads=self.threads, loop=self.seams.loop)
         self.end_recording()
         self._close_all(orderly=True)
 
@@ -405,27 +387,20 @@ class Node(Parts, CommitDriver):
 
     def make_group(self, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:
         """Make a group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
+        kafka = self.kafka_groups.broker(self.config, config)
         return consumer_group(
             self.opened,
-            self.runtime,
+            node_seams(self.opened, self.runtime, self.calls, kafka),
             self.budget,
             config=config,
             settings=settings,
             make_actions=self.make_actions,
             qid_prefix=qid_prefix_of(self.config, config),
-            calls=self.calls,
-            kafka=self.kafka_groups.broker(self.config, config),
         )
-
-    def start_group(self, group: ConsumerGroup) -> None:
-        """Have a group consume, as a member of its cluster where it reads from Kafka."""
-        group.start()
-        self.kafka_groups.started(group)
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
-        node = self.config.node
-        group.reconfigure(settings, group_limits(node))
+        group.reconfigure(settings, group_limits(self.config.node))
         self.kafka_groups.configured(group)
 
     def apply_live_settings(self) -> None:

@@ -180,6 +180,20 @@ class Parts:
         return self._opened is not None
 
     @property
+    def failure(self) -> str | None:
+        """Why nothing is acknowledged any more, or None."""
+        if self._opened is None:
+            return None
+        failed = self._opened.store.failed or self._opened.progress.failed
+        return None if failed is None else str(failed)
+
+    @property
+    def failed_at_ms(self) -> int:
+        """When the write side failed, wall clock; 0 while it has not."""
+        failed = None if self._opened is None else self._opened.store.failed
+        return 0 if failed is None else failed.at_ms
+
+    @property
     def opened(self) -> Opened:
         """What there is since then."""
         assert self._opened is not None, "the node is not open yet"

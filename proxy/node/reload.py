@@ -163,7 +163,7 @@ class Reloader:
 
         def step() -> None:
             self._node.groups[settings.group] = group
-            self._node.start_group(group)
+            self._node.kafka_groups.start(group)
 
         return step
 

@@ -12,7 +12,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from actions.functions import as_action
@@ -55,6 +55,7 @@ class Step:
         outgoing: What was gathered up to here.
         events: What it counted and noted.
         seconds: How long it took.
+        preview: What it would have sent, where it was not run; secrets are left out.
     """
 
     action: str
@@ -64,6 +65,7 @@ class Step:
     outgoing: Outgoing
     events: Sequence[Event]
     seconds: float
+    preview: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +233,7 @@ async def run_trial(
         last = place == len(actions) - 1
         wanted = (run or not isinstance(action, OutsideAction)) and (run or run_last or not last)
         if action.is_gate or action.name in ("PullServer", "LowLevel") or not wanted:
-            steps.append(_step(action, None, _not_run(action), job=job, context=context, seconds=0.0))
+            steps.append(_not_run_step(action, job, context, last=last))
             continue
         since = clock.monotonic()
         answer = await _called(action, job, context.timeout_ms)
@@ -257,6 +259,16 @@ def meaning_of(answer: Answer, *, last: bool) -> str:
     if isinstance(answer, RetryLater):
         return f"again after {answer.delay_ms} ms, which counts as no attempt: {answer}"
     return f"an error: again up to maxRetry times, then to the dead letters: {type(answer).__name__}: {answer}"
+
+
+def _not_run_step(action: Action, job: TrialJob, context: TrialContext, *, last: bool) -> Step:
+    meaning, preview = _not_run(action), []
+    if isinstance(action, OutsideAction):
+        try:
+            preview = action.preview(cast("Job", job))
+        except Exception as error:
+            meaning += f", which would be {meaning_of(error, last=last)}"
+    return replace(_step(action, None, meaning, job=job, context=context, seconds=0.0), preview=preview)
 
 
 def _not_run(action: Action) -> str:

@@ -23,8 +23,8 @@ from broker.errors import StoreError
 from broker.format.properties import parse_properties
 from broker.log.put import Put
 from broker.runtime.bundle import Runtime
+from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from broker.runtime.seams import Handle
 from broker.store import Position
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
@@ -76,7 +76,16 @@ class _Sending:
 
     __slots__ = ("address", "answered", "call", "keys", "left", "numbered", "outcomes", "slot", "stored", "timer")
 
-    def __init__(self, call: Call, address: str, keys: list[bytes], *, numbered: bool, stored: Stored) -> None:
+    def __init__(
+        self,
+        call: Call,
+        address: str,
+        keys: list[bytes],
+        *,
+        numbered: bool,
+        stored: Stored,
+        timer: Callable[[_Sending], Later],
+    ) -> None:
         self.call = call
         self.address = address
         self.keys = keys
@@ -85,8 +94,8 @@ class _Sending:
         self.outcomes: list[Position | Refusal | None] = [None] * len(keys)
         self.left = len(keys)
         self.answered = False
-        self.slot: ReplySlot
-        self.timer: Handle
+        self.slot: ReplySlot | None = None
+        self.timer = timer(self)
 
 
 class KafkaSends:
@@ -159,7 +168,14 @@ class KafkaSends:
         now_ms = self._clock.wall_ms()
         keys = [put.unique_key or self._new_keys(1, now_ms)[0] for put in puts]
         # Nothing of the frame is kept but its header: producers have copies of the bodies.
-        sending = _Sending(call.header(), connection.address, keys, numbered=judged is not None, stored=stored)
+        sending = _Sending(
+            call.header(),
+            connection.address,
+            keys,
+            numbered=judged is not None,
+            stored=stored,
+            timer=lambda sending: Later(self._scheduler, partial(self._time_out, sending)),
+        )
         places = [MISSING] * len(puts)
         in_store = [at for at, port in enumerate(ports) if not port.in_kafka]
         refusal = self._produce(sending, puts, ports)
@@ -175,8 +191,7 @@ class KafkaSends:
                 if isinstance(outcome, Refusal):
                     self.numbers.missing(key)
         sending.slot = connection.later() if slot is None else slot
-        seconds = timeout_ms / 1000 if timeout_ms and timeout_ms > 0 else ANSWER_SECONDS
-        sending.timer = self._scheduler.call_later(seconds, self._time_out, sending)
+        sending.timer.after(_seconds(timeout_ms))
 
     def wait(
         self,
@@ -192,9 +207,11 @@ class KafkaSends:
         if not self.numbers.is_under_way(keys):
             return False
         place = connection.later() if slot is None else slot
-        header = call.header()
+        header, held = call.header(), len(call.frame)
+        connection.hold(held)
 
         def time_out() -> None:
+            connection.hold(-held)
             text = "the message was sent before, and its Kafka cluster has not answered: it may be stored"
             self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, connection.address, len(keys))
             place.answer(encode_result_reply(header, ResultCode.FAIL_TIMEOUT, text))
@@ -202,10 +219,13 @@ class KafkaSends:
         def ended() -> None:
             if place.data is None:
                 timer.cancel()
-                again(place)
+                connection.hold(-held)
+                # Who has gone sends it again elsewhere.
+                if not connection.closed:
+                    again(place)
 
-        seconds = timeout_ms / 1000 if timeout_ms and timeout_ms > 0 else ANSWER_SECONDS
-        timer = self._scheduler.call_later(seconds, time_out)
+        timer = Later(self._scheduler, time_out)
+        timer.after(_seconds(timeout_ms))
         self.numbers.when_ended(keys, ended)
         return True
 
@@ -359,6 +379,7 @@ class KafkaSends:
 
     def _answer(self, sending: _Sending) -> None:
         slot, outcomes = sending.slot, sending.outcomes
+        assert slot is not None
         positions = [each for each in outcomes if isinstance(each, Position)]
         count = len(outcomes)
         if len(positions) == count:
@@ -393,7 +414,12 @@ class KafkaSends:
             text = f"{known} of {len(sending.outcomes)} messages are known to be stored; {text}"
         count = len(sending.outcomes) - known
         self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, sending.address, count)
+        assert sending.slot is not None
         sending.slot.answer(encode_result_reply(sending.call, ResultCode.FAIL_TIMEOUT, text))
+
+
+def _seconds(timeout_ms: int | None) -> float:
+    return timeout_ms / 1000 if timeout_ms and timeout_ms > 0 else ANSWER_SECONDS
 
 
 def _size(put: Put) -> int:

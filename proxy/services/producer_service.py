@@ -7,7 +7,7 @@ has returned (`proxy.services.publishing`, D1). A batch is validated whole and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from broker.deduplication.deduplication import MISSING, Judged
@@ -112,17 +112,12 @@ class ProducerService:
         ports: list[TopicPort] = []
         stored = self._stored
         key, judged = message.unique_key, None
+        if key is not None and self._kafka is not None:
+            after = partial(self._send, connection, call, message, timeout_ms)
+            if self._kafka.wait([key], connection, call, timeout_ms=timeout_ms, slot=slot, again=after):
+                return
         try:
             if key is not None:
-                if self._under_way(
-                    [key],
-                    connection,
-                    call,
-                    timeout_ms=timeout_ms,
-                    slot=slot,
-                    again=partial(self._send, connection, call, message, timeout_ms),
-                ):
-                    return
                 judged = self._keyed.judge([key])
                 if judged.places:
                     encode = partial(self._stored_again, batch=False)
@@ -188,8 +183,10 @@ class ProducerService:
                 self._append_batch(connection, call, request, slot)
                 return
             keys = [message.unique_key for message in request.messages]
-            taken_again = partial(self._send_batch, connection, call, request)
-            if not self._under_way(keys, connection, call, timeout_ms=None, slot=slot, again=taken_again):
+            after = partial(self._send_batch, connection, call, request)
+            if self._kafka is None or not self._kafka.wait(
+                keys, connection, call, timeout_ms=None, slot=slot, again=after
+            ):
                 self._append_numbered(connection, call, request, slot)
         except Refusal as refusal:
             retry = partial(self._send_batch, connection, call, request, again=False)
@@ -255,20 +252,6 @@ class ProducerService:
         positions = self._append_batch(connection, call, rest, slot, judged=judged, stored=stored)
         if positions:
             self._keyed.stored(judged, positions)
-
-    def _under_way(
-        self,
-        keys: Sequence[bytes | None],
-        connection: Connection,
-        call: Call,
-        *,
-        timeout_ms: int | None,
-        slot: ReplySlot | None,
-        again: Callable[[ReplySlot], None],
-    ) -> bool:
-        """Have a send wait whose messages are under way to Kafka already; False: none is."""
-        kafka = self._kafka
-        return kafka is not None and kafka.wait(keys, connection, call, timeout_ms=timeout_ms, slot=slot, again=again)
 
     # Replies.
 

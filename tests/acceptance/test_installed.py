@@ -17,6 +17,7 @@ import pytest
 
 from compile_accelerators import sources, target_of
 from tests.acceptance.conftest import FREE_PORTS, environment
+from tests.conftest import need_module
 from tests.patient import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -198,3 +199,19 @@ def test_client_alone_says_what_to_install_for_the_rest(client_alone: Path, fold
     assert "pip install 'pyddmq[server]'" in done.stderr
     done = run(folder, client_alone / "python", "-c", "import pyddmq.broker")
     assert done.stderr.splitlines()[-1].startswith("pyddmq.rooms.ClientAlone: the embedded broker is not in this")
+
+
+def test_what_a_cluster_gets_is_the_same_from_a_wheel(commands: Path, folder: Path, tmp_path: Path) -> None:
+    """The zip of `--py-files`, byte for byte; and a program starts from it alone."""
+    need_module("pyspark", "pip install 'pyddmq[server,spark]'")
+    zips = tmp_path / "installed.zip", tmp_path / "ours.zip"
+    subprocess.run([commands / "python", "-m", "pyddmq.spark", zips[0]], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-m", "pyddmq.spark", zips[1]], cwd=ROOT, check=True)
+    assert zips[0].read_bytes() == zips[1].read_bytes()
+    program = (
+        "import sys\nsys.path.insert(0, sys.argv.pop(1))\nfrom pyddmq_spark.lag.spark.jobs.program import main\nmain()"
+    )
+    ended = subprocess.run(
+        [commands / "python", "-c", program, zips[0], "--help"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.startswith("usage: pyddmq lag report")

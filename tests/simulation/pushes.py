@@ -66,12 +66,17 @@ class Account:
 
 
 class Habits:
-    """What a receiver does to a request, drawn from a seed; `perfect` takes everything, `failing` nothing."""
+    """What a receiver does to a request, drawn from a seed; `perfect` takes everything, `failing` nothing.
+
+    Attributes:
+        came: By offset when each of its requests came, in seconds of the loop.
+    """
 
     def __init__(self, world: World, account: Account) -> None:
         self.perfect = self.failing = False
         self.answer: int | dict[str, object] | None = None
         self.asked = 0
+        self.came: dict[int, list[float]] = {}
         self._random = Random(f"receiver {world.seed}")
         self._account = account
         self._world = world
@@ -83,6 +88,7 @@ class Habits:
         if not body:
             raise PromiseBroken(1, f"{key}: {uid} has no body")
         self.asked += 1
+        self.came.setdefault(uid, []).append(self._world.loop.time())
         if isinstance(self.answer, int):
             return web.Response(status=self.answer)
         if self.answer is not None:

@@ -113,3 +113,22 @@ def test_what_push_gives_up_is_a_dead_letter(
     [letter] = story.letters()
     assert reason in letter.reason
     assert b'"uid": 1' in letter.body
+
+
+def test_retries_of_business_failures_are_spread() -> None:
+    """Each comes again after its interval and up to a tenth more, all of them after different waits."""
+    more = {"orderKey": None, "retryIntervals": [10_000], "options": {"AsyncHttp": {"breaker": {"failures": 0}}}}
+    story = Pushing(11, **more)
+    story.world.network.faults = NetworkFaults()
+    story.habits.answer = {"errno": 7}
+    node = story.world.start()
+    story.send(20)
+
+    def over() -> bool:
+        return not node.groups[GROUP].stats(details_max=0).topics[0].lag
+
+    assert story.world.run(until=over, seconds=60)
+    waits = [again - first for first, again in story.habits.came.values()]
+    assert len(waits) == 20
+    assert all(10.0 <= wait < 11.2 for wait in waits)
+    assert max(waits) - min(waits) > 0.3

@@ -53,6 +53,8 @@ def programs_of(name: str, what: str, folder: Path) -> Programs:
     folder.mkdir(parents=True)
     programs = compile_programs(found, sources, folder)
     (folder / "log4j.properties").write_text(LOGGING)
+    # Hadoop's commands want one.
+    (folder / "core-site.xml").write_text("<configuration></configuration>\n")
     return programs
 
 

@@ -81,10 +81,11 @@ def test_sequence_file_is_read_by_hadoop(hdfs: HdfsServer, tmp_path: Path) -> No
 def test_parquet_is_written_whole(hdfs: HdfsServer, tmp_path: Path) -> None:
     """The node's end closes the file; pyarrow reads it."""
     need_module("pyarrow", "pip install 'pyddmq[files]'")
-    from pyarrow import parquet
+    import pyarrow.parquet
+
+    read_table: Any = pyarrow.parquet.read_table
 
     path, raw = published(hdfs, tmp_path, "parquet")
-    read: Any = parquet.read_table
-    rows = read(io.BytesIO(raw)).to_pylist()
+    rows = read_table(io.BytesIO(raw)).to_pylist()
     assert path.endswith(".parquet")
     assert [json.loads(row["body"])["n"] for row in rows] == list(range(COUNT))

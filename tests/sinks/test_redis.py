@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from actions.outside import Outside
 from actions.sinks.commands import RedisCommand
 from actions.sinks.redis.names import KINDS
 from actions.sinks.redis.sink import RedisSink
-from pyddmq.actions import Status
+from pyddmq.actions import RetryLater, Status
+from tests.conftest import need_program
+from tests.patient import quiet_ports
 from tests.unit.actions.sinks.real_redis import RedisServer
 from tests.unit.actions.sinks.surroundings import FakeJob, opened
 
@@ -114,3 +118,47 @@ def test_command_has_its_effect(
             assert answers_of(sink, [job]) == [Status.FINISH]
         found = client.execute_command(*question)
     assert (int(found) if isinstance(found, bool) else found) == answer
+
+
+def made_authority(folder: Path, name: str) -> tuple[Path, Path]:
+    """Make an authority by openssl; returns certificate and key."""
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    openssl("req", "-x509", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", key, "-out", certificate)
+    return certificate, key
+
+
+def openssl(*words: object) -> None:
+    """Run openssl on small, quick keys."""
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"] if words[0] == "req" else []
+    command = [need_program("openssl", "apt install openssl"), *map(str, words), *new]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_server_behind_tls_is_checked_by_its_authority(tmp_path: Path) -> None:
+    """One that another authority vouches for is nobody to write to: waited for, with the reason."""
+    authority, authority_key = made_authority(tmp_path, "authority")
+    stranger, _ = made_authority(tmp_path, "stranger")
+    key, wish, certificate, facts = (tmp_path / name for name in ("key", "wish", "certificate", "facts"))
+    facts.write_text("subjectAltName=IP:127.0.0.1\n")
+    openssl("req", "-nodes", "-subj", "/CN=redis", "-keyout", key, "-out", wish)
+    signed = ["-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", "2", "-extfile", facts]
+    openssl("x509", "-req", "-in", wish, "-out", certificate, *signed)
+    [port] = quiet_ports(1)
+    options = ["--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key]
+    options += ["--tls-ca-cert-file", authority, "--tls-auth-clients", "no"]
+    server = RedisServer(tmp_path / "redis", *map(str, options))
+
+    def told(ca_file: Path) -> Any:
+        wanted = {"hosts": [f"127.0.0.1:{port}"], "tls": True, "caFile": str(ca_file)}
+        job = FakeJob(1)
+        job.outgoing.commands.append(RedisCommand("SET", ("a", "1")))
+        return answers_of(opened(RedisSink, wanted, Outside()), [job])[0]
+
+    refused = told(stranger)
+    assert isinstance(refused, RetryLater)
+    assert "certificate verify failed" in str(refused).lower()
+    with server.client() as client:
+        assert client.get("a") is None
+        assert told(authority) is Status.FINISH
+        assert client.get("a") == b"1"
+    server.kill()

@@ -13,6 +13,7 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import Report
+from lag.samples import EventKind, LagEvent
 from tests.spark.test_jobs_report import EVERY_MS, START_MS, sample
 from tests.unit.lag.export.parquet import need_pyarrow
 
@@ -77,6 +78,72 @@ def test_reasons_stand_in_the_report(report: Report) -> None:
     """Each with its folder."""
     for folder, reason in (("died", "torn"), ("died", "foreign")):
         assert any(f"/{folder}: " in gap and f"({reason})" in gap for gap in report.gaps), report.gaps
+
+
+STEP = 540
+"""The round at which a clock is set, of twice as many."""
+STOPPED = STEP - 120
+
+
+def stepped(folder: Path, node: str, by_ms: int) -> None:
+    """Write three hours of a node whose clock is set after half of them.
+
+    One group keeps up; one reads nothing any more from twenty minutes before the step on. A message has the time that
+    the store gave it, which never goes back.
+    """
+    writer = JournalWriter(
+        RealDisk(), str(folder), Origin(cluster="c", node=node, epoch=1), WriterLimits(free_bytes_min=0)
+    )
+    newest_ms = stopped_ms = 0
+    for number in range(2 * STEP):
+        now = START_MS + number * EVERY_MS + (by_ms if number >= STEP else 0)
+        if number == STEP:
+            writer.note(LagEvent(time_ms=now - 5, kind=EventKind.CLOCK, detail=f"{by_ms:+d} ms"))
+        newest_ms = max(newest_ms, now - 300)
+        end = 1_000 + number * 100
+        well = late = sample(now, end=end, committed=end - 2, committed_ms=newest_ms, end_ms=newest_ms)
+        if number == STOPPED:
+            stopped_ms = newest_ms
+        if number >= STOPPED:
+            late = sample(
+                now, end=end, committed=1_000 + STOPPED * 100 - 102, committed_ms=stopped_ms, end_ms=newest_ms,
+                moved_ms=stopped_ms, answered_ms=stopped_ms, asked_ms=stopped_ms, holders=0,
+            )  # fmt: skip
+        assert writer.write(now, [((f"{node}: well", "t", 0), well), ((f"{node}: stands", "t", 0), late)])
+    writer.close(now)
+
+
+def test_what_a_step_of_a_clock_makes_doubtful_is_unknown(spark: Any, shipped: Any, tmp_path: Path) -> None:
+    """Set back or forward by an hour: no rewind, no loss, no age that is wrong by it; the reason is in the report."""
+    from lag.rules.limits import Limits
+    from lag.spark.jobs.history import Window
+    from lag.spark.jobs.inputs import Input
+    from lag.spark.jobs.report import ReportOptions, make_report
+
+    for node, by_ms in (("back", -HOUR_MS), ("forward", HOUR_MS)):
+        stepped(tmp_path / node, node, by_ms)
+    step_ms = START_MS + STEP * EVERY_MS
+    window = Window(from_ms=START_MS, to_ms=step_ms + STEP * EVERY_MS + HOUR_MS)
+    given = Input(journals=[str(tmp_path / "back"), str(tmp_path / "forward")])
+    report = make_report(spark, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
+    parts = {part.group: part for part in report.groups}
+    assert {group: part.status for group, part in parts.items() if part.status != "UNKNOWN"} == {
+        "forward: well": "OK",
+        "forward: stands": "STOP",
+    }, "what the other one recorded ends two hours before the window does"
+    doubtful = {"back": (step_ms - HOUR_MS, step_ms), "forward": (step_ms, step_ms + HOUR_MS + Limits().window_ms)}
+    for group, part in parts.items():
+        node, _, kind = group.partition(": ")
+        first, last = doubtful[node]
+        assert {each.status for each in part.spans if each.from_ms >= first and each.to_ms <= last} <= {"UNKNOWN"}
+        assert [each for each in part.spans if each.from_ms <= first + 60_000 and each.to_ms >= last - 60_000]
+        assert {each.status for each in part.incidents} <= ({"STOP"} if kind == "stands" else set()), group
+        assert part.lost == 0
+        assert part.peak_seconds is not None
+        assert part.peak_seconds <= (0.3 if kind == "well" else (STEP - STOPPED) * EVERY_MS / 1000)
+        assert any(f"{node}: its clock was set {node} by 1 h at " in gap and "(clock)" in gap for gap in report.gaps)
+    stands = parts["forward: stands"]
+    assert (stands.lag, stands.seconds) == ((2 * STEP - STOPPED) * 100 + 2, None)
 
 
 def test_exported_files_that_are_none_are_left_out_and_told(spark: Any, shipped: Any, tmp_path: Path) -> None:

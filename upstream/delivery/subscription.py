@@ -130,6 +130,9 @@ class Subscription(SubscriptionFacts):
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
         self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
+        if self.pusher is not None:
+            # Those that a receiver failed together do not come back together.
+            self.outcomes.jitter = runtime.random.random
         path = config.order_key if is_json_path(config.order_key) else None
         self._pipeline = Pipeline(actions, json_path=path is not None)
         self._calling = Calling(

@@ -157,7 +157,7 @@ class GroupMember(Protocol):
         ...
 
     def pause(self, places: Sequence[Place]) -> None:
-        """Read no further records of these, until `resume`; some that are under way may still be told."""
+        """Read no further records of these, until `resume` or until they are given anew; some may still be told."""
         ...
 
     def resume(self, places: Sequence[Place]) -> None:

@@ -178,6 +178,9 @@ class Partitions:
         """Claim partitions."""
         if self._leaving:
             return
+        if known := [each.place for each in assignments if each.place in self._owned]:
+            # They were somebody else's meanwhile, and nobody said so.
+            self.lost(known)
         arrived = []
         for each in assignments:
             queue = KafkaQueue(each, self._start_of(each))
@@ -216,7 +219,8 @@ class Partitions:
                 self._give([queue for queue in here if queue in clean])
                 if rest := [queue for queue in here if queue not in clean]:
                     self._wait_for_takeover(rest)
-            elif not failure.fenced:
+            else:
+                # Where they are another's by now the client says so, and they arrive no more.
                 self._runtime.scheduler.call_later(_CLAIM_AGAIN_SECONDS, self._claim, here)
 
         self.commits.now(here, done)
@@ -342,11 +346,10 @@ class Partitions:
 
     def _committed(self, failure: KafkaFailure | None) -> None:
         if failure is not None and failure.fenced:
-            # The member is none any more, and its client will say so; until then it has nothing.
+            # The member is none any more, or one of the partitions is another's: its client will say which. Until then,
+            # or until a commit succeeds again, nothing is handed out.
             self.lease.end()
-            self.lost([*self._owned, *self._arriving])
-        else:
-            self.trouble_told(failure)
+        self.trouble_told(failure)
 
     def _ask_for_ends(self) -> None:
         if self._owned:

@@ -28,7 +28,7 @@ from upstream.outcomes.apart import Apart
 from upstream.outcomes.leaving import Leaving
 from upstream.outcomes.stops import Stops
 from upstream.progress.tracker import FailureKind, Stop
-from upstream.retry.retry import error_delay_ms, may_retry_error, next_interval_ms
+from upstream.retry.retry import apart_ms, error_delay_ms, may_retry_error, next_interval_ms
 from upstream.state import WITHOUT_PERMIT, Event, State, move
 from upstream.waiting.limits import Permits
 from upstream.waiting.order import OrderQueue
@@ -82,6 +82,8 @@ class Outcomes:
         self.config = config
         self.counters = counters
         self.latency = Latency(runtime.metrics, parts.group, config.topic, clock, parts.node.endings)
+        self.jitter: Callable[[], float] | None = None
+        """Draws of [0, 1) by which retries are spread; None: they come when retryIntervals says."""
         self.order = OrderQueue()
         self.permits = Permits(config.concurrency)
         self.ready: deque[UpstreamJob] = deque()
@@ -223,6 +225,8 @@ class Outcomes:
         wait_ms = next_interval_ms(self.config.retry_intervals, history.fails)
         history.fails += 1
         self.counters.failed.value += 1
+        if wait_ms is not None and self.jitter is not None:
+            wait_ms = apart_ms(wait_ms, self.jitter())
         if wait_ms is None:
             self._exhausted(job, "fails", f"failed {history.fails} times: {reason}")
         else:

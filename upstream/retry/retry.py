@@ -7,6 +7,9 @@ from collections.abc import Sequence
 REPEAT_MS_DEFAULT = 1000
 """What a leading -1 repeats. The configuration refuses one (W20); here it must only not lose the message."""
 
+JITTER = 0.1
+"""How much longer a wait is at the most where messages are pushed: the receiver may have failed all of them."""
+
 ERROR_DELAY_MS = 1000
 """First wait after an exception in an action; doubled per error, at most 128 times as long (R55)."""
 _DOUBLINGS_MAX = 7
@@ -26,6 +29,16 @@ def next_interval_ms(intervals: Sequence[int], fails: int) -> int | None:
         if intervals[index] < 0:
             return intervals[index - 1] if index else REPEAT_MS_DEFAULT
     return intervals[fails] if fails < len(intervals) else None
+
+
+def apart_ms(wait_ms: int, draw: float) -> int:
+    """Return a wait of retryIntervals and up to a tenth more, so that what failed together does not come together.
+
+    Args:
+        wait_ms: The interval.
+        draw: Of [0, 1).
+    """
+    return wait_ms + round(wait_ms * JITTER * draw)
 
 
 def may_retry_error(errors: int, retry_max: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,7 +40,7 @@ class SimMember:
         self._resting: set[Place] = set()
         self._ended: dict[Place, int] = {}
         self._owned: set[Place] = set()
-        self._epoch = 0
+        self._epochs: Counter[Place] = Counter()
         self._heard = cluster.clock.monotonic()
         self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self.paused = False
@@ -75,7 +75,7 @@ class SimMember:
         if place in self._owned:
             self._positions[place] = offset
             self._ended.pop(place, None)
-            self._epoch += 1
+            self._epochs[place] += 1
 
     def pause(self, places: Sequence[Place]) -> None:
         """Rest."""
@@ -173,6 +173,7 @@ class SimMember:
 
     def _expelled(self) -> None:
         owned, self._owned = sorted(self._owned), set()
+        self._resting.clear()
         if owned and self._listener is not None:
             self._listener.lost(owned)
         self._cluster.later(self._joined)
@@ -182,7 +183,7 @@ class SimMember:
         group = self._cluster.group(self.group_name)
         found = []
         for place in places:
-            if group.owners.get(place) is not self:
+            if group.owners.get(place) is not self or place in self._owned:
                 continue
             partition = self._partition(place)
             offset, text = group.committed.get(place, (None, ""))
@@ -198,6 +199,7 @@ class SimMember:
 
     def _assigned(self, found: Sequence[Assignment]) -> None:
         assert self._listener is not None, "it has joined"
+        found = [each for each in found if each.place not in self._owned]
         self._owned.update(each.place for each in found)
         self._listener.assigned(found)
 
@@ -214,6 +216,7 @@ class SimMember:
             if not ended:
                 ended = True
                 self._owned.difference_update(here)
+                self._resting.difference_update(here)
                 for place in here:
                     self._positions.pop(place, None)
                 self._cluster.later(self._cluster.released, self._cluster.group(self.group_name), list(places))
@@ -237,7 +240,7 @@ class SimMember:
     def _fetch(self, place: Place) -> None:
         partition, start = self._partition(place), max(self._positions[place], self._partition(place).low)
         found = [each for offset, each in sorted(partition.records.items()) if offset >= start][:_BATCH]
-        epoch = self._epoch
+        epoch = self._epochs[place]
         if found:
             self._positions[place] = found[-1].offset + 1
             self._tell(self._records, epoch, found)
@@ -246,12 +249,12 @@ class SimMember:
             self._tell(self._at_end, epoch, place, partition.high)
 
     def _records(self, epoch: int, found: Sequence[KafkaRecord]) -> None:
-        here = found[0]
-        if self._listener is not None and epoch == self._epoch and Place(here.topic, here.partition) in self._owned:
+        place = Place(found[0].topic, found[0].partition)
+        if self._listener is not None and epoch == self._epochs[place] and place in self._owned:
             self._listener.records(found)
 
     def _at_end(self, epoch: int, place: Place, offset: int) -> None:
-        if self._listener is not None and epoch == self._epoch and place in self._owned:
+        if self._listener is not None and epoch == self._epochs[place] and place in self._owned:
             self._listener.at_end(place, offset)
 
     def _partition(self, place: Place) -> SimPartition:

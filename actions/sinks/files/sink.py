@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from actions.outside import OutsideAction
 from actions.sinks.files.folders import Folders
-from actions.sinks.files.formats import format_of
+from actions.sinks.files.formats import Format, format_of
 from actions.sinks.files.layout import Layout, zone_of
 from actions.sinks.files.options import WHOLE_SECONDS_MAX, FileOptions, HdfsOptions
 from actions.sinks.files.wish import FolderWish
@@ -73,10 +73,9 @@ class FilesAction(OutsideAction):
         keep = self.outside.keep
         assert keep is not None, "a node hands in where its sinks keep their ledgers"
         context = self.context
-        wish, root, path, form_name = self._wish()
+        wish, form, layout = self._plan()
         options = self.options
         assert isinstance(options, FileOptions | HdfsOptions)
-        form = format_of(form_name, bodies_alone=options.content == "body")
         self._folders = self.outside.folders(wish, self.outside)
         whole = options.is_whole
         limits = Limits(
@@ -87,16 +86,36 @@ class FilesAction(OutsideAction):
             idle_seconds=options.idle_seconds,
             files_max=options.max_file_count,
         )
+        state = keep.state(f"{context.group}/{context.topic}/{self.name}")
+        return Writer(context, self._folders, layout=layout, form=form, limits=limits, keep=keep, state=state)
+
+    def _plan(self) -> tuple[FolderWish, Format, Layout]:
+        """Return what files are written by, what is in them, and how they are called."""
+        options = self.options
+        assert isinstance(options, FileOptions | HdfsOptions)
+        wish, root, path, form_name = self._wish()
+        form = format_of(form_name, bodies_alone=options.content == "body")
         layout = Layout(
             root=root.rstrip("/"),
             path=path,
-            group=context.group,
-            topic=context.topic,
+            group=self.context.group,
+            topic=self.context.topic,
             zone=zone_of(options.time_zone),
             suffix=form.suffix,
         )
-        state = keep.state(f"{context.group}/{context.topic}/{self.name}")
-        return Writer(context, self._folders, layout=layout, form=form, limits=limits, keep=keep, state=state)
+        return wish, form, layout
+
+    def preview(self, job: Job) -> list[str]:
+        """Return the file that would begin with a message, and what would be put into it, where that is text."""
+        wish, form, layout = self._plan()
+        record = form.record(job)
+        stored_ms = job.message.stored_ms
+        where = wish.urls[0].rstrip("/") if wish.urls else ""
+        path = f"{layout.folder(stored_ms)}/{layout.name(job.qid, job.offset, stored_ms)}"
+        lines = [f"into {where}{path}, or the open file of its queue in that folder"]
+        if isinstance(record, bytes) and form.suffix not in (".seq",):
+            lines.append(record.decode("utf-8", "backslashreplace").rstrip("\n"))
+        return lines
 
     def _wish(self) -> tuple[FolderWish, str, str, str]:
         """Return what files are written by, their root, the template of their folders, and their form."""

@@ -43,9 +43,7 @@ class HBaseSink(OutsideAction):
 
     def open(self) -> None:
         """Compile the mapping; connections are made when the first batch comes."""
-        assert isinstance(self.options, HBaseOptions)
-        options = self._given = self.options
-        self._rows = [_Row(mapping) for mapping in options.tables]
+        options = self._compile()
         self._links: list[HBaseLink] = []
         for address in options.hosts:
             host, port = split_address(address)
@@ -62,6 +60,24 @@ class HBaseSink(OutsideAction):
         self._away = Away("HBase", lambda: self.context)
         # Between reading a cell and putting it again nobody else of this subscription may.
         self._once = threading.Lock()
+
+    def _compile(self) -> HBaseOptions:
+        assert isinstance(self.options, HBaseOptions)
+        options = self._given = self.options
+        self._rows = [_Row(mapping) for mapping in options.tables]
+        return options
+
+    def preview(self, job: Job) -> list[str]:
+        """Return the mutations of a message, and the server."""
+        options = self._compile()
+        commands = [*self._own(job), *job.outgoing.commands]
+        if not steps_of(commands):
+            answer = self._empty()
+            if isinstance(answer, Exception):
+                raise answer
+            return []
+        once = "" if options.once_family is None else f", markers in {options.once_family}"
+        return [*(_shown(command) for command in commands), f"to {options.hosts[0]}{once}"]
 
     def close(self) -> None:
         """End all connections."""
@@ -226,6 +242,20 @@ class HBaseSink(OutsideAction):
 
 def _change(table: str, rows: Sequence[RowChange], at: int, link: HBaseLink) -> None:
     link.change(table, rows, at)
+
+
+def _shown(command: HBaseCommand) -> str:
+    """Return a mutation as people read it: what, table, row, cells."""
+    kind = type(command).__name__.removeprefix("HBase").lower()
+    columns = command.columns
+    cells = [str(each) for each in columns] if isinstance(command, HBaseDelete) else []
+    if not isinstance(columns, tuple):
+        cells = [f"{name}={_as_text(value)}" for name, value in columns.items()]
+    return " ".join([kind, command.table, _as_text(command.row), *cells])
+
+
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 _AMOUNT = re.compile(rb"-?[0-9]{1,18}")

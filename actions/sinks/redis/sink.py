@@ -47,9 +47,7 @@ class RedisSink(OutsideAction):
         Raises:
             SecretUnreadable: There is no password where it should be.
         """
-        assert isinstance(self.options, RedisOptions)
-        options = self._given = self.options
-        self._templates = [(words[0], [Template(word) for word in words[1:]]) for words in options.commands]
+        options = self._compile()
         password = Secretive(options.password.read() if options.password is not None else "")
         self._wishes = []
         for address in options.hosts:
@@ -68,6 +66,23 @@ class RedisSink(OutsideAction):
             )
         self._links: list[RedisLink | None] = [None] * len(options.hosts)
         self._away = [Away(f"Redis at {address}", lambda: self.context) for address in options.hosts]
+
+    def _compile(self) -> RedisOptions:
+        assert isinstance(self.options, RedisOptions)
+        options = self._given = self.options
+        self._templates = [(words[0], [Template(word) for word in words[1:]]) for words in options.commands]
+        return options
+
+    def preview(self, job: Job) -> list[str]:
+        """Return the commands of a message, and their server."""
+        hosts = self._compile().hosts
+        commands, idempotent = self._commands(job)
+        if not commands:
+            answer = self._empty()
+            return _raised(answer) if isinstance(answer, Exception) else []
+        lines = [" ".join(_text(word) for word in command) for command in commands]
+        once = "" if idempotent or not self._given.once else f", once, by the marker {self._marker(job)}"
+        return [*lines, f"to {hosts[_host_of(commands[0], len(hosts))]}{once}"]
 
     async def close(self) -> None:
         """End all connections."""
@@ -89,7 +104,7 @@ class RedisSink(OutsideAction):
                 answers[place] = self._empty()
                 continue
             marker = None if idempotent or not self._given.once else self._marker(job)
-            wanted.setdefault(self._host_of(commands[0]), []).append(_Wanted(place, commands, marker))
+            wanted.setdefault(_host_of(commands[0], len(self._wishes)), []).append(_Wanted(place, commands, marker))
         done = await asyncio.gather(*(self._send(host, each) for host, each in wanted.items()))
         for each, host_answers in zip(wanted.values(), done, strict=True):
             for one, answer in zip(each, host_answers, strict=True):
@@ -131,12 +146,6 @@ class RedisSink(OutsideAction):
                 raise
             self.context.count("field_missing")
             return b""
-
-    def _host_of(self, command: Words) -> int:
-        """Return the server of a message: that of the first Redis key it names, so that a key is on one alone."""
-        key = command[1]
-        raw = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
-        return zlib.crc32(raw) % len(self._wishes)
 
     def _marker(self, job: Job) -> str:
         """Name of a message's marker; with its time, for offsets begin again in a new data directory."""
@@ -185,6 +194,17 @@ class RedisSink(OutsideAction):
         if link is None:
             link = self._links[host] = self.outside.redis(self._wishes[host])
         return link
+
+
+def _host_of(command: Words, hosts: int) -> int:
+    """Return the server of a message: that of the first Redis key it names, so that a key is on one alone."""
+    key = command[1]
+    raw = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
+    return zlib.crc32(raw) % hosts
+
+
+def _raised(error: Exception) -> list[str]:
+    raise error
 
 
 def _refusal(answers: Sequence[Any], wanted: _Wanted) -> str | None:

@@ -24,6 +24,7 @@ from lag.rules import causes, statuses
 from lag.rules.limits import Limits
 from lag.samples import EventKind
 from lag.spark.jobs.arguments import SPARK_ERRORS
+from lag.spark.jobs.clock_steps import LOOK_BACK_MS, steps_of, told, without_lies
 from lag.spark.jobs.history import BUCKETS, HEAT_BUCKETS, QUEUES_MAX, History, Window, status_of
 from lag.spark.jobs.inputs import Input, events, gaps, samples
 from lag.spark.sources.exported import unreadable_file
@@ -115,10 +116,17 @@ def _made(spark: SparkSession, options: ReportOptions) -> Report:
 
 def _history(spark: SparkSession, options: ReportOptions, window: Window, *, told: bool = True) -> History:
     since_ms = window.from_ms - options.limits.window_ms
-    resets = events(spark, options.given, since_ms, window.to_ms).where(f"kind = '{EventKind.RESET.value}'")
-    rows = [row.asDict() for row in resets.collect()]
-    found = samples(spark, options.given, since_ms, window.to_ms)
-    return History(found.selectExpr("*", f"{_reset_of(rows)} AS reset_ms"), window, options.limits, told=told)
+    rows = _happened(spark, options, window)
+    resets = [row for row in rows if row["kind"] == EventKind.RESET.value and row["time_ms"] >= since_ms]
+    found = without_lies(samples(spark, options.given, since_ms, window.to_ms), steps_of(rows), options.limits)
+    return History(found.selectExpr("*", f"{_reset_of(resets)} AS reset_ms"), window, options.limits, told=told)
+
+
+def _happened(spark: SparkSession, options: ReportOptions, window: Window) -> list[dict[str, Any]]:
+    """Return resets of offsets and steps of clocks that matter to a window."""
+    since_ms = window.from_ms - options.limits.window_ms - LOOK_BACK_MS
+    kinds = f"kind IN ('{EventKind.RESET.value}', '{EventKind.CLOCK.value}')"
+    return [row.asDict() for row in events(spark, options.given, since_ms, window.to_ms).where(kinds).collect()]
 
 
 def _reset_of(resets: Iterable[Mapping[str, Any]]) -> str:
@@ -149,7 +157,9 @@ def _earlier(spark: SparkSession, options: ReportOptions) -> dict[Group, float]:
 
 
 def _gaps(spark: SparkSession, options: ReportOptions) -> list[str]:
-    found = gaps(spark, options.given, options.window.from_ms, options.window.to_ms)
+    window = options.window
+    found = told(steps_of(_happened(spark, options, window)), options.limits, window.from_ms, window.to_ms)
+    found += gaps(spark, options.given, window.from_ms, window.to_ms)
     return found if len(found) <= GAPS_MAX else [*found[:GAPS_MAX], f"and {len(found) - GAPS_MAX} more"]
 
 

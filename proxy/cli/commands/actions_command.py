@@ -164,6 +164,8 @@ def _print_step(number: int, step: Step) -> None:
     print_line(f"    data: {_shown(step.data)}")
     for name, value in _gathered(step.outgoing).items():
         print_line(f"    {name}: {_shown(value)}")
+    for line in step.preview:
+        print_line(f"    would send: {printable(line)}")
     for event in step.events:
         print_line(f"    counted {event.name}: {event.amount}" if event.amount else f"    noted {event.name}")
 
@@ -189,6 +191,7 @@ def _fields(step: Step) -> dict[str, Any]:
         "meaning": step.meaning,
         **data,
         "outgoing": {name: _plain(value) for name, value in _gathered(step.outgoing).items()},
+        "preview": [*step.preview],
         "events": [{"name": each.name, "amount": each.amount} for each in step.events],
     }
 

@@ -36,8 +36,8 @@ MUTANTS = (
     Mutant(
         name="a key goes to any host",
         file="actions/sinks/redis/sink.py",
-        old="        return zlib.crc32(raw) % len(self._wishes)\n",
-        new="        return (zlib.crc32(raw) + id(command)) % len(self._wishes)\n",
+        old="    return zlib.crc32(raw) % hosts\n",
+        new="    return (zlib.crc32(raw) + id(command)) % hosts\n",
         caught_by=(f"{REDIS}::test_one_host_per_redis_key_and_others_go_on_when_one_is_away",),
         rows=("W60",),
     ),

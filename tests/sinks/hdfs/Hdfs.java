@@ -15,12 +15,14 @@ public final class Hdfs {
             settings.set(parts[0], parts[1]);
         }
         boolean fresh = !new File(folder, "name-0-1").exists();
-        new MiniDFSCluster.Builder(settings, folder)
+        MiniDFSCluster cluster = new MiniDFSCluster.Builder(settings, folder)
             .nameNodePort(Integer.parseInt(arguments[1]))
             .nameNodeHttpPort(Integer.parseInt(arguments[2]))
             .numDataNodes(1)
             .format(fresh)
             .build();
+        // Who writes to a file whose writer was killed waits a minute by default.
+        cluster.setLeasePeriod(3_000, 60_000);
         System.out.println("up");
         Thread.currentThread().join();
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -152,7 +153,7 @@ class Campaign:
                 running.start()
             for thread in threads:
                 thread.start()
-            until(lambda: self._copied() > 0, "the first copy")
+            self._wait_for(1)
             for whom in self._kills:
                 self._kill(whom)
             threads[1].join()
@@ -183,10 +184,10 @@ class Campaign:
         """Send small batches, no further ahead than AHEAD_MAX; what was acknowledged is kept."""
         number, dice = 0, random.Random(1)
         while not self._over.is_set():
-            if number - self._copied() > AHEAD_MAX:
+            if len(self._acknowledged) - self.account.copies > AHEAD_MAX:
                 self._over.wait(0.05)
                 continue
-            bodies = [b"%d" % (number + each) for each in range(dice.randrange(1, 60))]
+            bodies = [b"%d" % (number + each) for each in range(dice.randrange(1, 120))]
             number += len(bodies)
             try:
                 with Producer(self._producer, timeout_ms=5_000) as producer:
@@ -245,13 +246,20 @@ class Campaign:
         self.account.copies = max(self.account.copies, sum(each.end for each in found.values()))
         return self.account.copies
 
+    def _wait_for(self, aim: int) -> None:
+        """Wait for so many copies; not so often asked that the node has little else to do."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._copied() < aim and not self._broken:
+            self._over.wait(0.05)
+            assert time.monotonic() < deadline, f"waited in vain for {aim} copies"
+        assert not self._broken, self._broken
+
     def _kill(self, whom: str) -> None:
         """Wait until some more was copied, kill, and start again."""
         aim = self._copied() + self._dice.randrange(1, self._step)
         if whom == EXPORT:
             self._export.start()
-        until(lambda: self._copied() >= aim or self._over.is_set(), "more copies")
-        assert not self._broken, self._broken
+        self._wait_for(aim)
         if whom == NODE:
             self._node.kill()
             assert self._node.start()

@@ -45,7 +45,7 @@ def copying(spark: Any, given: dict[str, Any]) -> Any:
     frame = spark.readStream.format("pyddmq_messages").options(**source).load().select("body")
     writer = frame.writeStream.format("pyddmq").options(node=given["producer"], topic="copies", **given["sink"])
     writer = writer.option("patience", "240").option("checkpointLocation", given["checkpoint"])
-    trigger = {"availableNow": True} if given.get("once") else {"processingTime": "0 seconds"}
+    trigger = {"availableNow": True} if given.get("once") else {"processingTime": "100 milliseconds"}
     return writer.trigger(**trigger).start()
 
 

@@ -229,6 +229,11 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
         ("groups: [{group: 5}]", "groups[0].group", "put it in quotes"),
         ("groups: [{group: g, topics: orders}]", "groups[g].topics", "must be a list"),
         ("groups: [{group: g, redisConfig: {hosts: [a]}}]", "groups[g].redisConfig", "not in this version"),
+        (
+            "groups: [{group: g, topics: [{topic: t, redisConfig: {hosts: [a]}}]}]",
+            "groups[g].topics[t].redisConfig",
+            "not in this version",
+        ),
         ("groups: [{group: g, topics: [{}]}]", "groups[g].topics[0].topic", "is absent; add `topic: ...`"),
         ("groups: [{group: g, topics: [{topic: t}]}]", "groups[g].topics[t].topic", "add it under topics"),
         ("groupConfigs: []", "groupConfigs", "write `groups:`"),

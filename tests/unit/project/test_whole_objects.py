@@ -17,6 +17,7 @@ A request that waits is made by its arrival, and what it waits for is known by t
 TWO_PHASES = {
     "broker/scheduled/delay/puts.py::connect": "a store is opened with its puts; what delivers is made over it",
     "broker/scheduled/timer/puts.py::connect": "likewise",
+    "upstream/kafka/partitions.py::join": "a group is made over its member; what it has in hand is asked of it",
     "upstream/group_parts.py::serve": "a group is made first; what serves its fetches is made over it",
     "upstream/progress/tracker.py::stage_to": "what a replay finishes is in the journal, and is staged nowhere",
 }
@@ -26,6 +27,7 @@ ASKED = {
     "broker/log/awaited.py::then": "whoever waits says what is to happen",
     "broker/log/awaited.py::_expect": "of its two constructors",
     "broker/consumer/orderly.py::_dead_letter": "what goes on after this call's messages",
+    "upstream/kafka_client/member.py::leave": "told once the member has left",
     "proxy/testing/loop.py::run": "until when it runs",
 }
 """Methods that keep a callback for the end of what they were called for, as `call_later` does."""

@@ -43,3 +43,55 @@ def test_command_lists_actions_with_options_and_places(capsys: pytest.CaptureFix
     assert run(["actions", f"{test_action_trial.__name__}:Hooks"]) == ExitCode.OK
     assert "process (bool, default False)" in capsys.readouterr().out
     assert run(["actions", "Nope"]) == ExitCode.NOT_FOUND
+
+
+PREVIEWED = """
+topics: {orders: {}}
+groups:
+  - group: g
+    topics:
+      - topic: orders
+        actions: [Async, ACTION]
+        options: {ACTION: OPTIONS}
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "options", "sent"),
+    [
+        (
+            "AsyncHttp",
+            "{urls: ['http://shop.internal/hook?x=1'], headers: {Authorization: {env: NOWHERE}}, "
+            "signature: {keyId: k, secret: {env: NOWHERE}}}",
+            ["POST http://shop.internal/hook?x=1", "Authorization: ***", "Pyddmq-Signature: ***", '{"n": 1}'],
+        ),
+        (
+            "Redis",
+            "{hosts: ['h:1'], once: true, password: {env: NOWHERE}, commands: [[INCR, 'of:${key}']]}",
+            ["INCR of:k", "to h:1, once, by the marker pyddmq:once:g:orders:trial_0:0:0"],
+        ),
+        (
+            "HBase",
+            "{hosts: ['h:1'], tables: [{table: t, row: '${key}', columns: {'d:n': '${$.n}'}}]}",
+            ["put t k d:n=1", "to h:1"],
+        ),
+        (
+            "File",
+            "{url: /archive, content: body}",
+            ["/archive/orders/1970-01-01/g.orders.trial_0.00000000000000000000.0.jsonl", '{"n":1}'],
+        ),
+    ],
+)
+def test_command_shows_what_the_last_action_would_send(
+    action: str, options: str, sent: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is connected to, no secret is read; what cannot be sent says what would become of it."""
+    file = tmp_path / "node.yaml"
+    file.write_text(PREVIEWED.replace("ACTION", action).replace("OPTIONS", options))
+    words = ["actions", "try", str(file), "g", "orders"]
+    assert run([*words, "--body", '{"n": 1}', "--key", "k", "--json"]) == ExitCode.OK
+    preview = "\n".join(json.loads(capsys.readouterr().out)["steps"][-1]["preview"])
+    assert all(each in preview for each in sent), preview
+    if action in ("Redis", "HBase"):
+        assert run(words) == ExitCode.OK
+        assert "which would be to the dead letters at once" in capsys.readouterr().out
