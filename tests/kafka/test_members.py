@@ -230,7 +230,7 @@ def test_records_are_told_as_kafka_has_them(clients: Clients, topic: MakeTopic, 
 
 
 def test_what_a_slow_loop_has_not_taken_is_bounded(clients: Clients, topic: MakeTopic, address: str) -> None:
-    """The thread waits for it, and tells all in the end."""
+    """The thread waits for it, and tells all in the end (that it waits: test_member_parts)."""
     name = topic()
     send_plainly(address, name, [{"value": b"x" * 100_000, "partition": 0} for _ in range(400)])
     member, heard = clients.joined(f"g-{name}", [name], Heard(reads=False))
