@@ -91,6 +91,5 @@ MUTANTS = (
         old="            self.outcomes.jitter = runtime.random.random\n",
         new="            self.outcomes.jitter = None\n",
         caught_by=("tests/simulation/test_pushes.py::test_retries_of_business_failures_are_spread",),
-        rows=("W15",),
     ),
 )
