@@ -104,7 +104,10 @@ class SimRedisServer(asyncio.Protocol):
             self._did["full"] += 1
             self._answer([Refused("OOM command not allowed")] * len(commands))
             return
-        answers = _done(self._memory.round_trip(commands))
+        self._at_work = asyncio.get_running_loop().create_task(self._work(commands, draw))
+
+    async def _work(self, commands: list[Words], draw: float) -> None:
+        answers = await self._memory.round_trip(commands)
         if draw < 0.14:
             self._did["answer lost"] += 1
             self._transport.abort()
@@ -119,15 +122,6 @@ class SimRedisServer(asyncio.Protocol):
     def _answer(self, answers: Sequence[Any]) -> None:
         raw = pickle.dumps(answers)
         self._transport.write(len(raw).to_bytes(4, "big") + raw)
-
-
-def _done(running: Any) -> Any:
-    """Return what a coroutine returns that waits for nothing."""
-    try:
-        running.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("it waited")
 
 
 class _Trip(asyncio.Protocol):

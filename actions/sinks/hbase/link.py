@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from actions.sinks.away import ServerAway
+from actions.sinks.hbase.refusals import is_away
 
 T = TypeVar("T")
-
-AWAY = ("NotServingRegion", "RegionTooBusy", "ServerNotRunning", "RetriesExhausted", "CallTimeout", "SocketTimeout",
-        "ConnectionClosed", "ConnectException", "ConnectionRefused", "MasterNotRunning", "PleaseHold",
-        "RegionServerStopped", "RegionServerAborted", "CallQueueTooBig", "RegionMoved", "RegionOpening", "NoServerFor",
-        "FailedServer", "ZooKeeper", "KeeperException", "DroppedSnapshot", "No space left")  # fmt: skip
-"""Parts of refusals that say nothing of the mutation: the region or its server is on the move, busy or gone."""
-
-FINAL = ("NoSuchColumnFamily", "TableNotFound", "TableNotEnabled", "AccessDenied", "RowTooBig", "ConstraintException",
-         "FailedSanityCheck", "WrongRegion")  # fmt: skip
-"""Parts of those that another attempt meets again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +157,7 @@ class RealHBase:
 
     @staticmethod
     def _asked(connection: Any, run: Callable[[Any], T]) -> tuple[T | None, Exception | None]:
-        """Ask, and return the answer or what it is refused by: the connection is as good as before.
-
-        The pool replaces one on which a call was cut off, and leaves the old one open: so it is closed here.
-        """
+        """Return the answer or the refusal. The pool replaces a connection that is cut off, and leaves it open."""
         from Hbase_thrift import IllegalArgument, IOError
 
         try:
@@ -177,11 +165,7 @@ class RealHBase:
         except (IOError, IllegalArgument) as error:
             whole = _text(error.message)
             text = whole.partition("\n")[0][:500]
-            # HBase's client wraps what is final, too, into "retries exhausted".
-            away = any(part in whole for part in AWAY) and not any(part in whole for part in FINAL)
-            refusal = ServerAway(text) if away else Refused(text)
-            refusal.__cause__ = error
-            return None, refusal
+            return None, ServerAway(text) if is_away(whole) else Refused(text)
         except BaseException:
             connection.close()
             raise

@@ -106,7 +106,7 @@ class RealRedis:
         try:
             return _refusals(await connection.read_response())
         except ResponseError as error:
-            return Refused(str(error))
+            return _refused(error)
 
     async def close(self) -> None:
         """End all connections."""
@@ -116,7 +116,18 @@ class RealRedis:
 def _refusals(answer: Any) -> Any:
     if isinstance(answer, list):
         return [_refusals(each) for each in answer]
-    return Refused(str(answer)) if isinstance(answer, Exception) else answer
+    return _refused(answer) if isinstance(answer, Exception) else answer
+
+
+_CODES = {"OutOfMemoryError": "OOM", "ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN", "TryAgainError":
+          "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN", "NoPermissionError": "NOPERM"}  # fmt: skip
+"""Refusals whose code redis-py takes off the text, by the class that it makes of them instead."""
+
+
+def _refused(error: Exception) -> Refused:
+    """Return a refusal in the server's own words."""
+    code, text = _CODES.get(type(error).__name__), str(error)
+    return Refused(text if code is None or text.startswith(code) else f"{code} {text}")
 
 
 def _said(error: BaseException) -> str:

@@ -85,4 +85,11 @@ MUTANTS = (
         caught_by=(f"{UNIT}/test_pace.py::test_changed_rate_holds_for_who_stands_in_line",),
         rows=("W65",),
     ),
+    Mutant(
+        name="retries of a push come back together",
+        file="upstream/delivery/subscription.py",
+        old="            self.outcomes.jitter = runtime.random.random\n",
+        new="            self.outcomes.jitter = None\n",
+        caught_by=("tests/simulation/test_pushes.py::test_retries_of_business_failures_are_spread",),
+    ),
 )

@@ -14,6 +14,7 @@ DRIVER = "broker/runtime/steps.py"
 KEEPERS = {
     "broker/runtime/later.py": "does it for all others",
     "broker/log/group_commit.py": "its calls are alarms, which a store may have none of",
+    "actions/sinks/files/sink.py": "one look, once, after the start of an action; asyncio's loop",
     "actions/http/pace.py": "no room below it has a scheduler for actions; asyncio's loop",
     "broker/transaction/ops.py": "in the next turn, or after a pause",
     "upstream/delivery/generations.py": "one for each topic, with what it is called with",

@@ -310,6 +310,21 @@ async def _twice(sink: Any) -> list[Status | Exception]:
     return [*first, *await sink.act_many([asking(n, ("incr", "n")) for n in range(3)])]
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_server_without_memory_is_waited_for(server: RedisServer, once: bool) -> None:
+    """It has no room for one command or several: that says nothing of the message, with a marker or without."""
+    ground = RealGround(server)
+    ground.client.config_set("maxmemory", 1)
+    try:
+        for commands in ([("incr", "n")], [("incr", "n"), ("rpush", "l", "x")]):
+            [answer] = ground.run([asking(1, *commands)], once=once)
+            assert isinstance(answer, RetryLater), answer
+            assert "OOM" in str(answer)
+    finally:
+        ground.client.config_set("maxmemory", 0)
+        ground.client.close()
+
+
 def test_wrong_password_is_waited_out_and_not_shown(server: RedisServer, tmp_path: Path) -> None:
     """It says nothing of the message: it comes again; the reason has the server's text, and no secret."""
     secret = tmp_path / "password"
