@@ -230,7 +230,7 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
         ("groups: [{group: g, topics: orders}]", "groups[g].topics", "must be a list"),
         ("groups: [{group: g, redisConfig: {hosts: [a]}}]", "groups[g].redisConfig", "not in this version"),
         (
-            "groups: [{group: g, topics: [{topic: t, redisConfig: {hosts: [a]}}]}]",
+            "topics: {t: {}}\ngroups: [{group: g, topics: [{topic: t, redisConfig: {hosts: [a]}}]}]",
             "groups[g].topics[t].redisConfig",
             "not in this version",
         ),
