@@ -151,6 +151,11 @@ class KafkaGroups:
         """Return the share of a running group; None for one that reads the node's own store."""
         return self._brokers.get(group)
 
+    def troubles(self) -> dict[str, str]:
+        """Return the groups whose cluster is in trouble, each with what it said."""
+        found = {name: broker.partitions.trouble for name, broker in self._brokers.items()}
+        return {name: str(failure) for name, failure in found.items() if failure is not None}
+
     def start(self, group: ConsumerGroup) -> None:
         """Start a group, as a member of its cluster where it reads from Kafka."""
         group.start()

@@ -74,6 +74,7 @@ class Troubles:
         sync_seconds: Longest sync of the last minute.
         clock_forward_seconds: The wall clock was set forward by so much, `clock_forward_ago` seconds ago.
         clock_behind_seconds: By how much the wall clock is behind what it has shown before.
+        kafka: Groups whose Kafka cluster is in trouble, each with what it said.
     """
 
     risen: Mapping[str, Mapping[Labels, int]] = field(default_factory=dict)
@@ -97,3 +98,4 @@ class Troubles:
     clock_forward_seconds: float = 0.0
     clock_forward_ago: float = 0.0
     clock_behind_seconds: float = 0.0
+    kafka: Mapping[str, str] = field(default_factory=dict)

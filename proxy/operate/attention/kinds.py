@@ -57,6 +57,10 @@ KINDS: dict[str, Kind] = {
     "index_failed": Kind(
         "a write to the index failed", "Searches by key read the log instead; look at the disk, then restart the node."
     ),
+    "kafka_trouble": Kind(
+        "a Kafka cluster cannot be reached, or refuses",
+        "Look at the brokers, the network to them and the settings under `kafka`; it is tried again by itself.",
+    ),
     "memory": Kind("the memory ceiling is near", "See who holds most under Clients; else raise memoryMax and reload."),
     "loop_late": Kind(
         "the event loop is late", "Look for a slow disk, an action that blocks, or other work on this core."

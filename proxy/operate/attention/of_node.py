@@ -36,6 +36,15 @@ def findings(node: NodeView, troubles: Troubles, loop_lag_seconds: float) -> Ite
     yield from _of_configuration(troubles)
     yield from _of_waiting(troubles)
     yield from _of_refusals(troubles.risen)
+    yield from _of_kafka(troubles)
+
+
+def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
+    if troubles.kafka:
+        groups = ", ".join(sorted(troubles.kafka))
+        said = next(iter(troubles.kafka.values()))
+        text = f"Kafka cannot be reached or refuses, as a member of {groups}: {said}. Nothing is handed out without it."
+        yield found("kafka_trouble", True, text)
 
 
 def _of_state(node: NodeView, troubles: Troubles) -> Iterator[Finding]:

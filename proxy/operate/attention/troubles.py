@@ -33,6 +33,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
         clock_forward_seconds=0.0 if forward is None else forward.seconds,
         clock_forward_ago=0.0 if forward is None else forward.ago,
         clock_behind_seconds=vitals.clock_behind_seconds,
+        kafka=node.kafka_groups.troubles(),
     )
     return _of_store(node, common) if node.is_open else common
 

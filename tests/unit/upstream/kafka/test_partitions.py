@@ -170,3 +170,39 @@ def test_bodies_that_wait_behind_a_key_are_dropped_and_read_again() -> None:
         taken = ground.take(client)
         hung = list(taken)
     assert seen == [b"%05d" % number for number in range(1_000)]
+
+
+def test_nothing_more_of_a_partition_that_is_given_up_is_handed_out() -> None:
+    """While its answers are waited for, what arrives in it is for its next owner."""
+    first = KafkaGround(KEYED, queues=2)
+    client, other = Client(), Client()
+    for queue in range(2):
+        first.put(f"held {queue}", key=f"k{queue}", queue=queue)
+    held = first.take(client)
+    for queue in range(2):
+        first.put(f"new {queue}", key=f"n{queue}", queue=queue)
+    second = _second(first)
+    first.advance(0.3)
+    [leaving] = [each.queue_id for each in first.group.group_queues() if each.withheld]
+    assert list(first.take(client).values()) == [b"new %d" % (1 - leaving)]
+    first.ack(client, *held)
+    first.advance(1)
+    assert list(second.take(other).values()) == [b"new %d" % leaving]
+
+
+def test_dead_letter_that_kafka_does_not_take_keeps_its_message() -> None:
+    """The offset moves when the letter is acknowledged; until then the key waits, and it is tried again."""
+    ground = KafkaGround({**KEYED, "retryIntervals": []}, queues=1)
+    client = Client()
+    ground.put("bad", key="k")
+    ground.put("behind", key="k")
+    [place] = ground.take(client)
+    ground.cluster().down = True
+    ground.group.apply("t", place[0], [], [place[1]], client)
+    ground.advance(4)
+    assert not ground.group_queue().tracker.is_finished(place[1])
+    ground.cluster().down = False
+    ground.advance(4)
+    assert ground.letters() == [b"bad"]
+    assert list(ground.take(client).values()) == [b"behind"]
+    assert ground.count("pyddmq_kafka_dead_letters_refused_total", "g", "_MSG_TIMED_OUT") > 0

@@ -1,0 +1,114 @@
+"""A whole node whose group reads from a simulated Kafka: over the wire, in its views, over a restart, in trouble."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from actions.registry import Registry
+from conf import loads
+from proxy.node.reload import Reloader
+from proxy.operate.attention.findings import findings
+from proxy.operate.live_node import LiveNode
+from proxy.operate.views.findings import Finding
+from proxy.testing import VirtualClock, VirtualLoop
+from tests.hostile.sim import HostileWorld
+from tests.simulation.wire import consumer_idl
+from upstream.kafka.link import Place
+from upstream.testing.kafka_client import SimClient
+from upstream.testing.kafka_cluster import SimKafka
+
+YAML = """
+kafka:
+  main: {bootstrapServers: "127.0.0.1:1", sessionTimeout: 6000}
+topics:
+  orders: {queues: 1}
+  invoices: {brokerCluster: main}
+groups:
+  - group: billing
+    topics:
+      - {topic: invoices, orderKey: KEY, maxPullBatchSize: 8, retryIntervals: [200]}
+"""
+
+
+class World(HostileWorld):
+    """A node before a Kafka in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(YAML, kafka=self._make)
+        self.view = LiveNode(self.node, Reloader(self.node, lambda: loads(YAML, actions=Registry())))
+
+    def _make(self, loop: VirtualLoop, cluster: str) -> SimClient:
+        self.kafka = SimKafka(Random(3), clock=VirtualClock(loop), scheduler=loop, session_seconds=6)
+        self.kafka.partitions("invoices", 2)
+        return SimClient(self.kafka)
+
+    def ask(self, results: list[Any] | None = None) -> list[Any]:
+        """Pull once with these results; returns the messages, by their qid."""
+        client = self.connect("consumer")
+        request = consumer_idl.PullRequest(groupId="billing", maxLingerTime=100, result=results[0] if results else None)
+        client.transport.write(client.codec.call("pull", 1, request=request))
+        self.run(1)
+        [reply] = client.replies
+        value = reply.value
+        return [(value.context.qid, each) for each in value.messages or []]
+
+    def found(self) -> list[Finding]:
+        """What the node says needs attention."""
+        return findings(self.view, self.view.groups(details_max=10), 0.0)
+
+
+def _result(qid: str, *offsets: int) -> Any:
+    context = consumer_idl.Context(groupId="billing", topic="invoices", qid=qid)
+    return consumer_idl.ConsumeResult(context=context, successOffsets=list(offsets), failOffsets=[])
+
+
+def test_messages_of_kafka_are_pulled_and_committed() -> None:
+    """Key, tag and properties come over the wire; the ack is a commit, and the views show the partitions."""
+    world = World()
+    world.run(1)
+    offset = world.kafka.append(Place("invoices", 1), b"k", b"body", [("TAGS", b"blue"), ("x", b"y")])
+    [(qid, message)] = world.ask()
+    assert (qid, message.key, message.value, message.offset) == ("main_1", "k", b"body", offset)
+    assert message.properties["x"] == "y"
+    world.ask([_result(qid, offset)])
+    assert world.kafka.group("billing").committed[Place("invoices", 1)][0] == offset + 1
+    live = world.view
+    [first, second] = live.positions(group="billing")
+    assert (first.topic, first.queue, second.queue, second.committed, second.lag) == ("invoices", 0, 1, offset + 1, 0)
+    [group] = live.groups(details_max=10)
+    assert group.topics[0].lag == 0
+    assert "invoices" not in world.node.store.topics
+
+
+def test_stop_leaves_the_group_in_order() -> None:
+    """The last commit says that nobody has a message, and the partitions are free at once."""
+    world = World()
+    world.run(1)
+    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    [(qid, _)] = world.ask()
+    world.ask([_result(qid, offset)])
+    task = world.loop.create_task(world.node.stop(drain_seconds=1))
+    world.loop.run(task.done, seconds=60)
+    group = world.kafka.group("billing")
+    assert (group.members, group.owners) == ([], {})
+    assert group.committed[Place("invoices", 0)] == (offset + 1, f"p1;{offset + 1};c")
+
+
+def test_cluster_that_cannot_be_reached_is_told_of_and_nothing_is_handed_out() -> None:
+    """Within seconds, on all pages; it ends with the trouble, and what waited comes."""
+    world = World()
+    world.run(1)
+    assert world.found() == []
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.run(0.5)
+    world.kafka.down = True
+    world.run(5)
+    [finding] = world.found()
+    assert (finding.finding, finding.bad) == ("kafka_trouble", True)
+    assert "billing" in finding.text
+    assert world.ask() == []
+    world.kafka.down = False
+    world.run(5)
+    assert world.found() == []
+    assert [message.value for _, message in world.ask()] == [b"body"]

@@ -1,0 +1,88 @@
+"""Groups over Kafka: leases, claims, what travels with a commit, partitions that go."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PARTITIONS = "tests/unit/upstream/kafka/test_partitions.py"
+NODE = "tests/integration/proxy/node/test_kafka_node.py"
+
+MUTANTS = (
+    Mutant(
+        name="a node hands out whatever its lease says",
+        file="upstream/kafka/lease.py",
+        old="        return self._clock.monotonic() < self._until\n",
+        new="        return self._until >= 0\n",
+        caught_by=(f"{PARTITIONS}::test_node_that_wakes_after_its_session_hands_nothing_out",),
+    ),
+    Mutant(
+        name="an idle member makes no commit for its lease",
+        file="upstream/kafka/commits.py",
+        old="        if not changed and now - self._sent >= self._lease.renew_after:\n",
+        new="        if False:\n",
+        caught_by=(f"{PARTITIONS}::test_idle_member_commits_for_its_lease",),
+    ),
+    Mutant(
+        name="what is finished above a committed offset is forgotten",
+        file="upstream/kafka/partitions.py",
+        old="            tracker.finish_range(start, end)\n",
+        new="            pass\n",
+        caught_by=(f"{PARTITIONS}::test_next_owner_knows_what_is_finished_above_and_how_often_the_rest_failed",),
+    ),
+    Mutant(
+        name="failed attempts do not travel with a commit",
+        file="upstream/kafka/commits.py",
+        old="tracker.finished_ranges(), tracker.failures, clean=clean",
+        new="tracker.finished_ranges(), {}, clean=clean",
+        caught_by=(f"{PARTITIONS}::test_next_owner_knows_what_is_finished_above_and_how_often_the_rest_failed",),
+    ),
+    Mutant(
+        name="a partition is given up without its last commit",
+        file="upstream/kafka/partitions.py",
+        old="            if still and self.lease.holds:\n",
+        new="            if False:\n",
+        caught_by=(f"{PARTITIONS}::test_node_that_left_in_order_leaves_nothing_to_wait_for",),
+    ),
+    Mutant(
+        name="a partition that is given up is still handed out",
+        file="upstream/waiting/buffer.py",
+        old=" or group_queue.withheld:\n",
+        new=":\n",
+        caught_by=(f"{PARTITIONS}::test_nothing_more_of_a_partition_that_is_given_up_is_handed_out",),
+    ),
+    Mutant(
+        name="a strict takeover waits for nobody",
+        file="upstream/kafka/partitions.py",
+        old="        if not seconds:\n",
+        new="        if True:\n",
+        caught_by=(f"{PARTITIONS}::test_strict_takeover_waits_for_clients_of_a_node_that_died",),
+    ),
+    Mutant(
+        name="offsets that hold nothing to read are waited for",
+        file="upstream/kafka/source.py",
+        old="            group_queue.tracker.finish_range(group_queue.next, offset)\n",
+        new="",
+        caught_by=(f"{PARTITIONS}::test_caught_up_group_shows_no_lag",),
+    ),
+    Mutant(
+        name="bodies behind a key are kept whatever they take",
+        file="upstream/kafka/source.py",
+        old="            self._drop(self._bytes_max // 2)\n",
+        new="            pass\n",
+        caught_by=(f"{PARTITIONS}::test_bodies_that_wait_behind_a_key_are_dropped_and_read_again",),
+    ),
+    Mutant(
+        name="a dead letter counts although Kafka has not taken it",
+        file="upstream/kafka/dead_letters.py",
+        old="            if failure is None:\n",
+        new="            if True:\n",
+        caught_by=(f"{PARTITIONS}::test_dead_letter_that_kafka_does_not_take_keeps_its_message",),
+    ),
+    Mutant(
+        name="trouble of a cluster shows nowhere",
+        file="upstream/kafka/partitions.py",
+        old="        self.trouble = failure\n",
+        new="        pass\n",
+        caught_by=(f"{NODE}::test_cluster_that_cannot_be_reached_is_told_of_and_nothing_is_handed_out",),
+    ),
+)
