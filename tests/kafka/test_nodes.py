@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.kafka.nodes import Account, NodeProcess, Puller
 from tests.kafka.topics import send_plainly
 from tests.patient import until
+
+pytestmark = pytest.mark.long
 
 PARTITIONS = 6
 KEYS = 40

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pyddmq import OutgoingMessage, Producer
@@ -17,6 +18,8 @@ from tests.running_node import RunningNode
 from upstream.kafka.headers import decode, message_id
 from upstream.kafka.link import KafkaRecord
 from upstream.testing.memory_producer import murmur2
+
+pytestmark = pytest.mark.long
 
 YAML = """
 node: {segmentBytes: 8388608, maxMessageBytes: 4000000}

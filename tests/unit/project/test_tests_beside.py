@@ -21,8 +21,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # Interfaces and sentences: there is nothing to run but what uses them.
     "broker/errors.py": ("test_store_recovery", "test_failed_disk", "test_full_disk"),
     "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
-    # Over the wire, of a node whose clusters are in memory.
-    "proxy/node/kafka.py": ("test_kafka_sends",),
     # The whole of a push, over real sockets and over simulated ones.
     "actions/http/action.py": ("test_push", "test_pushes"),
     # What it prints and judges, by the command.
