@@ -42,7 +42,9 @@ def test_pages_have_configurations() -> None:
 def test_configuration_is_valid(page: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As it stands there; a part of a list of groups below its word."""
     file = tmp_path / "node.yaml"
-    file.write_text(text if text.startswith(("node:", "topics:", "groups:")) else f"groups:\n{text}", encoding="utf-8")
+    file.write_text(
+        text if text.startswith(("node:", "topics:", "groups:", "kafka:")) else f"groups:\n{text}", encoding="utf-8"
+    )
     code = run(["config", "check", str(file)])
     assert code == ExitCode.OK, (page, capsys.readouterr().out)
 
