@@ -37,7 +37,7 @@ class LibrdkafkaClient:
             SecretUnreadable: A secret cannot be had.
         """
         confluent()
-        self._settings = Settings(cluster, config)
+        self._settings = Settings(cluster, config, clock)
         self._client_id = client_id
         self._loop = loop
         self._clock = clock

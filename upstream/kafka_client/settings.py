@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.runtime.seams import Clock
 from conf.kafka import MAX_POLL_INTERVAL_MS, KafkaClusterConfig
 from conf.secrets import Secret
 from upstream.kafka_client.logs import LogLines
@@ -24,14 +25,15 @@ class Settings:
         sent_seconds_max: After so long a record that is not acknowledged has failed.
     """
 
-    def __init__(self, cluster: str, config: KafkaClusterConfig) -> None:
-        """Read the secrets.
+    def __init__(self, cluster: str, config: KafkaClusterConfig, clock: Clock) -> None:
+        """Read the secrets; `clock` says how long nothing of a kind is logged again.
 
         Raises:
             SecretUnreadable: One cannot be had.
         """
         self.cluster = cluster
         self.config = config
+        self._logger = LogLines(cluster, self.hide, clock)
         self._secrets: list[str] = []
         self._common: dict[str, Any] = {
             # A change of partitions, and of what an expression fits, is seen within a minute.
@@ -112,7 +114,7 @@ class Settings:
         package = confluent()
         problem = "cannot be used"
         try:
-            return getattr(package, kind)(settings, logger=LogLines(self.cluster, self.hide))
+            return getattr(package, kind)(settings, logger=self._logger)
         except package.KafkaException as error:
             problem = self.hide(error.args[0].str() if hasattr(error.args[0], "str") else str(error.args[0]))
         except (TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from broker.runtime.seams import SystemClock
+from broker.testing import ManualClock
 from conf.kafka import KafkaClusterConfig
 from conf.secrets import Secret, SecretUnreadable
 from tests.kafka_world import Loop
@@ -17,6 +18,7 @@ from upstream.kafka_client.logs import LogLines
 from upstream.kafka_client.package import KafkaUnusable
 from upstream.kafka_client.settings import Settings
 
+CLOCK = ManualClock()
 PASSWORD = "correct horse"
 
 
@@ -24,7 +26,7 @@ def settings(tmp_path: Path, **librdkafka: object) -> Settings:
     """Settings with a password in a file."""
     (tmp_path / "password").write_text(PASSWORD + "\n")
     given = {"sasl.password": Secret(file=str(tmp_path / "password")), **librdkafka}
-    return Settings("main", KafkaClusterConfig.model_validate({"bootstrapServers": "a:1", "librdkafka": given}))
+    return Settings("main", KafkaClusterConfig.model_validate({"bootstrapServers": "a:1", "librdkafka": given}), CLOCK)
 
 
 def test_secret_is_in_no_text(tmp_path: Path) -> None:
@@ -39,10 +41,24 @@ def test_secret_is_in_no_text(tmp_path: Path) -> None:
     assert refused.value.__cause__ is None
     assert refused.value.__context__ is None
     with structlog.testing.capture_logs() as lines:
-        LogLines("main", found.hide).log(30, "%s [%s] %s", "FAIL", "rdkafka", f"refused {PASSWORD}")
-    assert lines == [
-        {"cluster": "main", "kind": "FAIL", "text": "refused ***", "event": "kafka_client_said", "log_level": "warning"}
-    ]
+        LogLines("main", found.hide, CLOCK).log(30, "%s [%s] %s", "FAIL", "rdkafka", f"refused {PASSWORD}")
+    [line] = lines
+    assert (line["event"], line["kind"], line["text"], line["log_level"]) == (
+        "kafka_client_said", "FAIL", "refused ***", "warning"
+    )  # fmt: skip
+
+
+def test_one_line_of_a_kind_in_a_minute() -> None:
+    """A cluster that is away would fill the log; what was left out is counted in the next line."""
+    clock = ManualClock()
+    logger = LogLines("main", str, clock)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(200):
+            logger.log(30, "%s [%s] %s", "FAIL", "rdkafka", "refused")
+        logger.log(30, "%s [%s] %s", "GETPID", "rdkafka", "another kind")
+        clock.advance(61)
+        logger.log(30, "%s [%s] %s", "FAIL", "rdkafka", "refused again")
+    assert [(line["kind"], line["left_out"]) for line in lines] == [("FAIL", 0), ("GETPID", 0), ("FAIL", 199)]
 
 
 def test_each_line_of_a_key_is_hidden(tmp_path: Path) -> None:
@@ -56,7 +72,7 @@ def test_secret_that_is_not_there_is_told() -> None:
     """Where it should be."""
     config = KafkaClusterConfig(bootstrap_servers="a:1", librdkafka={"sasl.password": Secret(file="/nowhere/p")})
     with pytest.raises(SecretUnreadable, match="file /nowhere/p cannot be read"):
-        Settings("main", config)
+        Settings("main", config, CLOCK)
 
 
 def test_unknown_setting_is_told(tmp_path: Path) -> None:
@@ -71,7 +87,7 @@ def test_own_settings_are_taken_by_librdkafka(protocol: str) -> None:
     config = KafkaClusterConfig.model_validate(
         {"bootstrapServers": "127.0.0.1:1", "groupProtocol": protocol, "librdkafka": {"socket.nagle.disable": False}}
     )
-    made = Settings("main", config)
+    made = Settings("main", config, CLOCK)
     made.consumer("g", "c").close()
     made.reader("c").close()
     made.producer("c").flush(0)
