@@ -133,7 +133,7 @@ def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> Refu
 
 
 def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
-    """All of `kafka` takes a restart, and so does a topic that moves from one cluster to another."""
+    """All of `kafka` takes a restart, and so does a topic or a group that moves from one cluster to another."""
     refusals = []
     for name in old.kafka.keys() | new.kafka.keys():
         before, after = old.kafka.get(name), new.kafka.get(name)
@@ -152,6 +152,11 @@ def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
                 f"cannot move to {clusters[1]} while the node runs; restart it for that, or leave it in {clusters[0]}"
             )
             refusals.append(Refusal(("topics", name, "brokerCluster"), text))
+    for name in old.groups.keys() & new.groups.keys():
+        source, target = (config.cluster_of_group(name) or config.node.broker_cluster for config in (old, new))
+        if source != target and old.node.broker_cluster == new.node.broker_cluster:
+            text = f"cannot go from {source} to {target} while the node runs; restart it, or make another group"
+            refusals.append(Refusal(("groups", list(new.groups).index(name)), text))
     return sorted(refusals)
 
 

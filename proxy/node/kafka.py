@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import structlog
 
@@ -28,6 +29,15 @@ SECONDS = 5.0
 
 MakeKafkaClient = Callable[[str, KafkaClusterConfig], KafkaClient]
 """Makes the client of a cluster, by its name under `kafka`."""
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say in one kind of failure why there can be no client."""
+    try:
+        yield
+    except (KafkaUnusable, SecretUnreadable) as error:
+        raise KafkaFailure("NO_CLIENT", str(error)) from error
 
 
 class KafkaClients:
@@ -56,27 +66,23 @@ class KafkaClients:
         return self.sends is not None and self.sends.waiting > 0
 
     def client(self, cluster: str) -> KafkaClient:
-        """Return a cluster's client. Raises what `make` does, KeyError for a cluster that is not configured."""
-        if cluster not in self._clients:
-            self._clients[cluster] = self._make(cluster, self._clusters[cluster])
-        return self._clients[cluster]
-
-    def producer(self, cluster: str) -> Producer:
-        """Return a cluster's producer; likewise."""
-        if cluster not in self._producers:
-            self._producers[cluster] = self.client(cluster).producer()
-        return self._producers[cluster]
-
-    def producer_of(self, cluster: str) -> Producer:
-        """Return a cluster's producer, for sends.
+        """Return a cluster's client.
 
         Raises:
             KafkaFailure: It cannot be had: the extra is not installed, a secret or a setting is wrong.
+            KeyError: The cluster is not configured.
         """
-        try:
-            return self._producers.get(cluster) or self.producer(cluster)
-        except (KafkaUnusable, SecretUnreadable) as error:
-            raise KafkaFailure("NO_CLIENT", str(error)) from error
+        if cluster not in self._clients:
+            with _told():
+                self._clients[cluster] = self._make(cluster, self._clusters[cluster])
+        return self._clients[cluster]
+
+    def producer_of(self, cluster: str) -> Producer:
+        """Return a cluster's producer; likewise."""
+        if cluster not in self._producers:
+            with _told():
+                self._producers[cluster] = self.client(cluster).producer()
+        return self._producers[cluster]
 
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way to each cluster, and end; blocks."""
@@ -122,6 +128,10 @@ class KafkaGroups:
 
         Raises what `KafkaClients.client` does.
         """
+        with _told():
+            return self._broker(config, group)
+
+    def _broker(self, config: Config, group: GroupConfig) -> KafkaBroker | None:
         cluster = cluster_of(config, group)
         if cluster is None:
             return None
@@ -133,7 +143,7 @@ class KafkaGroups:
             ways=Ways(
                 member=client.member(group.group, f"pyddmq-{config.node.broker_name}"),
                 reader=client.reader(),
-                producer=self._clients.producer(cluster),
+                producer=self._clients.producer_of(cluster),
             ),
             runtime=self._runtime,
             settings=MemberSettings(

@@ -19,7 +19,7 @@ from broker.retry.redrive import Redrives
 from broker.runtime.metrics import Metrics, declare
 from broker.scheduled.recurring.loops import Loops
 from broker.store import Store, StoreError
-from conf import Config, GroupConfig, NodeConfig
+from conf import Config, GroupConfig
 from proxy.node.assembly import (
     check_settings,
     consumer_group,
@@ -136,7 +136,7 @@ class Node(Parts, CommitDriver):
                 )
             )
             for group in self.config.groups.values():
-                self.groups[group.group] = self.make_group(group, node)
+                self.groups[group.group] = self.make_group(group, self.config)
             for each in self.groups.values():
                 self.kafka_groups.start(each)
             opened.progress.groups_started()
@@ -385,17 +385,20 @@ class Node(Parts, CommitDriver):
     def _leaving_group(self, name: str) -> ConsumerGroup | None:
         return next((group for group in self.leaving if group.name == name), None)
 
-    def make_group(self, config: GroupConfig, settings: NodeConfig) -> ConsumerGroup:
-        """Make a group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
-        kafka = self.kafka_groups.broker(self.config, config)
+    def make_group(self, group: GroupConfig, config: Config) -> ConsumerGroup:
+        """Make a group of a configuration, which may be one that is to come into force; it consumes from its start on.
+
+        Raises KafkaFailure: There can be no client of its cluster.
+        """
+        kafka = self.kafka_groups.broker(config, group)
         return consumer_group(
             self.opened,
             node_seams(self.opened, self.runtime, self.calls, kafka),
             self.budget,
-            config=config,
-            settings=settings,
+            config=group,
+            settings=config.node,
             make_actions=self.make_actions,
-            qid_prefix=qid_prefix_of(self.config, config),
+            qid_prefix=qid_prefix_of(config, group),
         )
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:

@@ -24,6 +24,7 @@ from proxy.node.node import Node
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.node.views import ReloadResult
 from proxy.services.topic_ports import wanted_types
+from upstream.kafka.link import KafkaFailure
 
 _log = structlog.get_logger(__name__)
 
@@ -159,7 +160,10 @@ class Reloader:
         return step
 
     def _addition(self, settings: GroupConfig, config: Config) -> Callable[[], None]:
-        group = self._node.make_group(settings, config.node)
+        try:
+            group = self._node.make_group(settings, config)
+        except KafkaFailure as error:
+            raise _Unprepared(Refusal(group_path(config, settings.group), str(error))) from error
 
         def step() -> None:
             self._node.groups[settings.group] = group

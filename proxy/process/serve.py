@@ -41,6 +41,7 @@ from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_
 from proxy.process.config_watch import ConfigWatch, Signature
 from proxy.process.exit_codes import ExitCode
 from proxy.process.service_manager import ServiceManager, StartReporter
+from upstream.kafka.link import KafkaFailure
 
 _log = structlog.get_logger(__name__)
 
@@ -134,6 +135,8 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
         return _give_up(options, ExitCode.PORT_TAKEN, error)
     except ActionError as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, f"{options.config}: {error}")
+    except KafkaFailure as error:
+        return _give_up(options, ExitCode.CONFIG_INVALID, f"{options.config}: kafka: {error}")
     except StoreFailed as error:
         return _give_up(options, ExitCode.STORE_FAILED, error)
     except StoreError as error:

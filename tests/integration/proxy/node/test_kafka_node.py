@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from actions.registry import Registry
 from conf import loads
+from proxy.cli.app import run
 from proxy.node.reload import Reloader
+from proxy.node.views import ReloadResult
 from proxy.operate.attention.findings import findings
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
+from proxy.process.exit_codes import ExitCode
 from proxy.testing import VirtualClock, VirtualLoop
 from tests.hostile.sim import HostileWorld
 from tests.simulation.wire import consumer_idl
@@ -112,3 +118,42 @@ def test_cluster_that_cannot_be_reached_is_told_of_and_nothing_is_handed_out() -
     world.run(5)
     assert world.found() == []
     assert [message.value for _, message in world.ask()] == [b"body"]
+
+
+def _reload(world: World, yaml: str) -> ReloadResult:
+    return Reloader(world.node, lambda: loads(yaml, actions=Registry())).reload()
+
+
+def test_group_and_topic_that_a_reload_brings_are_read_from_kafka() -> None:
+    """By the configuration that comes, and not by the one that goes."""
+    world = World()
+    bills = "  bills: {brokerCluster: main}\ngroups:\n  - {group: more, topics: [{topic: bills}]}\n"
+    more = YAML.replace("groups:\n", bills)
+    assert _reload(world, more).accepted
+    world.kafka.append(Place("bills", 0), b"k", b"body")
+    world.run(2)
+    [position] = world.view.positions(group="more")
+    assert (position.topic, position.max) == ("bills", 1)
+    assert "bills" not in world.node.store.topics
+
+
+def test_group_does_not_move_between_store_and_kafka_while_the_node_runs() -> None:
+    """It has its positions there; the sentence says what to do, and nothing changes."""
+    world = World()
+    moved = YAML.replace("topic: invoices, orderKey", "topic: orders, orderKey")
+    result = _reload(world, moved)
+    assert not result.accepted
+    assert "cannot go from main to pyddmq while the node runs" in result.problems[0]
+    assert world.node.config.groups["billing"].topics[0].topic == "invoices"
+
+
+def test_client_that_cannot_be_had_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the start of a node; the code is that of a configuration which cannot be used."""
+    config = tmp_path / "node.yaml"
+    ports = f"node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {tmp_path}/data}}\n"
+    secret = "librdkafka: {sasl.password: {file: /nowhere/secret}}"
+    config.write_text(ports + YAML.lstrip().replace("sessionTimeout: 6000", secret), encoding="utf-8")
+    assert run(["serve", "--config", str(config)]) == ExitCode.CONFIG_INVALID
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "/nowhere/secret" in said
+    assert "Traceback" not in said
