@@ -12,8 +12,8 @@ from broker.runtime.bundle import Runtime
 from conf import Config, GroupConfig
 from conf.kafka import KafkaClusterConfig
 from conf.secrets import SecretUnreadable
-from proxy.services.kafka_numbers import KafkaNumbers
-from proxy.services.kafka_sends import KafkaSends
+from proxy.services.kafka.numbers import KafkaNumbers
+from proxy.services.kafka.sends import KafkaSends
 from proxy.services.publishing import Publishing
 from upstream.calls.seams import Threads
 from upstream.delivery.group import ConsumerGroup

@@ -19,7 +19,7 @@ from broker.runtime.seams import Buffer, Clock
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
-from proxy.services.kafka_ports import KafkaPort
+from proxy.services.kafka.ports import KafkaPort
 from proxy.services.message_rules import Limited, PropertyRules, Refusal
 from proxy.services.topic_port import TopicPort
 from proxy.wire import SendMessage

@@ -16,8 +16,8 @@ from broker.store import Position, Put
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
-from proxy.services.kafka_ports import KafkaPort
-from proxy.services.kafka_sends import KafkaSends
+from proxy.services.kafka.ports import KafkaPort
+from proxy.services.kafka.sends import KafkaSends
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back

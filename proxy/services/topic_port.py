@@ -16,7 +16,7 @@ BYTES_SENT = declare("pyddmq_bytes_published_total", "Body bytes stored, by topi
 class TopicPort:
     """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round.
 
-    `in_kafka`: it is a `proxy.services.kafka_ports.KafkaPort`, without queues. `guarded`: its messages have to pass a
+    `in_kafka`: it is a `proxy.services.kafka.ports.KafkaPort`, without queues. `guarded`: its messages have to pass a
     limit or a message type. Made anew when queues, limits or type change.
     """
 

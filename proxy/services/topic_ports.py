@@ -9,7 +9,7 @@ from broker.runtime.seams import Clock
 from broker.store import Store, Topic
 from conf import Config, TopicConfig
 from conf.base import is_topic_pattern
-from proxy.services.kafka_ports import KafkaPort, ProducerOf
+from proxy.services.kafka.ports import KafkaPort, ProducerOf
 from proxy.services.topic_port import TopicPort
 from upstream.waiting.limits import TokenBucket
 

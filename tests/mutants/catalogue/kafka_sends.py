@@ -10,7 +10,7 @@ HEADERS = "tests/unit/upstream/kafka/test_headers.py"
 MUTANTS = (
     Mutant(
         name="a hash chooses a partition of Kafka with its sign",
-        file="proxy/services/kafka_ports.py",
+        file="proxy/services/kafka/ports.py",
         old="        return queue_of_hash(hash_id, partitions)\n",
         new="        return hash_id - partitions * int(hash_id / partitions)\n",
         caught_by=(f"{SENDS}::test_partition_is_chosen_as_a_queue_is",),
@@ -25,14 +25,14 @@ MUTANTS = (
     ),
     Mutant(
         name="a send to Kafka is answered when it is handed over",
-        file="proxy/services/kafka_sends.py",
+        file="proxy/services/kafka/sends.py",
         old="        sending.timer.after(_seconds(timeout_ms))\n",
         new="        sending.timer.after(0)\n",
         caught_by=(f"{SENDS}::test_batch_of_both_is_answered_once_all_is_stored",),
     ),
     Mutant(
         name="a send to Kafka waits for its report without end",
-        file="proxy/services/kafka_sends.py",
+        file="proxy/services/kafka/sends.py",
         old="        sending.timer.after(_seconds(timeout_ms))\n",
         new="        pass\n",
         caught_by=(
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a batch that Kafka has in part is refused as if it had nothing",
-        file="proxy/services/kafka_sends.py",
+        file="proxy/services/kafka/sends.py",
         old="        is_known = not stored and all(each.code is code for _, each in refusals)\n",
         new="        is_known = True\n",
         caught_by=(
@@ -52,21 +52,21 @@ MUTANTS = (
     ),
     Mutant(
         name="the number of a failed record is free while one behind it is stored",
-        file="proxy/services/kafka_sends.py",
+        file="proxy/services/kafka/sends.py",
         old="        if not is_known or (sending.numbered and not self.numbers.is_last(sending.keys[-1])):\n",
         new="        if not is_known:\n",
         caught_by=(f"{SENDS}::test_failure_before_what_is_stored_already_is_undecided",),
     ),
     Mutant(
         name="what hangs in Kafka takes all memory",
-        file="proxy/services/kafka_sends.py",
+        file="proxy/services/kafka/sends.py",
         old="            if under_way and under_way + size > room:\n",
         new="            if False:\n",
         caught_by=(f"{SENDS}::test_bytes_for_a_hanging_cluster_are_bounded",),
     ),
     Mutant(
         name="a repeat of what is under way to Kafka is sent again",
-        file="proxy/services/kafka_sends.py",
+        file="proxy/services/kafka/sends.py",
         old="        if not self.numbers.is_under_way(keys):\n",
         new="        if True:\n",
         caught_by=(
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what Kafka has stored is not remembered",
-        file="proxy/services/kafka_numbers.py",
+        file="proxy/services/kafka/numbers.py",
         old="        self._deduplication.stored_elsewhere(numbered)\n",
         new="        pass\n",
         caught_by=(

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.testing import SimDisk
-from proxy.services.kafka_sends import KAFKA_FAILURES, KAFKA_LATE, KAFKA_WAITING
+from proxy.services.kafka.sends import KAFKA_FAILURES, KAFKA_LATE, KAFKA_WAITING
 from proxy.services.publishing import SENDS_REFUSED
 from proxy.services.topic_port import MESSAGES_SENT
 from proxy.testing import VirtualLoop

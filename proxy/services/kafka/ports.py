@@ -14,7 +14,7 @@ from broker.format.java import queue_of_hash
 from broker.format.message_type import MessageType
 from broker.queues.topics import Topic
 from broker.runtime.metrics import Metrics
-from proxy.services.kafka_codes import refusal_of
+from proxy.services.kafka.codes import refusal_of
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode

@@ -28,9 +28,9 @@ from broker.runtime.metrics import declare
 from broker.store import Position
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.services.kafka_codes import is_unknown_topic, refusal_of
-from proxy.services.kafka_numbers import KafkaNumbers
-from proxy.services.kafka_ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort
+from proxy.services.kafka.codes import is_unknown_topic, refusal_of
+from proxy.services.kafka.numbers import KafkaNumbers
+from proxy.services.kafka.ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing, Stored
