@@ -126,6 +126,12 @@ class RunningNode:
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(self._serve())
 
+    @staticmethod
+    def _end_all_tasks() -> None:
+        """Let no task go on: no dead process reads a closed store and then writes what it has."""
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
@@ -147,6 +153,7 @@ class RunningNode:
             await self._stop.wait()
             if self._killed:
                 self.node.kill()
+                self._end_all_tasks()
             else:
                 await self.node.stop(drain_seconds=self._drain_seconds)
         except BaseException as error:
