@@ -10,6 +10,7 @@ from pydantic import AfterValidator, model_validator
 
 from conf.base import GroupName, Model, Reload, TopicName, setting
 from conf.durations import Duration, Wait, duration_ms, wait_ms
+from conf.secrets import masked
 
 _LIVE = Reload.LIVE
 
@@ -63,7 +64,7 @@ def _check_url(text: str) -> str:
         fits = False
     if not fits or parts.username is not None:
         raise ValueError(
-            f"{text!r} is no address; write one such as https://alarms.example.com/lag, without a name in it"
+            f"{masked(text)!r} is no address; write one such as https://alarms.example.com/lag, without a name in it"
         )
     return text
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ValidationError
 
 from conf.base import Model, Reload, setting
-from conf.secrets import Secret
+from conf.secrets import Secret, masked
 
 __all__ = ["OWN_KEYS", "GroupProtocol", "KafkaClusterConfig", "LibrdkafkaValue", "Takeover", "librdkafka_problem"]
 
@@ -85,7 +85,9 @@ def _check_servers(text: str) -> str:
     for server in text.split(","):
         match = _SERVER.match(server.strip())
         if match is None or not 0 < int(match[2]) < 65_536:
-            raise ValueError(f"{server.strip()!r} is no server; write host:port, several with commas between them")
+            raise ValueError(
+                f"{masked(server.strip())!r} is no server; write host:port, several with commas between them"
+            )
     return ",".join(server.strip() for server in text.split(","))
 
 

@@ -1,4 +1,4 @@
-"""Secrets of actions: named in the configuration, never written in it (D60).
+"""Secrets: named in the configuration, never written in it (D60).
 
 The configuration holds where a secret stands, a file or a variable of the environment. What stands there is read when
 an action opens, and neither the configuration nor an error shows it. A reload compares places: a new secret takes
@@ -8,6 +8,7 @@ effect under a new place, or with the next generation of its subscription.
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from pydantic import model_validator
@@ -15,6 +16,23 @@ from pydantic import model_validator
 from conf.base import Model, Reload, setting
 
 SECRET_BYTES_MAX = 65_536
+
+
+NAMES_OF_SECRETS = re.compile(r"authorization|cookie|token|secret|password|passphrase|api-?key", re.IGNORECASE)
+"""Names under which what is written is most likely a secret."""
+
+
+def masked(text: str) -> str:
+    """Return an address as an error may show it: what stands before an `@` is a user, and often a password."""
+    _, at, behind = text.rpartition("@")
+    return f"***@{behind}" if at else text
+
+
+def check_no_user(url: str) -> str:
+    """Return a URL as it is. Raises ValueError: it has a user, which would be shown wherever the URL is."""
+    if "@" in url.partition("//")[2].partition("/")[0]:
+        raise ValueError(f"{masked(url)!r:.80} has a user in it, which logs would show; take it out")
+    return url
 
 
 class SecretUnreadable(Exception):

@@ -37,6 +37,10 @@ ERROR_WAIT_MS = 1000
 ERROR_DOUBLINGS_MAX = 7
 """The subscription's waits after errors (R55)."""
 LIMIT_MS = 86_400_000
+HIDDEN_CHARACTERS_MIN = 4
+"""A shorter secret is not looked for in what a receiver writes: it would stand in any text."""
+HIDDEN_IN = 4096
+"""Bytes of a reply in which secrets are looked for, before the text is cut to a line."""
 
 
 class AsyncHttp(OutsideAction):
@@ -61,6 +65,8 @@ class AsyncHttp(OutsideAction):
         self._composer = Composer(options, static)
         self._signature = options.signature
         self._secret = b"" if options.signature is None else options.signature.secret.read().encode()
+        given = [text for name, text in static if isinstance(options.headers[name], Secret)]
+        self._hidden = [each for each in (*given, self._secret.decode()) if len(each) >= HIDDEN_CHARACTERS_MIN]
         self._urls = [URL(url) for url in options.urls]
         self.targets = Targets([str(url) for url in self._urls], options.breaker)
         self._slots = [asyncio.Semaphore(options.connections) for _ in self._urls]
@@ -251,13 +257,13 @@ class AsyncHttp(OutsideAction):
         status = reply.status
         if status == 200 or (self.options.success == "2xx" and 200 <= status <= 299):
             return
-        said = printable(reply.body[:200].decode("utf-8", "replace"))
+        said = printable(self._hide(reply.body[:HIDDEN_IN].decode("utf-8", "replace")))
         text = f"status {status}" + (f": {said}" if said else "")
         raise PushFailed(text, counts=status == 429 or status >= 500)
 
     def _answer(self, reply: Reply, url: str) -> Status:
         """Say what a reply of success means for the message (R56)."""
-        meaning, reason = judge(reply.body)
+        meaning, reason = judge(reply.body, self._hide)
         if meaning is Meaning.SLOW_DOWN:
             self.context.count("slow_down" if self.pace.slow_down() else "slow_down_without_rate")
         elif meaning is Meaning.GIVEN_UP:
@@ -269,6 +275,12 @@ class AsyncHttp(OutsideAction):
         elif meaning is Meaning.FAILED:
             raise Failed(f"{url} answered {reason}")
         return Status.FINISH
+
+    def _hide(self, text: str) -> str:
+        """Return what a receiver wrote without the secrets that it was sent: its text goes to logs and dead letters."""
+        for secret in self._hidden:
+            text = text.replace(secret, "***")
+        return text
 
     def _ok(self, ticket: Ticket) -> None:
         if self.targets.ok(ticket):

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from actions.http.addresses import Network
 from actions.http.callback import Origin, parse_origin
 from conf.base import Model, Reload, setting
-from conf.secrets import Secret
+from conf.secrets import NAMES_OF_SECRETS, Secret, masked
 
 _GENERATION = Reload.GENERATION
 _URL = re.compile(r"[!#-;=?-\[\]_a-z~]+\Z")
@@ -35,14 +35,14 @@ def is_header(name: str) -> bool:
 
 def _check_url(url: str) -> str:
     if not _URL.match(url):
-        raise ValueError(f"{url!r:.80} has a character that no URL has; write it with %XX")
+        raise ValueError(f"{masked(url)!r:.80} has a character that no URL has; write it with %XX")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{url!r:.80} is no URL ({error}); write http://host:port/path") from None
+        raise ValueError(f"{masked(url)!r:.80} is no URL ({error}); write http://host:port/path") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise ValueError(f"{url!r:.80} is no URL to push to; write http://host:port/path or https://host/path")
+        raise ValueError(f"{masked(url)!r:.80} is no URL to push to; write http://host:port/path or https://host/path")
     if "@" in parts.netloc:
         raise ValueError("a URL with a user shows its password in logs; write headers: {Authorization: {file: ...}}")
     if parts.fragment:
@@ -66,8 +66,15 @@ def _check_header_name(name: str) -> str:
 
 def _check_header_value(value: str | Secret) -> str | Secret:
     if isinstance(value, str) and not is_header_value(value):
-        raise ValueError(f"{value!r:.60} is no value of a header; write printable ASCII without blanks at its ends")
+        raise ValueError("it is no value of a header; write printable ASCII without blanks at its ends")
     return value
+
+
+def _check_headers(headers: dict[str, str | Secret]) -> dict[str, str | Secret]:
+    for name, value in headers.items():
+        if isinstance(value, str) and NAMES_OF_SECRETS.search(name):
+            raise ValueError(f"{name} is a secret and is not written here; write {{file: PATH}} or {{env: NAME}}")
+    return headers
 
 
 def is_header_value(value: str) -> bool:
@@ -210,11 +217,16 @@ class AsyncHttpOptions(Model):
     reply_bytes_max: int = setting(
         65_536, "Bytes of a reply's body; more is an error.", reload=_GENERATION, ge=16, le=16_777_216
     )
-    headers: dict[
-        Annotated[str, AfterValidator(_check_header_name)], Annotated[str | Secret, AfterValidator(_check_header_value)]
+    headers: Annotated[
+        dict[
+            Annotated[str, AfterValidator(_check_header_name)],
+            Annotated[str | Secret, AfterValidator(_check_header_value)],
+        ],
+        AfterValidator(_check_headers),
     ] = setting(
         {},
-        "Headers of every request: a text, or `{file: PATH}` or `{env: NAME}` for a secret.",
+        "Headers of every request: a text, or `{file: PATH}` or `{env: NAME}` for a secret. Authorization, Cookie and "
+        "what is named like a token, key or password must be a secret.",
         reload=_GENERATION,
         max_length=64,
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -55,8 +56,13 @@ _BY_NUMBER = {
 }
 
 
-def judge(body: bytes) -> Verdict:
-    """Say what the body of a reply with a status of success means."""
+def judge(body: bytes, hide: Callable[[str], str] = str) -> Verdict:
+    """Say what the body of a reply with a status of success means.
+
+    Args:
+        body: What the receiver wrote.
+        hide: Takes secrets out of a text before it is cut to a line.
+    """
     if not body or (b"errno" not in body and b"\\u" not in body):
         return _CONSUMED
     try:
@@ -70,12 +76,12 @@ def judge(body: bytes) -> Verdict:
         return _CONSUMED
     number = _whole(errno)
     if number is None:
-        return Verdict(Meaning.FAILED, f"errno {printable(errno)} is no number")
+        return Verdict(Meaning.FAILED, f"errno {printable(hide(str(errno)))} is no number")
     known = _BY_NUMBER.get(number)
     if known is not None:
         return known
     said = reply.get("errmsg")
-    return Verdict(Meaning.FAILED, f"errno {number}" + (f": {printable(said)}" if isinstance(said, str) else ""))
+    return Verdict(Meaning.FAILED, f"errno {number}" + (f": {printable(hide(said))}" if isinstance(said, str) else ""))
 
 
 def _whole(errno: Any) -> int | None:

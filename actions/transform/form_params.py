@@ -12,10 +12,11 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from actions.transform.exact import encode, text_of
 from conf.base import Model, Reload, setting
+from conf.secrets import Secret
 from pyddmq.actions import Action, Job, Status, Unprocessable
 
 Pair = tuple[str, str]
@@ -27,6 +28,11 @@ PARAMS = "params"
 ENCODING = "params_encoding"
 
 
+def _none_of_empty(value: object) -> object:
+    """An empty text is DDMQ's default."""
+    return None if value == "" else value
+
+
 class FormParamsOptions(Model):
     """Options of FormParams and FormParams2."""
 
@@ -36,11 +42,12 @@ class FormParamsOptions(Model):
         "(R27). DDMQ's `appendContext`.",
         reload=Reload.GENERATION,
     )
-    token_key: str = setting(
-        "",
-        "Secret of TOKEN, the hex MD5 of key and secret: who has seen one can send it again with another body (W63). "
-        "DDMQ's `tokenKey`.",
+    token_key: Annotated[Secret | None, BeforeValidator(_none_of_empty)] = setting(
+        None,
+        "Secret of TOKEN, the hex MD5 of key and secret, as `{file: PATH}` or `{env: NAME}`: who has seen a token can "
+        "send it again with another body (W63). DDMQ's `tokenKey`, which has the secret itself.",
         reload=Reload.GENERATION,
+        absent="none: the MD5 of the key alone",
     )
     binary: Literal["fail", "base64"] = setting(
         "fail",
@@ -58,7 +65,9 @@ class FormParamsAction(Action):
     options: FormParamsOptions
 
     def open(self) -> None:
-        self._append = appender(self.options.append_context, self.options.token_key)
+        """Prepare; raises SecretUnreadable where a token is wanted and its secret is not there."""
+        place = self.options.token_key if "TOKEN" in self.options.append_context else None
+        self._append = appender(self.options.append_context, place.read() if place is not None else "")
 
     def act(self, job: Job) -> Status:
         form = [*self.fields(job.data), *self._append(job)]

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, model_validator
 
 from actions.sinks.files.layout import check_path, zone_of
 from conf.base import Model, Reload, setting
-from conf.secrets import Secret
+from conf.secrets import Secret, check_no_user
 
 WHOLE_SECONDS_MAX = 60
 
@@ -118,6 +118,9 @@ class FileOptions(_Files):
 
     @model_validator(mode="after")
     def _check(self) -> FileOptions:
+        check_no_user(self.url)
+        if self.endpoint is not None:
+            check_no_user(self.endpoint)
         if not self.is_local and "://" not in self.url:
             raise ValueError(f"url {self.url!r} is neither an absolute path nor a URL such as s3://bucket/folder")
         if not self.is_local and self.url.startswith(("http:", "https:", "webhdfs:", "hdfs:")):
@@ -139,7 +142,7 @@ class FileOptions(_Files):
 class HdfsOptions(_Files):
     """`options: {Hdfs: {...}}`; fields of DDMQ's `hdfsConfiguration` keep their names (R64, R65)."""
 
-    urls: list[str] = setting(
+    urls: list[Annotated[str, AfterValidator(check_no_user)]] = setting(
         ...,
         "Name nodes' WebHDFS, such as `http://namenode:9870`; with several the active one is found.",
         reload=Reload.GENERATION,

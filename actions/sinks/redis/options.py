@@ -10,16 +10,16 @@ from pydantic import AfterValidator, model_validator
 from actions.sinks.redis.names import kind_of
 from actions.sinks.templates import Template
 from conf.base import Model, Reload, setting
-from conf.secrets import Secret
+from conf.secrets import Secret, masked
 
-_ADDRESS = re.compile(r".+:([0-9]{1,5})", re.DOTALL)
+_ADDRESS = re.compile(r"[^@/]+:([0-9]{1,5})", re.DOTALL)
 
 
 def check_address(text: str) -> str:
     """Return `host:port` as it is. Raises ValueError: it is none."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found[1]) < 65_536:
-        raise ValueError(f"{text!r} is no address; write host:port, such as 127.0.0.1:6379")
+        raise ValueError(f"{masked(text)!r} is no address; write host:port, such as 127.0.0.1:6379")
     return text
 
 

@@ -92,9 +92,10 @@ CONTEXT = ["TOPIC", "GROUP", "OFFSET", "SOURCE", "QID", "TOKEN", "MSG_KEY", "PRO
 
 @pytest.mark.parametrize("action", ["FormParams", "FormParams2"])
 @pytest.mark.parametrize("key", ["k", None])
-def test_context_goes_with_every_body(action: str, key: str | None) -> None:
+def test_context_goes_with_every_body(action: str, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """W22: of raw bytes, too. The token is the MD5 of key and secret; the key stands there once (R27)."""
-    made = world(action, options={action: {"appendContext": CONTEXT, "tokenKey": "secret"}})
+    monkeypatch.setenv("FORM_TOKEN", "secret")
+    made = world(action, options={action: {"appendContext": CONTEXT, "tokenKey": {"env": "FORM_TOKEN"}}})
     made.publish(key, body=b"plain", properties=[("p", "1")] if key else ())
     [(_, outgoing)] = Ends.ended
     text = key or "null"

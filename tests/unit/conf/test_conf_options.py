@@ -37,14 +37,21 @@ def test_ddmqs_fields_are_options() -> None:
         "transit: {$.a: $.b}\n"
         "queryParams: {id: $.id}\n"
         "appendContext: [TOPIC, TOKEN]\n"
-        "tokenKey: secret"
+        "tokenKey: {env: FORM_TOKEN}"
     )
     assert not loaded.warnings
     assert loaded.config.groups["g"].topics[0].options == {
         "Transit": {"fields": {"$.a": "$.b"}},
         "QueryParams": {"fields": {"id": "$.id"}},
-        "FormParams2": {"appendContext": ["TOPIC", "TOKEN"], "tokenKey": "secret"},
+        "FormParams2": {"appendContext": ["TOPIC", "TOKEN"], "tokenKey": {"env": "FORM_TOKEN"}},
     }
+
+
+def test_secret_that_is_written_out_is_refused_and_not_repeated() -> None:
+    """D60, and W66: DDMQ has the key itself there."""
+    [said] = problems("actions: [Json, FormParams, PullServer]\ntokenKey: sesame")
+    assert "write {file: PATH} or {env: NAME}" in said
+    assert "sesame" not in said
 
 
 def test_ddmqs_field_without_its_action_is_a_warning() -> None:
