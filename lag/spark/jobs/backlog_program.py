@@ -19,6 +19,7 @@ from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sent
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.delivered import delivered
 from lag.spark.jobs.positions import positions, topics_of
+from lag.spark.jobs.progress import progress
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused
@@ -62,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = session(SessionOptions(name="pyddmq backlog", master=given.master, ui=False, log_file=log))
         ship(spark)
-        text = rendered(make_backlog(spark, options), given.format)
+        with progress(spark, "backlog"):
+            text = rendered(make_backlog(spark, options), given.format)
     except SPARK_ERRORS as error:
         print(f"pyddmq lag backlog: {first_sentence(error)}", file=sys.stderr)
         return FAILED

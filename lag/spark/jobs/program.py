@@ -29,6 +29,7 @@ from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.history import Window
 from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.positions import positions
+from lag.spark.jobs.progress import progress
 from lag.spark.jobs.report import ReportOptions, make_report
 from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import SessionOptions, session
@@ -92,9 +93,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = session(SessionOptions(master=given.master, ui=False, log_file=log))
         ship(spark)
-        report = make_report(spark, options)
-        if backlog is not None:
-            report = with_ages(report, make_backlog(spark, backlog))
+        with progress(spark, "report"):
+            report = make_report(spark, options)
+            if backlog is not None:
+                report = with_ages(report, make_backlog(spark, backlog))
         text = rendered(report, given.format)
     except (OptionRefused, *SPARK_ERRORS) as error:
         print(f"pyddmq lag report: {first_sentence(error)}", file=sys.stderr)
