@@ -30,6 +30,9 @@ _MARK_MAGIC: Final = 0x50594D51
 """As `broker.scheduled.timer.pending.state` writes them, which needs more than a cluster has."""
 _DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
 _NEVER: Final = 1 << 62
+LATE_MS: Final = 10_000
+"""Slots are read two seconds ahead. A timer that comes when its own has been read stands in a later one, so of those
+that were stored so long before the checkpoint's slot, and since, the log is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,12 @@ def delivered(data: str) -> Delivered:
                 first = max(first, levels[queue][0] if queue in levels else first)
             if first < end:
                 spans.setdefault(topic, {})[str(queue)] = first, end
+    if decided_from != _NEVER and TIMER_TOPIC in spans:
+        first, end = spans[TIMER_TOPIC]["0"]
+        late = files.offset_at(TIMER_TOPIC, 0, slot_ms - LATE_MS)
+        if first <= late < end:
+            decided_from = min(decided_from, files.position(TIMER_TOPIC, 0, late))
+            timers_from = min(timers_from, decided_from)
     starts = [levels_from] * (SCHEDULE_TOPIC in spans) + [timers_from] * (TIMER_TOPIC in spans)
     start = min(starts, default=_NEVER)
     end = _NEVER if visible is None else visible

@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--title", default="Consumption lag")
     parser.add_argument("--no-compare", action="store_true", help="leave the period before the window alone")
     parser.add_argument("--format", choices=FORMATS, default="html")
+    parser.add_argument("--parquet", default="", help="a place for figures by queue and part of the window, by date")
     parser.add_argument("--out", default="-", help="the report's file; - is the standard output")
     parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
     parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             title=given.title,
             compared=not given.no_compare,
             made_ms=now_ms,
+            parquet=given.parquet,
         )
         backlog = None
         if given.data is not None:

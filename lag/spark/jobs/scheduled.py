@@ -72,32 +72,37 @@ def scheduled(
 
 def _waiting(spark: SparkSession, records: DataFrame, found: Delivered) -> DataFrame:
     """Return those records that still wait."""
-    done = [(queue, [list(each) for each in ranges]) for queue, ranges in found.completed.items()]
-    completed = spark.createDataFrame(done, "queue BIGINT, done ARRAY<ARRAY<BIGINT>>")
-    in_log = spark.createDataFrame([(each,) for each in found.replaced], "position BIGINT")
-    own = records.where("replaces IS NOT NULL").selectExpr("replaces AS position")
-    cancels = records.where("cancels IS NOT NULL AND replaces IS NULL").selectExpr("cancels AS name").distinct()
-    rolled = (
-        records.where("rolls > 0 AND id IS NOT NULL")
-        .groupBy("topic", "id", "slot_ms")
-        .agg(expr("max(rolls)").alias("rolled"))
-    )
-    refused = f"position IN ({', '.join(f'{each}L' for each in found.refused) or 'NULL'})"
+    level, refused = "true", f"position IN ({', '.join(f'{each}L' for each in found.refused) or 'NULL'})"
     timer = (
         f"slot_ms IS NOT NULL AND (slot_ms >= {found.slot_ms}L OR position >= {found.decided_from}L "
         f"OR offset >= {found.entered}L OR coalesce({refused}, false))"
     )
-    level = "NOT coalesce(exists(done, r -> offset >= r[0] AND offset < r[1]), false)"
-    return (
-        records.where("cancels IS NULL")
-        .join(broadcast(completed), "queue", "left")
-        .where(f"CASE WHEN {_LEVEL} THEN {level} ELSE {timer} END")
-        .join(in_log.union(own), "position", "left_anti")
-        .join(rolled, ["topic", "id", "slot_ms"], "left")
-        .where("rolls >= coalesce(rolled, 0)")
-        .join(cancels, expr("name = id"), "left_anti")
-        .join(cancels, expr("name = concat(topic, '+', id)"), "left_anti")
-    )
+    waiting = records.where("cancels IS NULL")
+    if found.completed:
+        done = [(queue, [list(each) for each in ranges]) for queue, ranges in found.completed.items()]
+        completed = spark.createDataFrame(done, "queue BIGINT, done ARRAY<ARRAY<BIGINT>>")
+        waiting = waiting.join(broadcast(completed), "queue", "left")
+        level = "NOT coalesce(exists(done, r -> offset >= r[0] AND offset < r[1]), false)"
+    waiting = waiting.where(f"CASE WHEN {_LEVEL} THEN {level} ELSE {timer} END")
+    # Most stores have little or nothing of these, and each join costs more than the count.
+    has = records.agg(*(expr(each) for each in (
+        "count(replaces) AS own", "count_if(cancels IS NOT NULL AND replaces IS NULL) AS cancels",
+        "count_if(rolls > 0) AS rolls",
+    ))).collect()[0]  # fmt: skip
+    if found.replaced:
+        in_log = spark.createDataFrame([(each,) for each in found.replaced], "position BIGINT")
+        waiting = waiting.join(in_log, "position", "left_anti")
+    if has["own"]:
+        own = records.where("replaces IS NOT NULL").selectExpr("replaces AS position")
+        waiting = waiting.join(own, "position", "left_anti")
+    if has["rolls"]:
+        rolled = records.where("rolls > 0").groupBy("topic", "id", "slot_ms").agg(expr("max(rolls)").alias("rolled"))
+        waiting = waiting.join(rolled, ["topic", "id", "slot_ms"], "left").where("rolls >= coalesce(rolled, 0)")
+    if has["cancels"]:
+        named = records.where("cancels IS NOT NULL AND replaces IS NULL").selectExpr("cancels AS name").distinct()
+        for name in ("id", "concat(topic, '+', id)"):
+            waiting = waiting.join(named, expr(f"name = {name}"), "left_anti")
+    return waiting
 
 
 def _counted(waiting: DataFrame, read_ms: int) -> DataFrame:
