@@ -28,6 +28,8 @@ KINDS: Final = {
     "tag": "Tags",
     "duplicate": "Ids that are there more than once",
     "missing": "Not readable",
+    "scheduled": "Waiting for their time, by where they go",
+    "due": "Waiting for their time, by when they are due",
 }
 """What rows are of, in the order in which they are shown."""
 
@@ -37,13 +39,14 @@ class BacklogRow:
     """So many messages of a group's backlog that have something in common.
 
     Attributes:
-        group: The group.
+        group: The group; "" of what waits for its time, which is in no group's backlog yet.
         kind: What they have in common: one of `KINDS`.
         name: Its value: `topic / queue`, a range, a key, a tag, an id; "" messages that have none.
         messages: How many there are; of an id those beyond the first; of what is missing the offsets.
         bytes: Bytes of their records.
-        oldest_seconds: Age of the oldest; null: there is none, or it cannot be read.
-        detail: For people: the offsets of a queue.
+        oldest_seconds: Age of the oldest; null: there is none, or it cannot be read. Of what waits for its time, how
+            long the first one is overdue; null: none is.
+        detail: For people: the offsets of a queue, how many are overdue and when the others are due.
     """
 
     group: str
@@ -95,6 +98,11 @@ def age_names() -> list[str]:
             for low, high in _ranges(AGE_SECONDS)]  # fmt: skip
 
 
+def due_names() -> list[str]:
+    """Return the names of the ranges of times until something is due; the first is of what is overdue."""
+    return ["overdue", *(f"in {name}" for name in age_names())]
+
+
 def size_names() -> list[str]:
     """Return the names of the ranges of sizes."""
     return [_range(_size(low), None if high is None else _size(high), low) for low, high in _ranges(SIZE_BYTES)]
@@ -121,7 +129,7 @@ def _markdown(backlog: Backlog) -> Iterator[str]:
     yield f"# Backlog of {plain(backlog.data)}"
     yield from ("", f"Read {texts.moment(backlog.read_ms)} UTC.")
     for group, kind, rows in _parts(backlog):
-        yield from ("", f"## {plain(group)}: {KINDS[kind]}", "")
+        yield from ("", f"## {plain(_heading(group, kind))}", "")
         yield from ("| name | messages | bytes | oldest | |", "| --- | ---: | ---: | ---: | --- |")
         for row in rows:
             yield f"| {' | '.join(plain(each) for each in _cells(row))} |"
@@ -134,12 +142,16 @@ def _table(backlog: Backlog) -> Iterator[str]:
     for group, kind, rows in _parts(backlog):
         cells = [("name", "messages", "bytes", "oldest", ""), *(_cells(row) for row in rows)]
         widths = [max(len(row[column]) for row in cells) for column in range(5)]
-        yield from ("", f"{group}: {KINDS[kind]}")
+        yield from ("", _heading(group, kind))
         for name, *figures, detail in cells:
             numbers = "  ".join(f"{each:>{width}}" for each, width in zip(figures, widths[1:4], strict=True))
             yield f"  {name:<{widths[0]}}  {numbers}  {detail}".rstrip()
     if not backlog.rows:
         yield from ("", "No group has a backlog.")
+
+
+def _heading(group: str, kind: str) -> str:
+    return f"{group}: {KINDS[kind]}" if group else KINDS[kind]
 
 
 def _parts(backlog: Backlog) -> Iterator[tuple[str, str, list[BacklogRow]]]:

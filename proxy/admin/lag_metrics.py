@@ -36,6 +36,17 @@ STATUS = declare(
     (*_QUEUE, "status"),
     "gauge",
 )
+CAUSE = declare(
+    "pyddmq_lag_cause", "1 of the cause that the rules find for a queue's status", (*_QUEUE, "cause"), "gauge"
+)
+VELOCITY = declare("pyddmq_lag_velocity", "By how many messages a second a queue's lag grows; below 0 it falls", _QUEUE,
+                   "gauge")  # fmt: skip
+CATCH_UP = declare(
+    "pyddmq_lag_catch_up_seconds",
+    "Until a queue's lag is worked off at present rates; absent where it does not fall",
+    _QUEUE,
+    "gauge",
+)
 GROUP_STATUS = declare(
     "pyddmq_lag_group_status", "Worst status of a group's queues, likewise", ("group", "status"), "gauge"
 )
@@ -67,7 +78,21 @@ LATEST = declare("kafka_partition_latest_offset", "End of a queue", _KAFKA_PARTI
 EARLIEST = declare("kafka_partition_earliest_offset", "First offset that a queue keeps", _KAFKA_PARTITION, "gauge")
 
 LAG_NAMES = frozenset(
-    {MESSAGES, UNFINISHED, SECONDS, STATUS, GROUP_STATUS, LEFT_OUT, OFFSET, KAFKA_LAG, KAFKA_SECONDS, KAFKA_RATIO}
+    {
+        MESSAGES,
+        UNFINISHED,
+        SECONDS,
+        STATUS,
+        CAUSE,
+        VELOCITY,
+        CATCH_UP,
+        GROUP_STATUS,
+        LEFT_OUT,
+        OFFSET,
+        KAFKA_LAG,
+        KAFKA_SECONDS,
+        KAFKA_RATIO,
+    }
     | {KAFKA_LOST, MAX_LAG, MAX_SECONDS, SUM_LAG, TOPIC_LAG, LATEST, EARLIEST}
 )
 """All that `lag_text` writes."""
@@ -122,11 +147,15 @@ def lag_gauges(answer: LagAnswer | None, topics: list[TopicView], cluster: str) 
 def _of_queue(each: LagQueue, cluster: str) -> Iterator[Gauge]:
     own = (each.group, each.topic, f"{each.queue}")
     yield STATUS, (*own, each.status), float(Level[each.level])
+    if each.cause:
+        yield CAUSE, (*own, each.cause), 1.0
     seconds = _seconds(each)
     for names, value in (
         ((MESSAGES, KAFKA_LAG), each.lag),
         ((UNFINISHED, None), each.unfinished),
         ((SECONDS, KAFKA_SECONDS), seconds),
+        ((VELOCITY, None), each.velocity),
+        ((CATCH_UP, None), each.catch_up_s),
         ((None, OFFSET), each.committed),
         ((None, KAFKA_RATIO), each.retention_ratio),
         ((None, KAFKA_LOST), each.lost),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def write_story(folder: str, node: str, later_ms: int = 0) -> None:
     writer.close(START_MS + SNAPSHOTS * EVERY_MS)
 
 
-def made(spark: Any, **given: Any) -> Report:
+def made(spark: Any, parquet: str = "", **given: Any) -> Report:
     """Make the report of all of it, from where it is given."""
     from lag.rules.limits import Limits
     from lag.spark.jobs.history import Window
@@ -119,7 +120,10 @@ def made(spark: Any, **given: Any) -> Report:
     from lag.spark.jobs.report import ReportOptions, make_report
 
     window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
-    return make_report(spark, ReportOptions(given=Input(**given), window=window, limits=Limits(), made_ms=START_MS))
+    options = ReportOptions(
+        given=Input(**given), window=window, limits=Limits(), made_ms=START_MS, parquet=parquet
+    )  # fmt: skip
+    return make_report(spark, options)
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +223,38 @@ def test_report_of_what_was_exported_is_the_same(
         export(RealDisk(read_only=True), journal, place, Wanted(until_ms=START_MS + until * EVERY_MS))
     assert compact(place, "2024-05-05") > 0
     assert len({live.file.date for live in place.live("queues")}) == 2
-    found = made(spark, exported=[place.url])
+    parts = tmp_path_factory.mktemp("parts")
+    (parts / "date=2024-05-04").mkdir()
+    (parts / "date=2024-05-04/before.parquet").touch()
+    found = made(spark, str(parts), exported=[place.url])
 
     assert found.groups == report.groups
     assert replace(found, sources=report.sources, gaps=report.gaps) == report
     assert found.gaps == [f"{place.url}: n1: nothing was recorded for 310 s (silent)"]
     assert [gap.partition(": ")[2] for gap in report.gaps] == ["nothing was recorded for 310 s (silent)"]
+    check_parts(parts, report)
+
+
+def check_parts(folder: Path, report: Report) -> None:
+    """By date, a row for each queue and part, that add up to what the report draws; other days stay as they are."""
+    import pyarrow.parquet as pq
+
+    assert sorted(each.name for each in folder.glob("date=*")) == [f"date=2024-05-0{day}" for day in (4, 5, 6)]
+    assert [each.name for each in (folder / "date=2024-05-04").iterdir()] == ["before.parquet"]
+    rows = [
+        row
+        for day in ("2024-05-05", "2024-05-06")
+        for row in pq.read_table(folder / f"date={day}", partitioning=None).to_pylist()
+    ]
+    assert sum(row["samples"] for row in rows) == report.samples
+    for group in report.groups:
+        mine = [row for row in rows if row["group"] == group.group]
+        lags: dict[int, int] = {}
+        for row in mine:
+            lags[row["from_ms"]] = lags.get(row["from_ms"], 0) + row["lag"]
+        drawn = dict(zip(group.line.times_ms, group.line.lag, strict=True))
+        assert lags == {time: lag for time, lag in drawn.items() if lag is not None}
+        assert sum(row["samples_in_time"] for row in mine) / sum(row["samples"] for row in mine) == pytest.approx(
+            group.objective.samples_share
+        )
+        assert {row["status"] for row in mine} == {span.status for span in group.spans if span.status != "UNKNOWN"}

@@ -1,14 +1,15 @@
 """What lies between committed and end: a store's messages, aggregated by Spark, so that only the greatest come back.
 
 Files are read once, their small columns are kept for the aggregates; bodies are read only where a key stands in them.
-Ages count from when a message could first be consumed: a delayed one, or a timer, from when it was due.
+Ages count from when a message could first be consumed: a delayed one, or a timer, from when it was due. What still
+waits for its time is beside it (`lag.spark.jobs.scheduled`).
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from lag.report.backlog import AGE_SECONDS, KINDS, SIZE_BYTES, Backlog, BacklogRow, age_names, size_names
+from lag.spark.jobs.delivered import Delivered
 from lag.spark.jobs.positions import Position
+from lag.spark.jobs.scheduled import scheduled
 from lag.spark.sources.messages import NAME
 
 NAME_LENGTH_MAX: Final = 200
@@ -39,6 +42,8 @@ class BacklogOptions:
         top: Rows of each kind that are kept, by group.
         order_by: Where a message's order key stands in its body, as a JSON path such as `$.caseId`; null: its key.
         verify: Whether each record's sum is looked at.
+        delivered: How far delivery of delay levels and timers is; null: what waits there is not looked at.
+        topics: Those for which what waits there is looked at; null: all.
     """
 
     data: str
@@ -47,6 +52,8 @@ class BacklogOptions:
     top: int = 20
     order_by: str | None = None
     verify: bool = True
+    delivered: Delivered | None = None
+    topics: Collection[str] | None = None
 
 
 def make_backlog(spark: SparkSession, options: BacklogOptions) -> Backlog:
@@ -62,8 +69,12 @@ def make_backlog(spark: SparkSession, options: BacklogOptions) -> Backlog:
         found += _duplicates(rows, options)
     finally:
         rows.unpersist()
+    if options.delivered is not None:
+        found += scheduled(spark, options.data, options.delivered, read_ms=options.read_ms, topics=options.topics,
+                           top=options.top, verify=options.verify)  # fmt: skip
     kinds = list(KINDS)
-    found.sort(key=lambda row: (row.group, kinds.index(row.kind)))
+    # What waits for its time is of no group, and comes last.
+    found.sort(key=lambda row: (not row.group, row.group, kinds.index(row.kind)))
     return Backlog(data=options.data, read_ms=options.read_ms, rows=found)
 
 

@@ -12,12 +12,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from lag.report.backlog import FORMATS, rendered
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
-from lag.spark.jobs.positions import positions
+from lag.spark.jobs.delivered import delivered
+from lag.spark.jobs.positions import positions, topics_of
+from lag.spark.jobs.progress import progress
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused
@@ -42,14 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.top < 1:
             raise OptionRefused(f"--top is {given.top}: at least 1 row is shown")
+        groups = None if given.group is None else listed(given.group)
+        topics = None if given.topic is None else listed(given.topic)
         options = BacklogOptions(
             data=os.path.abspath(given.data),
-            positions=positions(
-                given.data,
-                None if given.group is None else listed(given.group),
-                None if given.topic is None else listed(given.topic),
-                given.progress,
-            ),
+            positions=positions(given.data, groups, topics, given.progress),
+            delivered=delivered(given.data),
+            topics=_going_to(given.data, groups, topics, given.progress),
             read_ms=int(time.time() * 1000),
             top=given.top,
             order_by=given.order_by,
@@ -62,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = session(SessionOptions(name="pyddmq backlog", master=given.master, ui=False, log_file=log))
         ship(spark)
-        text = rendered(make_backlog(spark, options), given.format)
+        with progress(spark, "backlog"):
+            text = rendered(make_backlog(spark, options), given.format)
     except SPARK_ERRORS as error:
         print(f"pyddmq lag backlog: {first_sentence(error)}", file=sys.stderr)
         return FAILED
@@ -73,3 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file.write(text)
         print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
     return OK
+
+
+def _going_to(
+    data: str, groups: Collection[str] | None, topics: Collection[str] | None, progress: str | None
+) -> Collection[str] | None:
+    """Return where messages go that are looked at while they wait: to these groups' topics and their retry topics."""
+    if groups is None:
+        return topics
+    theirs = topics_of(data, groups, progress)
+    return {each for each in theirs if topics is None or each in topics} | {f"%RETRY%{each}" for each in groups}

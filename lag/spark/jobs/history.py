@@ -32,6 +32,12 @@ GROUP: Final = ("cluster", "`group`")
 QUEUE: Final = ("cluster", "node", "`group`", "topic", "queue")
 PART_ROWS: Final = 1_000_000
 """Samples that one task sorts, about: a topic is never cut."""
+PARTS: Final = (
+    "cluster", "node", "group", "topic", "queue", "from_ms", "to_ms", "status", "lag", "seconds", "produced",
+    "consumed", "samples", "samples_in_time", "date",
+)  # fmt: skip
+"""Columns of `History.parts`: of a queue and a part of the window its worst status, most lag and greatest age, its mean
+rates, how many samples there were and how many of them in time; `date` is the day (UTC) on which the part begins."""
 QUEUE_NAMES: Final = ("cluster", "node", "group", "topic", "queue")
 _NUMBERS: Final = Names(topic=("topic_number",), queue=("queue_number",))
 _SUMMED: Final = ("time_ms", "lag", "produce_rate", "consume_rate", "expired", "in_time")
@@ -200,6 +206,21 @@ class History:
             .groupBy("cluster", "group", "bucket")
             .agg(*_aggregates("sum(lag) lag", "max(age_ms) age_ms", "max(severity) severity",
                               "sum(produced) produced", "sum(consumed) consumed"))
+        )  # fmt: skip
+
+    def parts(self, window: Window) -> DataFrame:
+        """A row per queue and bucket of the window, whose `pause_ms` is known: what `PARTS` says."""
+        statuses_of = " ".join(f"WHEN {rank} THEN {name!r}" for name, rank in SEVERITY.items())
+        width, begin = window.width_ms(BUCKETS), f"{window.from_ms}L + bucket * {window.width_ms(BUCKETS)}L"
+        return self._named(self._joined(window, "bucket", BUCKETS).groupBy("queue_number", "bucket").agg(*_aggregates(
+            "sum(samples) samples", "sum(kept) samples_in_time", "max(lag) lag", "max(age_ms) age_ms",
+            "max(severity) severity",
+            "try_divide(sum(produce_sum), sum(produce_count)) produced",
+            "try_divide(sum(consume_sum), sum(consume_count)) consumed",
+        ))).selectExpr(
+            *QUEUE, f"{begin} AS from_ms", f"least({begin} + {width}L, {window.to_ms}L) AS to_ms",
+            f"CASE severity {statuses_of} END AS status", "lag", "age_ms / 1000 AS seconds", "produced", "consumed",
+            "samples", "samples_in_time", f"to_date(timestamp_millis({begin})) AS date",
         )  # fmt: skip
 
     def objectives(self) -> DataFrame:

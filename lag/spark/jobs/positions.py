@@ -77,6 +77,14 @@ def positions(
     return found
 
 
+def topics_of(data: str, groups: Collection[str], progress: str | None = None) -> set[str]:
+    """Return the topics in which groups have an offset. Raises as `positions`."""
+    known = _known(progress)
+    named = {(group, topic) for group, topic, _ in known}
+    named |= {(group, topic) for group, topic, _, _ in _offsets(data, optional=bool(known))}
+    return {topic for group, topic in named if group in groups}
+
+
 def _offsets(data: str, *, optional: bool) -> list[tuple[str, str, int, int]]:
     """Return what groups committed, as `config/consumerOffset.json` has it: group, topic, queue, offset."""
     path = f"{data}/config/consumerOffset.json"

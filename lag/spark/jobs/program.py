@@ -29,6 +29,7 @@ from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.history import Window
 from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.positions import positions
+from lag.spark.jobs.progress import progress
 from lag.spark.jobs.report import ReportOptions, make_report
 from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import SessionOptions, session
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--title", default="Consumption lag")
     parser.add_argument("--no-compare", action="store_true", help="leave the period before the window alone")
     parser.add_argument("--format", choices=FORMATS, default="html")
+    parser.add_argument("--parquet", default="", help="a place for figures by queue and part of the window, by date")
     parser.add_argument("--out", default="-", help="the report's file; - is the standard output")
     parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
     parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
@@ -80,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             title=given.title,
             compared=not given.no_compare,
             made_ms=now_ms,
+            parquet=given.parquet,
         )
         backlog = None
         if given.data is not None:
@@ -92,9 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = session(SessionOptions(master=given.master, ui=False, log_file=log))
         ship(spark)
-        report = make_report(spark, options)
-        if backlog is not None:
-            report = with_ages(report, make_backlog(spark, backlog))
+        with progress(spark, "report"):
+            report = make_report(spark, options)
+            if backlog is not None:
+                report = with_ages(report, make_backlog(spark, backlog))
         text = rendered(report, given.format)
     except (OptionRefused, *SPARK_ERRORS) as error:
         print(f"pyddmq lag report: {first_sentence(error)}", file=sys.stderr)

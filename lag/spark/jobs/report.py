@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lag.report.data import (
     GroupPart,
@@ -47,6 +47,8 @@ class ReportOptions:
         title: The report's title.
         compared: Whether the time before the window, as long, is looked at for comparison.
         made_ms: The moment that the report says it was made at.
+        parquet: A folder or place that the figures of each queue and part of the window are written to, by date, as
+            `lag.spark.jobs.history.PARTS` has them; days that the window touches are replaced. "": nowhere.
     """
 
     given: Input
@@ -55,6 +57,7 @@ class ReportOptions:
     title: str = "Consumption lag"
     compared: bool = True
     made_ms: int = 0
+    parquet: str = ""
 
 
 def make_report(spark: SparkSession, options: ReportOptions) -> Report:
@@ -86,6 +89,8 @@ def _made(spark: SparkSession, options: ReportOptions) -> Report:
         last = _by_group(history.last().collect())
         heat = _by_group(history.heat(window).collect())
         incidents = _by_group(history.incidents().collect())
+        if options.parquet:
+            _write(history.parts(window), options.parquet)
     finally:
         history.close()
     earlier = _earlier(spark, options) if options.compared else {}
@@ -112,6 +117,12 @@ def _made(spark: SparkSession, options: ReportOptions) -> Report:
         gaps=_gaps(spark, options),
         groups=parts,
     )
+
+
+def _write(parts: DataFrame, place: str) -> None:
+    """Write rows by date, a file for each day; of days that are there already what is there goes."""
+    writing = parts.repartition("date").write.mode("overwrite").partitionBy("date")
+    writing.option("partitionOverwriteMode", "dynamic").parquet(place)
 
 
 def _history(spark: SparkSession, options: ReportOptions, window: Window, *, told: bool = True) -> History:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
+from lag.spark.jobs.progress import progress
 from lag.spark.jobs.residence import FORMATS, ResidenceOptions, rendered, residence
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
@@ -45,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         spark = session(SessionOptions(name="pyddmq lag residence", master=given.master, ui=False, log_file=log))
         ship(spark)
-        text = rendered(residence(spark, options), given.format)
+        with progress(spark, "residence"):
+            text = rendered(residence(spark, options), given.format)
     except (OptionRefused, *SPARK_ERRORS) as error:
         print(f"pyddmq lag residence: {first_sentence(error)}", file=sys.stderr)
         return FAILED

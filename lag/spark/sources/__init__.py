@@ -1,7 +1,7 @@
 """Spark data sources of pyddmq, and its sink.
 
 `pyddmq_lag`: samples from lag journals; `pyddmq_acks`: single messages from ack logs; `pyddmq_messages`: messages of
-stores and nodes. The sink `pyddmq`: rows as messages to a node.
+stores and nodes; `pyddmq_waiting`: records of delay levels and timers. The sink `pyddmq`: rows as messages to a node.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from lag.spark.sources.acks import AckSource
 from lag.spark.sources.journal import LagSource
 from lag.spark.sources.messages import MessageSource
 from lag.spark.sources.sink import MessageSink
+from lag.spark.sources.waiting import WaitingSource
 
-SOURCES = (LagSource, AckSource, MessageSource, MessageSink)
+SOURCES = (LagSource, AckSource, MessageSource, WaitingSource, MessageSink)
 
 
 def register(spark: Any) -> None:

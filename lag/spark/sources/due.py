@@ -12,8 +12,8 @@ from typing import Final
 
 from broker.errors import DamagedRecord
 from broker.format.record import locate, physical_offset, prepared_offset, store_timestamp, topic_of
-from broker.scheduled.delay.levels import SCHEDULE_NAME, DelayLevels, due_ms
-from broker.scheduled.timer.names import TIMER_NAME, TimerOptions, due_of
+from broker.scheduled.delay.levels import SCHEDULE_TOPIC, DelayLevels, due_ms
+from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions, due_of
 
 LEVELS: Final = DelayLevels()
 """Of records of RocketMQ's; ours say how long they wait."""
@@ -52,6 +52,17 @@ def _due_ms(position: int, view: View) -> int | None:
             return None
     except (DamagedRecord, struct.error, IndexError):
         return None
-    if topic == SCHEDULE_NAME:
-        return due_ms(block, store_timestamp(record), LEVELS)
-    return due_of(block, PRECISION_MS) if topic == TIMER_NAME else None
+    return waits_until_ms(topic.decode("utf-8", "replace"), block, store_timestamp(record))
+
+
+def waits_until_ms(topic: str, block: bytes, stored_ms: int) -> int | None:
+    """Return when a record that waits in a topic is due, Unix ms; None: nothing waits there, or it names no moment.
+
+    Args:
+        topic: In which it lies.
+        block: Its properties.
+        stored_ms: When it was stored.
+    """
+    if topic == SCHEDULE_TOPIC:
+        return due_ms(block, stored_ms, LEVELS)
+    return due_of(block, PRECISION_MS) if topic == TIMER_TOPIC else None

@@ -193,6 +193,10 @@ class StoreFiles:
             return 0
         return max(0, self._position(topic, queue, end - 1) - self._position(topic, queue, first))
 
+    def position(self, topic: str, queue: int, offset: int) -> int:
+        """Return the place in the log of the record at an offset of a queue, which is within `range`."""
+        return self._position(topic, queue, offset)
+
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return what a group committed, by topic and queue, as `config/consumerOffset.json` has it.
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from broker.format.record import RECORD_OVERHEAD_BYTES, Entry, check
+from broker.format.record import RECORD_OVERHEAD_BYTES, Entry, check, prepared_offset
 from broker.runtime.json_sum import unsealed
 from lag.spark.sources.numbered_files import NumberedFiles
 
@@ -86,6 +86,23 @@ def read_tail(root: str, visible: int) -> Tail:
             data += UNIT.pack(entry.physical, entry.size, 0)
     units = {key: Units(first, bytes(data)) for key, (first, data) in found.items() if data}
     return Tail(visible, bounds, units)
+
+
+def replaced_since(root: str, start: int, end: int) -> Iterator[int]:
+    """Yield the positions of records whose place those of a part of the log have taken, as they say.
+
+    Args:
+        root: The store's folder.
+        start: Position of the first record.
+        end: What reaches behind it does not count.
+    """
+    log = NumberedFiles(f"{root}/commitlog")
+    for entry in _records(log, start, end):
+        record = log.view(entry.physical, entry.size)
+        replaced = 0 if record is None else prepared_offset(record)
+        if replaced:
+            # -1 names the record at 0, since 0 says that there is none.
+            yield max(0, replaced)
 
 
 def _records(log: NumberedFiles, start: int, end: int) -> Iterator[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -35,6 +36,10 @@ Target = Annotated[float, typer.Option("--target", help="Oldest that an unfinish
 Title = Annotated[str, typer.Option("--title", help="Title of the report.")]
 Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Look at the period before, too, as long.")]
 Format = Annotated[str, typer.Option("--format", help="html, markdown, json, csv (queues) or incidents-csv.")]
+Parquet = Annotated[
+    str | None,
+    typer.Option("--parquet", metavar="PLACE", help="Where figures by queue and part of the window go, by date."),
+]
 Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where the report goes; -: the standard output.")]
 Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[*], spark://HOST:PORT, ...")]
 Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Spark's own log goes.")]
@@ -43,8 +48,8 @@ Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Sp
 def report_lag(
     *, journals: Journals = None, exported: Exported = None, data: Data = None, since: Since = "24h",
     until: Until = None, groups: Groups = None, target: Target = 60.0, title: Title = "Consumption lag",
-    compared: Compare = True, form: Format = "html", out: Out = "lag.html", master: Master = "local[*]",
-    log: Log = None,
+    compared: Compare = True, form: Format = "html", out: Out = "lag.html", parquet: Parquet = None,
+    master: Master = "local[*]", log: Log = None,
 ) -> int:  # fmt: skip
     """Report on how far groups were behind over a window, since when, why, and what to do."""
     try:
@@ -71,6 +76,8 @@ def report_lag(
         arguments += ["--group", ",".join(groups)]
     if log is not None:
         arguments += ["--log", log]
+    if parquet is not None:
+        arguments += ["--parquet", os.path.abspath(parquet) if "://" not in parquet else parquet]
     if not compared:
         arguments.append("--no-compare")
     arguments += ["--target", str(target), "--title", title, "--format", form, "--out", out, "--master", master]

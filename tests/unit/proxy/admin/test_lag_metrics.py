@@ -54,6 +54,21 @@ def test_each_figure_stands_under_our_name_and_the_exporters() -> None:
     assert found[f"{kafka}_topic_sum_lag", CLUSTER, "billing", "orders"] == 12
 
 
+def test_cause_and_forecast_stand_there_where_there_are_any() -> None:
+    """For who alarms about them: why a queue is behind, and when it is caught up."""
+    found = gauges(
+        lag_queue(queue=0, cause="slow_consumer", velocity=2.5, catch_up_s=None),
+        lag_queue(queue=1, cause=None, velocity=-4.0, catch_up_s=240.0),
+    )
+    assert found["pyddmq_lag_cause", "billing", "orders", "0", "slow_consumer"] == 1
+    assert found["pyddmq_lag_velocity", "billing", "orders", "0"] == 2.5
+    assert found["pyddmq_lag_catch_up_seconds", "billing", "orders", "1"] == 240
+    assert ("pyddmq_lag_catch_up_seconds", "billing", "orders", "0") not in found
+    assert [key for key in found if key[0] == "pyddmq_lag_cause"] == [
+        ("pyddmq_lag_cause", "billing", "orders", "0", "slow_consumer")
+    ]
+
+
 def test_what_is_not_known_is_absent() -> None:
     """An autoscaler must not take it for 0."""
     found = gauges(
@@ -110,5 +125,5 @@ def test_text_is_read_by_prometheus_in_both_forms(accept: str, parser: Callable[
 
 def test_names_are_all_that_is_written() -> None:
     """So that no family is written twice, or left out."""
-    queue = lag_queue(time_lag_ms=1, retention_ratio=1.0)
+    queue = lag_queue(time_lag_ms=1, retention_ratio=1.0, cause="hot_queue", catch_up_s=1.0)
     assert {name for name, *_ in lag_gauges(lag_answer([queue]), busy_node().topic_list, CLUSTER)} == LAG_NAMES
