@@ -153,6 +153,10 @@ class KafkaBroker:
         """By its name."""
         return topic.endswith(DEAD_LETTER_SUFFIX)
 
+    def unknown(self, topic: str) -> str | None:
+        """Its partitions are known once the cluster has given this member its share."""
+        return self.partitions.unknown(topic)
+
     def claims(self, group: str, client_id: str, *, progress: Progress, lost: Callable[[str], None]) -> _Claims:
         """What is given is claimed."""
         return _Claims()

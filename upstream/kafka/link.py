@@ -103,7 +103,10 @@ class MemberListener(Protocol):
     """Who is told what becomes of a member of a group; in the loop's thread."""
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
-        """Take partitions: they are this member's, further to those that it has."""
+        """Take partitions: they are this member's, further to those that it has.
+
+        None at all says that the group was shared out, and this member gets no further ones.
+        """
         ...
 
     def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:

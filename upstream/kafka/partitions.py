@@ -36,6 +36,8 @@ from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
 from upstream.queues import UNKNOWN, CommittedOffsets, TakeOver
 
+WAITING = "waiting for the cluster"
+"""What a topic's state is while its partitions are not known."""
 _LOOK_SECONDS = 0.02
 _ENDS_SECONDS = 1.0
 _CLAIM_AGAIN_SECONDS = 1.0
@@ -110,6 +112,8 @@ class Partitions:
         self._group_queues: Callable[[], Sequence[GroupQueue]] = tuple
         self._go_on: Callable[[], None] = lambda: None
         self._leaving = False
+        self._is_member = False
+        """Whether the cluster has said what this member has, be it nothing."""
         self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
         volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
         self.progress = Progress.open("", queues=self, runtime=volatile)
@@ -172,6 +176,14 @@ class Partitions:
         """The partitions that this node has."""
         return list(self._owned.values())
 
+    def unknown(self, topic: str) -> str | None:
+        """Return why it is not known where the group stands in this member's partitions of a topic; None: it is."""
+        arriving = any(place.topic == topic for place in self._arriving)
+        owned = any(place.topic == topic for place in self._owned)
+        if self._is_member and not arriving and (owned or self.trouble is None):
+            return None
+        return WAITING if self.trouble is None else f"{WAITING}: {self.trouble}"
+
     # What the client tells
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
@@ -181,6 +193,7 @@ class Partitions:
         if known := [each.place for each in assignments if each.place in self._owned]:
             # They were somebody else's meanwhile, and nobody said so.
             self.lost(known)
+        self._is_member = True
         arrived = []
         for each in assignments:
             queue = KafkaQueue(each, self._start_of(each))
@@ -305,6 +318,7 @@ class Partitions:
         self._take(queues)
         self.commits.forget(queues)
         if not self._owned:
+            self._is_member = False
             self.lease.end()
 
     def _take(self, queues: Sequence[KafkaQueue]) -> None:

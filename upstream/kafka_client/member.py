@@ -28,6 +28,7 @@ from upstream.kafka_client.settings import Settings
 from upstream.kafka_client.troubles import Troubles
 
 ROOM_BYTES = 8 * 1024 * 1024
+NOTHING_SECONDS = 3.0
 
 
 class LibrdkafkaMember:
@@ -62,6 +63,8 @@ class LibrdkafkaMember:
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
         """
+        config = settings.config
+        revoke_seconds = config.revoke_timeout / 1000
         self._post = Post(loop)
         self._room = Room(ROOM_BYTES)
         self._asking = asking
@@ -81,7 +84,9 @@ class LibrdkafkaMember:
             room=self._room,
             troubles=troubles,
             clock=clock,
-            revoke_seconds=settings.config.revoke_timeout / 1000,
+            revoke_seconds=revoke_seconds,
+            # Others may have to give up first what it gets.
+            nothing_seconds=revoke_seconds + NOTHING_SECONDS if config.group_protocol == "consumer" else None,
         )
 
     def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:

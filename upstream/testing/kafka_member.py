@@ -22,6 +22,7 @@ from upstream.testing.kafka_cluster import SimKafka, SimPartition
 
 REVOKE_SECONDS = 10.0
 _BATCH = 50
+_AGAIN_SECONDS = 0.5
 
 
 class SimMember:
@@ -154,6 +155,9 @@ class SimMember:
 
     def _joined(self) -> None:
         if self.dead:
+            return
+        if self._cluster.down:
+            self._cluster.scheduler.call_later(_AGAIN_SECONDS, self._joined)
             return
         self._heard = self._cluster.clock.monotonic()
         group = self._cluster.group(self.group_name)

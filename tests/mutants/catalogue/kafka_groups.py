@@ -79,6 +79,13 @@ MUTANTS = (
         caught_by=(f"{PARTITIONS}::test_dead_letter_that_kafka_does_not_take_keeps_its_message",),
     ),
     Mutant(
+        name="a group whose cluster has not answered has caught up",
+        file="upstream/delivery/group_figures.py",
+        old="                unknown=node.broker.unknown(name),\n",
+        new="",
+        caught_by=(f"{NODE}::test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has",),
+    ),
+    Mutant(
         name="trouble of a cluster shows nowhere",
         file="upstream/kafka/partitions.py",
         old="        self.trouble = failure\n",
