@@ -17,10 +17,11 @@ from upstream.kafka.link import (
     MemberListener,
     Place,
     Subscribed,
+    Topics,
 )
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.commits import Asked, not_ours
-from upstream.kafka_client.lookups import ends_of
+from upstream.kafka_client.lookups import ends_of, topics_of
 from upstream.kafka_client.member_thread import MemberThread, Reading
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch
@@ -69,6 +70,7 @@ class LibrdkafkaMember:
         self._room = Room(ROOM_BYTES)
         self._asking = asking
         self._asker = asker
+        self._whole = config.group_protocol == "consumer"
         self._listener: MemberListener | None = None
         self._terms: dict[Place, int] = {}
         self._epochs: dict[Place, int] = {}
@@ -132,6 +134,16 @@ class LibrdkafkaMember:
         def ask() -> Callable[[], None]:
             found = ends_of(self._asker(), wanted)
             return lambda: None if self._over else told([(place, *found[place]) for place in wanted])
+
+        self._asking.ask(ask)
+
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Ask which topics of these names, or of these expressions, are there."""
+        wanted = list(names)
+
+        def ask() -> Callable[[], None]:
+            found = topics_of(self._asker(), wanted, whole=self._whole)
+            return lambda: None if self._over else told(found)
 
         self._asking.ask(ask)
 

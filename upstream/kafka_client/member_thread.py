@@ -232,10 +232,13 @@ class MemberThread:
         # At some offset, so that librdkafka looks up none; it is read from where the loop will say.
         consumer.incremental_assign([make(each.topic, each.partition, 0) for each in places])
         self._gates.given(places)
+        names = {each.name for each in self._topics}
         for place in places:
             self._term += 1
             self._terms[place] = self._term
-            self._new.append(place)
+            if place.topic in names or not place.topic.startswith("__"):
+                # Others, of Kafka's own, an expression fits by the brokers' rules alone; they rest.
+                self._new.append(place)
         self._new_at = 0.0
         self._nothing_at = None
         if not places:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +16,9 @@ from upstream.kafka.link import (
     MemberListener,
     Place,
     Subscribed,
+    Topics,
 )
+from upstream.kafka.subscriptions import fits
 from upstream.testing.kafka_cluster import SimKafka, SimPartition
 
 REVOKE_SECONDS = 10.0
@@ -66,10 +67,7 @@ class SimMember:
 
     def reads(self, topic: str) -> bool:
         """Whether it subscribes a topic."""
-        return any(
-            re.match(each.name, topic) is not None if each.name.startswith("^") else each.name == topic
-            for each in self._topics
-        )
+        return any(fits(each.name, topic) for each in self._topics)
 
     def read_from(self, place: Place, offset: int) -> None:
         """Seek."""
@@ -117,6 +115,16 @@ class SimMember:
         def arrive() -> None:
             found = [(each, self._partition(each).low, self._partition(each).high) for each in places]
             self._tell(told, found)
+
+        if not self._cluster.down:
+            self._cluster.later(arrive)
+
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Tell which are there."""
+
+        def arrive() -> None:
+            topics = self._cluster.topics.items()
+            self._tell(told, {t: len(found) for t, found in topics if any(fits(name, t) for name in names)})
 
         if not self._cluster.down:
             self._cluster.later(arrive)
