@@ -15,6 +15,8 @@ DLQ_SUFFIX = ".DLQ"
 """Of a group's dead-letter topic in Kafka: `<group>.DLQ`."""
 
 _STORED = "up to 127 letters, digits, `_ - % |`"
+_UNKNOWN_TO_BROKERS = re.compile(r"\(\?|\\[A-Za-z0-9]|[*+?}][?+]")
+_PORTABLE = "write classes such as [0-9] and [A-Za-z_], plain groups, and `.`, `*`, `+`, `?`, `{m,n}`, `|`"
 _LATER = "delays, timers and transactions on Kafka topics are not in this version"
 
 
@@ -82,6 +84,10 @@ def _check_name(name: str) -> Iterator[Finding]:
             re.compile(name)
         except re.error as error:
             yield (), f"{name!r} is no regular expression ({error}); write one such as ^orders-.*"
+            return
+        if (unknown := _UNKNOWN_TO_BROKERS.search(name)) is not None:
+            # As letters, without a word, or not at all.
+            yield (), f"{name!r} has {unknown[0]!r}, which librdkafka and brokers read in other ways; {_PORTABLE}"
     elif not is_kafka_topic(name) and _is_stored(name):
         text = f"Kafka's topics have letters, digits, `. _ -`, up to {KAFKA_TOPIC_MAX}"
         yield (), f"{name!r} is no name that Kafka takes; {text}, and ^ before a regular expression"
@@ -130,6 +136,21 @@ def check_group(group: GroupConfig, node: NodeConfig, topics: Mapping[str, Topic
             f"{group.group!r} reads from Kafka, where {group.group}{DLQ_SUFFIX} is no name of a topic for its dead "
             "letters; name it with letters, digits, `_ -`",
         )
+    own = group.group + DLQ_SUFFIX
+    for index, each in enumerate(group.topics):
+        if is_topic_pattern(each.topic) and _fits(each.topic, own):
+            text = f"{each.topic!r} fits {own}, the group's own dead letters, which would come to it again and again"
+            yield (
+                ("topics", index, "topic"),
+                f"{text}; write one that does not, such as {each.topic.rstrip('.*')}[^.]*$",
+            )
+
+
+def _fits(expression: str, topic: str) -> bool:
+    try:
+        return re.match(expression, topic) is not None
+    except re.error:
+        return False  # What is said of it as a topic is enough.
 
 
 def check_dead_letters(

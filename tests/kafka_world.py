@@ -67,6 +67,8 @@ class Heard:
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
         """Remember, and read."""
+        if not assignments:
+            self.loud.append(("assigned", None))
         for each in assignments:
             self.given[each.place] = each
             self.loud.append(("assigned", each.place))

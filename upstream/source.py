@@ -235,6 +235,10 @@ class Broker(Times, Protocol):
         """Whether a topic holds dead letters, of whichever group."""
         ...
 
+    def unknown(self, topic: str) -> str | None:
+        """Return why it is not known yet where a group stands in a topic; None: it is known."""
+        ...
+
     def claims(self, group: str, client_id: str, *, progress: Progress, lost: Callable[[str], None]) -> Claims:
         """Claim queues for a group.
 

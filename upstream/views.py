@@ -173,8 +173,8 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     Attributes:
         topic: The topic.
         state: running, draining, starting, waiting (`owner` consumes its queues, D36) or stopped.
-        lag: Messages not yet finished, over all queues.
-        lag_seconds: Age of the oldest of them.
+        lag: Messages not yet finished, over all queues; null while that is not known (`unknown`).
+        lag_seconds: Age of the oldest of them; null likewise.
         in_flight: How many are out with clients.
         waiting: How many wait behind another of their key.
         buffered: How many the next pull gets.
@@ -201,6 +201,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         stopped: Those of them that have waited longest.
         dead_letters_refused: Messages whose dead letter the store refuses.
         problem: Why the subscription does not start; null when it does.
+        unknown: Why it is not known how far the group is, such as a Kafka cluster that has not answered; null: it is.
         stuck_keys_total: Keys whose first message holds others up.
         stuck_keys: Those that have done so longest, the longest first.
         push: What its action that pushes is at; null where none does.
@@ -208,8 +209,8 @@ class SubscriptionView(View, frozen=True, kw_only=True):
 
     topic: str
     state: str
-    lag: int = 0
-    lag_seconds: float = 0.0
+    lag: int | None = 0
+    lag_seconds: float | None = 0.0
     in_flight: int = 0
     waiting: int = 0
     buffered: int = 0
@@ -235,6 +236,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     stopped: Sequence[StuckKey] = ()
     dead_letters_refused: int = 0
     problem: str | None = None
+    unknown: str | None = None
     stuck_keys_total: int = 0
     stuck_keys: Sequence[StuckKey] = ()
     push: PushView | None = None
@@ -244,6 +246,8 @@ def running_text(topic: SubscriptionView) -> str:
     """Return a subscription's state as people read it, with the limits that hold its messages back now."""
     if topic.paused_since_ms is not None:
         return "paused"
+    if topic.unknown is not None and topic.state == "running":
+        return topic.unknown
     return f"{topic.state}, at {', '.join(topic.throttled)}" if topic.throttled else topic.state
 
 

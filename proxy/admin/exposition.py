@@ -150,8 +150,10 @@ class NodeCollector:
         for group in groups:
             for topic in group.topics:
                 labels = (group.group, topic.topic)
-                yield LAG, labels, float(topic.lag)
-                yield LAG_SECONDS, labels, topic.lag_seconds
+                # What is not known is no 0: the series is absent for so long.
+                if topic.lag is not None and topic.lag_seconds is not None:
+                    yield LAG, labels, float(topic.lag)
+                    yield LAG_SECONDS, labels, topic.lag_seconds
                 yield IN_FLIGHT, labels, float(topic.in_flight)
                 yield WAITING, labels, float(topic.waiting)
                 yield PAUSED, labels, float(topic.paused_since_ms is not None)

@@ -127,11 +127,14 @@ def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: fl
 
 def _tiles(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
     topics = [topic for group in groups for topic in group.topics]
-    oldest = max((topic.lag_seconds for topic in topics), default=0.0)
+    oldest = max((topic.lag_seconds or 0.0 for topic in topics), default=0.0)
+    behind = f"{sum(topic.lag or 0 for topic in topics):,}"
+    if any(topic.lag is None for topic in topics):
+        behind = "unknown" if behind == "0" else f"{behind} and more"
     stuck = sum(topic.stuck_keys_total for topic in topics)
     store = node.store()
     tiles = [
-        ("lag, messages", f"{sum(topic.lag for topic in topics):,}"),
+        ("lag, messages", behind),
         ("age of the oldest", age(oldest)),
         ("out with clients", f"{sum(topic.in_flight for topic in topics):,}"),
         ("waiting for their key", f"{sum(topic.waiting for topic in topics):,}"),
@@ -150,20 +153,22 @@ def _tiles(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float)
 def _groups_table(groups: Sequence[GroupView]) -> str:
     rows = sorted(
         ((group, topic) for group in groups for topic in group.topics),
-        key=lambda row: (-row[1].lag_seconds, -row[1].lag, row[0].group, row[1].topic),
+        key=lambda row: (-(row[1].lag_seconds or 0.0), -(row[1].lag or 0), row[0].group, row[1].topic),
     )
     header = ("Group", "Topic", "State", "#Behind", "#Oldest", "#Ready", "#Out", "#Retrying", "#Waiting", "#Keys held")
     return table("Groups", header, [_group_row(group, topic) for group, topic in rows], "No group is configured.")
 
 
 def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
-    unpulled = topic.lag and not (topic.in_flight or topic.push) and topic.lag_seconds >= UNPULLED_SECONDS
+    lag, lag_seconds = topic.lag or 0, topic.lag_seconds or 0.0
+    known = topic.lag is not None
+    unpulled = lag and not (topic.in_flight or topic.push) and lag_seconds >= UNPULLED_SECONDS
     return [
         Cell(group.group, "k", link=f"/?group={quote(group.group, safe='')}"),
         Cell(topic.topic, "k"),
         Cell(running_text(topic), "late" if topic.paused_since_ms is not None or topic.throttled else ""),
-        Cell(f"{topic.lag:,}", "n late" if unpulled else "n"),
-        Cell(age(topic.lag_seconds), "n late" if unpulled else "n"),
+        Cell(f"{lag:,}" if known else "unknown", "n late" if unpulled else "n"),
+        Cell(age(lag_seconds) if known else "", "n late" if unpulled else "n"),
         Cell(f"{topic.buffered:,}", "n"),
         Cell(f"{topic.in_flight:,}", "n"),
         Cell(f"{topic.retrying:,}", "n"),

@@ -152,6 +152,7 @@ class KafkaGroups:
                 revoke_seconds=settings.revoke_timeout / 1000,
                 takeover_seconds=max((each.timeout for each in group.topics), default=0) / 1000 if strict else 0.0,
                 waiting_bytes=settings.waiting_bytes,
+                whole_names=settings.group_protocol == "consumer",
             ),
         )
         self._brokers[group.group] = broker
@@ -171,13 +172,28 @@ class KafkaGroups:
         group.start()
         broker = self._brokers.get(group.name)
         if broker is not None:
-            broker.join(group.group_queues, group.go_on)
+            broker.join(group.group_queues, group.go_on, lambda: self._changed(group, broker))
 
-    def configured(self, group: ConsumerGroup) -> None:
+    def expanded(self, settings: GroupConfig) -> GroupConfig:
+        """Return settings of a group with entries for the topics that are there; those of the store's as they are."""
+        broker = self._brokers.get(settings.group)
+        return settings if broker is None else broker.expanded(settings)
+
+    def configured(self, settings: GroupConfig) -> None:
         """Read the topics that a group lists now."""
-        broker = self._brokers.get(group.name)
+        broker = self._brokers.get(settings.group)
         if broker is not None:
-            broker.configure(group.config)
+            broker.configure(settings)
+
+    def _changed(self, group: ConsumerGroup, broker: KafkaBroker) -> bool:
+        """Have a group read topics that came or went, and at its part of its rates."""
+        try:
+            group.reconfigure(broker.expanded())
+        except Exception as error:
+            # An action of another instance that cannot be made; those topics are tried again with the next look.
+            self._runtime.limited_log.note("kafka_topics_not_read", group.name, error=repr(error))
+            return False
+        return True
 
     def left(self, name: str) -> None:
         """Leave for a group that was taken out and has drained."""

@@ -403,8 +403,8 @@ class Node(Parts, CommitDriver):
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
-        group.reconfigure(settings, group_limits(self.config.node))
-        self.kafka_groups.configured(group)
+        group.reconfigure(self.kafka_groups.expanded(settings), group_limits(self.config.node))
+        self.kafka_groups.configured(settings)
 
     def apply_live_settings(self) -> None:
         """Bring the node's live settings into force after a reload."""

@@ -186,7 +186,7 @@ class Reloader:
             node.apply_live_settings()
             for name, group in node.groups.items():
                 if name not in steps:
-                    node.reconfigure_group(group, group.config)
+                    node.reconfigure_group(group, config.groups[name])
         node.request_turn()
 
     def look(self, *, is_there: bool) -> None:

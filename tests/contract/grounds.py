@@ -16,6 +16,7 @@ from upstream.delivery.pauses import Pauses
 from upstream.kafka.broker import KafkaBroker, Ways
 from upstream.kafka.link import KafkaRecord, Place
 from upstream.kafka.partitions import MemberSettings
+from upstream.kafka.subscriptions import is_expression
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
 from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
@@ -205,7 +206,8 @@ class KafkaGround(Ground):
             self.kafka.scheduler = self.scheduler
             self.kafka.forget_members()
         for each in self.subscriptions:
-            self.kafka.partitions(each["topic"], self.queues)
+            if not is_expression(each["topic"]):
+                self.kafka.partitions(each["topic"], self.queues)
         self.client = SimClient(self.kafka)
         ways = Ways(
             member=self.client.member(self.group_name, "node"),
@@ -219,9 +221,13 @@ class KafkaGround(Ground):
         self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(config)
         self.group.start()
-        self.member.join(self.group.group_queues, self.group.go_on)
+        self.member.join(self.group.group_queues, self.group.go_on, self._changed)
         if self.beside is None:
             self.advance(0.3)
+
+    def _changed(self) -> bool:
+        self.group.reconfigure(self.member.expanded())
+        return True
 
     def make_group(self, config: GroupConfig) -> ConsumerGroup:
         """Make a group that asks whether partitions are its own."""

@@ -175,6 +175,16 @@ def test_second_member_gets_its_share_and_commits_meanwhile_count(
     assert committed(address, group, name, place.partition) == (1, "meanwhile")
 
 
+@PROTOCOLS
+def test_member_that_gets_nothing_is_told_so(clients: Clients, topic: MakeTopic, protocol: str) -> None:
+    """By an assignment of nothing: it knows that it waits for nobody."""
+    name = topic()
+    clients.joined(f"g-{name}", [name], group_protocol=protocol)
+    _, other = clients.join(f"g-{name}", [name], Heard(), group_protocol=protocol, revoke_timeout=300)
+    clients.until(lambda: ("assigned", None) in other.loud, "an assignment of nothing")
+    assert not other.given
+
+
 def test_revoke_that_is_not_ended_is_lost(clients: Clients, topic: MakeTopic) -> None:
     """After the bound others get it; a commit after that does not count, and a late end does no harm."""
     name = topic()

@@ -53,6 +53,7 @@ class GroupFigures:
                 loss=node.progress.losses.of(group, name),
                 owner=place.owner,
                 problem=place.problem,
+                unknown=node.broker.unknown(name),
             )
             topics.append(stats)
             out += deliveries

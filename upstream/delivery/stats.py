@@ -125,6 +125,7 @@ class StatsReader(JobReader):
         loss: Loss = NONE,
         owner: str | None = None,
         problem: str = "",
+        unknown: str | None = None,
     ) -> tuple[SubscriptionView, list[Delivery]]:
         """Figures of one topic, and what is out of it."""
         group_queues = list(group_queues)
@@ -193,6 +194,7 @@ class StatsReader(JobReader):
             stopped=[self.stuck(job) for job in stopped[:KEYS_MAX]],
             dead_letters_refused=dead_letters_refused,
             problem=problem or None,
+            unknown=unknown,
             stuck_keys_total=len(heads),
             stuck_keys=[self.stuck(job) for job in heads[:KEYS_MAX]],
             push=subscription.pusher.view() if subscription is not None and subscription.pusher is not None else None,
@@ -213,13 +215,16 @@ class StatsReader(JobReader):
         ]
 
 
-def subscription_view(topic: str, state: str, queues: list[QueueLag], loss: Loss, **figures: Any) -> SubscriptionView:
-    """Return the view of a group on a topic, with what its queues say together."""
+def subscription_view(
+    topic: str, state: str, queues: list[QueueLag], loss: Loss, *, unknown: str | None = None, **figures: Any
+) -> SubscriptionView:
+    """Return the view of a group on a topic, with what its queues say together; nothing of queues not all known."""
     return SubscriptionView(
         topic=topic,
         state=state,
-        lag=sum(each.lag for each in queues),
-        lag_seconds=max((each.lag_seconds for each in queues), default=0.0),
+        lag=sum(each.lag for each in queues) if unknown is None else None,
+        lag_seconds=max((each.lag_seconds for each in queues), default=0.0) if unknown is None else None,
+        unknown=unknown,
         lost=loss.messages,
         lost_at_ms=loss.at_ms or None,
         expires_seconds=_least(each.expires_seconds for each in queues),

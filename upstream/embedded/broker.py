@@ -64,6 +64,10 @@ class EmbeddedBroker(EmbeddedQueues):
         """Whether a topic holds dead letters."""
         return is_dead_letter_topic(topic)
 
+    def unknown(self, topic: str) -> str | None:
+        """Queues are there from the first moment on."""
+        return None
+
     # Reading
 
     def claims(self, group: str, client_id: str, *, progress: Progress, lost: Callable[[str], None]) -> QueueOwnership:

@@ -60,7 +60,6 @@ class KafkaBroker:
             settings: Times and bounds.
         """
         self.partitions = Partitions(config, member=ways.member, runtime=runtime, settings=settings)
-        self._config = config
         self._ways = ways
         self._runtime = runtime
         self._settings = settings
@@ -74,12 +73,18 @@ class KafkaBroker:
         """Return how far the group is."""
         return self.partitions.progress
 
-    def join(self, group_queues: Callable[[], Sequence[GroupQueue]], serve: Callable[[], None]) -> None:
+    def join(
+        self,
+        group_queues: Callable[[], Sequence[GroupQueue]],
+        serve: Callable[[], None],
+        changed: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Become a member.
 
         Args:
             group_queues: Tells what the group has in hand.
             serve: Answers parked pulls.
+            changed: Told when what `expanded` returns has changed; whether the group reads accordingly.
         """
 
         def go_on() -> None:
@@ -87,12 +92,19 @@ class KafkaBroker:
                 source.go_on()
             serve()
 
-        self.partitions.join(group_queues, go_on)
+        self.partitions.join(group_queues, go_on, changed)
 
     def configure(self, config: GroupConfig) -> None:
         """Read what a changed configuration lists."""
-        self._config = config
         self.partitions.configure(config)
+
+    def expanded(self, config: GroupConfig | None = None) -> GroupConfig:
+        """Return the group's configuration over the topics that are there; see `upstream.kafka.subscriptions`."""
+        found = self.partitions.expanded(config or self.partitions.subscriptions.config)
+        share = self._settings.waiting_bytes // max(1, len(found.enabled_topics))
+        for source in self._sources:
+            source.bytes_max = share
+        return found
 
     def leave(self, done: Callable[[], None]) -> None:
         """Give up all partitions, with their last commit, and be no member any more."""
@@ -153,6 +165,10 @@ class KafkaBroker:
         """By its name."""
         return topic.endswith(DEAD_LETTER_SUFFIX)
 
+    def unknown(self, topic: str) -> str | None:
+        """Its partitions are known once the cluster has given this member its share."""
+        return self.partitions.unknown(topic)
+
     def claims(self, group: str, client_id: str, *, progress: Progress, lost: Callable[[str], None]) -> _Claims:
         """What is given is claimed."""
         return _Claims()
@@ -170,9 +186,10 @@ class KafkaBroker:
             may_hand_out=self.may_hand_out,
             clock=self._runtime.clock,
             counters=counters,
-            bytes_max=self._settings.waiting_bytes // max(1, len(self._config.enabled_topics)),
+            bytes_max=self._settings.waiting_bytes,
         )
         self._sources.append(source)
+        self.expanded()
         return source
 
     def read_stretch(

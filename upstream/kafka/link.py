@@ -11,7 +11,7 @@ becomes of them on the wire).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -99,11 +99,18 @@ Ends = Callable[[Sequence[tuple[Place, int, int]]], None]
 """Told, in the loop's thread, some time later, partitions with their first offsets and their ends."""
 
 
+Topics = Callable[[Mapping[str, int]], None]
+"""Told likewise which topics are there, each with the number of its partitions."""
+
+
 class MemberListener(Protocol):
     """Who is told what becomes of a member of a group; in the loop's thread."""
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
-        """Take partitions: they are this member's, further to those that it has."""
+        """Take partitions: they are this member's, further to those that it has.
+
+        None at all says that the group was shared out, and this member gets no further ones.
+        """
         ...
 
     def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
@@ -170,6 +177,10 @@ class GroupMember(Protocol):
 
     def ends(self, places: Sequence[Place], told: Ends) -> None:
         """Ask for first offsets and ends of assigned partitions; not told while the cluster cannot be reached."""
+        ...
+
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
         ...
 
     def leave(self, done: Callable[[], None]) -> None:

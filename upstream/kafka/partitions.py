@@ -15,7 +15,8 @@ that (D52).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -23,7 +24,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.disks.volatile_disk import VolatileDisk
 from broker.runtime.later import Repeated
 from broker.runtime.metrics import declare
-from conf.models import GroupConfig, SubscriptionConfig
+from conf.models import GroupConfig
 from upstream.job import GroupQueue
 from upstream.kafka.commits import Commits
 from upstream.kafka.lease import Lease
@@ -31,12 +32,18 @@ from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaReco
 from upstream.kafka.metadata import Known, decode
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.stream import Stream
+from upstream.kafka.subscriptions import Subscriptions, is_expression
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
 from upstream.queues import UNKNOWN, CommittedOffsets, TakeOver
 
+WAITING = "waiting for the cluster"
+"""What a topic's state is while its partitions are not known."""
+NO_TOPIC = "no topic fits yet"
+"""Likewise of an expression."""
 _LOOK_SECONDS = 0.02
+_TOPICS_SECONDS = 20.0
 _ENDS_SECONDS = 1.0
 _CLAIM_AGAIN_SECONDS = 1.0
 
@@ -64,6 +71,7 @@ class MemberSettings:
         revoke_seconds: How long what is out may still be answered when partitions are revoked.
         takeover_seconds: How long a partition is left alone that its owner before did not leave in order.
         waiting_bytes: Of bodies that are kept for the group.
+        whole_names: Expressions fit whole names of topics (KIP-848), not their beginnings.
     """
 
     session_seconds: float = 45.0
@@ -71,6 +79,7 @@ class MemberSettings:
     revoke_seconds: float = 10.0
     takeover_seconds: float = 0.0
     waiting_bytes: int = 64 << 20
+    whole_names: bool = False
 
 
 class Partitions:
@@ -81,6 +90,7 @@ class Partitions:
         trouble: Why the cluster cannot be reached, or None.
         lease: Says whether they are the member's for certain.
         progress: How far each is.
+        subscriptions: What the group reads.
         streams: What arrived of each and was not read yet.
         topics: By name; what the group subscribes is there, if only without partitions.
     """
@@ -98,7 +108,8 @@ class Partitions:
         """
         self.group = config.group
         self.trouble: KafkaFailure | None = None
-        self._config = config
+        self.subscriptions = Subscriptions(config, whole=settings.whole_names)
+        self._expanded = config
         self._member = member
         self._runtime = runtime
         self._settings = settings
@@ -109,7 +120,10 @@ class Partitions:
         self.streams: dict[KafkaQueue, Stream] = {}
         self._group_queues: Callable[[], Sequence[GroupQueue]] = tuple
         self._go_on: Callable[[], None] = lambda: None
+        self._changed: Callable[[], bool] = lambda: True
         self._leaving = False
+        self._is_member = False
+        """Whether the cluster has said what this member has, be it nothing."""
         self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
         volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
         self.progress = Progress.open("", queues=self, runtime=volatile)
@@ -124,28 +138,60 @@ class Partitions:
             answered=self._committed,
         )
         self._ends = Repeated(runtime.scheduler, _ENDS_SECONDS, self._ask_for_ends)
+        self._looks = Repeated(runtime.scheduler, _TOPICS_SECONDS, self._ask_for_topics)
 
     # Life
 
-    def join(self, group_queues: Callable[[], Sequence[GroupQueue]], go_on: Callable[[], None]) -> None:
+    def join(
+        self,
+        group_queues: Callable[[], Sequence[GroupQueue]],
+        go_on: Callable[[], None],
+        changed: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Become a member.
 
         Args:
             group_queues: Tells what the group has in hand.
             go_on: Told when messages may be handed out again after they might not be.
+            changed: Told when `expanded` has changed; whether the group reads accordingly.
         """
         self._group_queues = group_queues
         self._go_on = go_on
+        self._changed = changed
         self.commits.begin()
         self._ends.begin()
-        self._member.join(self, self._subscribed(self._config))
+        self._looks.begin()
+        self._member.join(self, self._subscribed(self.subscriptions.config))
+        self._ask_for_topics()
 
     def configure(self, config: GroupConfig) -> None:
-        """Read what a changed configuration lists."""
-        self._config = config
-        for each in config.topics:
-            self.topics.setdefault(each.topic, KafkaTopic(each.topic))
+        """Read what a changed configuration lists; `expanded` says all of it."""
+        self.subscriptions.config = config
         self._member.subscribe(self._subscribed(config))
+        self._ask_for_topics()
+
+    def expanded(self, config: GroupConfig) -> GroupConfig:
+        """Return a configuration of the group with its entries for the topics that are there, and this node's part."""
+        subscriptions = Subscriptions(config, whole=self._settings.whole_names)
+        subscriptions.found = self.subscriptions.found
+        found = subscriptions.expanded(Counter(place.topic for place in self._owned))
+        for each in found.topics:
+            self.topic_named(each.topic)
+        return found
+
+    def _expand(self) -> None:
+        """Tell of what the group reads now, if that is not what it was."""
+        now = self.expanded(self.subscriptions.config)
+        if now != self._expanded and not self._leaving and self._changed():
+            self._expanded = now
+
+    def _ask_for_topics(self) -> None:
+        if (names := self.subscriptions.names) and not self._leaving:
+            self._member.topics(names, self._heard_topics)
+
+    def _heard_topics(self, there: Mapping[str, int]) -> None:
+        self.subscriptions.heard(there, {place.topic for place in (*self._owned, *self._arriving)})
+        self._expand()
 
     @staticmethod
     def _subscribed(config: GroupConfig) -> list[Subscribed]:
@@ -158,6 +204,7 @@ class Partitions:
         def left() -> None:
             self.commits.end()
             self._ends.end()
+            self._looks.end()
             self.lease.end()
             done()
 
@@ -172,6 +219,15 @@ class Partitions:
         """The partitions that this node has."""
         return list(self._owned.values())
 
+    def unknown(self, topic: str) -> str | None:
+        """Return why it is not known where the group stands in this member's partitions of a topic; None: it is."""
+        arriving = any(place.topic == topic for place in self._arriving)
+        owned = any(place.topic == topic for place in self._owned)
+        if self._is_member and not arriving and (owned or self.trouble is None):
+            missing = is_expression(topic) and not self.subscriptions.finds(topic)
+            return NO_TOPIC if missing else None
+        return WAITING if self.trouble is None else f"{WAITING}: {self.trouble}"
+
     # What the client tells
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
@@ -181,6 +237,11 @@ class Partitions:
         if known := [each.place for each in assignments if each.place in self._owned]:
             # They were somebody else's meanwhile, and nobody said so.
             self.lost(known)
+        self._is_member = True
+        if assignments:
+            self.subscriptions.given({each.topic for each in assignments})
+            self._ask_for_topics()
+            self._expand()
         arrived = []
         for each in assignments:
             queue = KafkaQueue(each, self._start_of(each))
@@ -192,15 +253,12 @@ class Partitions:
         """Where the group goes on, or where one begins that never committed (D6)."""
         if assignment.committed is not None:
             return min(max(assignment.committed, assignment.low), assignment.high)
-        config = self._subscription(assignment.topic)
+        config = self.subscriptions.of(assignment.topic)
         if config is None or config.consume_from_where == "first":
             return assignment.low
         if config.consume_from_where == "last" or assignment.at_time is None:
             return assignment.high
         return assignment.at_time
-
-    def _subscription(self, topic: str) -> SubscriptionConfig | None:
-        return next((each for each in self._config.topics if each.topic == topic), None)
 
     def _claim(self, queues: Sequence[KafkaQueue]) -> None:
         """Commit where partitions stand: it succeeds for their owner alone, and ends the note that they were left."""
@@ -305,6 +363,7 @@ class Partitions:
         self._take(queues)
         self.commits.forget(queues)
         if not self._owned:
+            self._is_member = False
             self.lease.end()
 
     def _take(self, queues: Sequence[KafkaQueue]) -> None:
@@ -363,9 +422,11 @@ class Partitions:
                 queue.max_offset = max(queue.max_offset, high)
 
     def _tell(self, queues: Sequence[KafkaQueue]) -> None:
-        self._gauge.value = len(self._owned)
         for name in {queue.topic for queue in queues}:
             self.topic_named(name).told()
+        if self._gauge.value != len(self._owned):
+            self._gauge.value = len(self._owned)
+            self._expand()
 
     def _tracker(self, queue: KafkaQueue) -> OffsetTracker:
         return self.progress.trackers[self.group, queue.topic, queue.queue_id]

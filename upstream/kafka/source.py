@@ -36,6 +36,7 @@ class KafkaSource:
 
     Attributes:
         closed: It reads nothing more.
+        bytes_max: Of bodies that are kept.
     """
 
     bodies_come_later = True
@@ -71,7 +72,7 @@ class KafkaSource:
         self._may_hand_out = may_hand_out
         self._clock = clock
         self._counters = counters
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._by_key = config.order_key == "KEY"
         self._by_queue = config.order_key == "QID"
         self._tags = config.wanted_tags
@@ -203,9 +204,9 @@ class KafkaSource:
             live = group_queue.live
             for offset in [each for each in held if each not in live]:
                 self._held_bytes -= size_of(held.pop(offset))
-        if self._held_bytes > self._bytes_max:
-            self._drop(self._bytes_max // 2)
-        self._sweep_at = max(min(_SWEEP_BYTES, self._bytes_max), self._held_bytes + self._bytes_max // 8)
+        if self._held_bytes > self.bytes_max:
+            self._drop(self.bytes_max // 2)
+        self._sweep_at = max(min(_SWEEP_BYTES, self.bytes_max), self._held_bytes + self.bytes_max // 8)
 
     def _drop(self, wanted: int) -> None:
         waiting = [

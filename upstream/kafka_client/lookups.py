@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from upstream.kafka.link import Assignment, Place, Subscribed
+from upstream.kafka.subscriptions import fits, is_expression
 from upstream.kafka_client.package import confluent
 
 ANSWER_SECONDS = 5.0
@@ -73,6 +73,19 @@ def partitions_of(consumer: Any, topic: str) -> int | None:
     return len(found.partitions) or None
 
 
+def topics_of(consumer: Any, names: Sequence[str], *, whole: bool) -> dict[str, int]:
+    """Return the topics of these names and expressions that are there, with their partitions. Raises KafkaException."""
+    if not any(is_expression(name) for name in names):
+        counts = {name: partitions_of(consumer, name) for name in names}
+        return {name: count for name, count in counts.items() if count}
+    listed = consumer.list_topics(timeout=ANSWER_SECONDS).topics
+    return {
+        topic: len(found.partitions)
+        for topic, found in listed.items()
+        if found.partitions and any(fits(name, topic, whole=whole) for name in names)
+    }
+
+
 def _offsets(answers: Iterable[Any]) -> dict[Place, int]:
     found = {}
     for each in answers:
@@ -84,13 +97,11 @@ def _offsets(answers: Iterable[Any]) -> dict[Place, int]:
 
 def subscribes(topics: Sequence[Subscribed], topic: str) -> bool:
     """Whether a topic is one of these, or fits an expression among them."""
-    return any(
-        re.match(each.name, topic) is not None if each.name.startswith("^") else each.name == topic for each in topics
-    )
+    return any(fits(each.name, topic) for each in topics)
 
 
 def _moment(place: Place, topics: Sequence[Subscribed]) -> int | None:
     """The moment that was asked for with the topic of a partition."""
     named = [each for each in topics if each.name == place.topic]
-    fitting = [each for each in topics if each.name.startswith("^") and re.match(each.name, place.topic)]
+    fitting = [each for each in topics if fits(each.name, place.topic)]
     return next((each.time_ms for each in (*named, *fitting)), None)

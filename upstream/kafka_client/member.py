@@ -17,10 +17,11 @@ from upstream.kafka.link import (
     MemberListener,
     Place,
     Subscribed,
+    Topics,
 )
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.commits import Asked, not_ours
-from upstream.kafka_client.lookups import ends_of
+from upstream.kafka_client.lookups import ends_of, topics_of
 from upstream.kafka_client.member_thread import MemberThread, Reading
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch
@@ -28,6 +29,7 @@ from upstream.kafka_client.settings import Settings
 from upstream.kafka_client.troubles import Troubles
 
 ROOM_BYTES = 8 * 1024 * 1024
+NOTHING_SECONDS = 3.0
 
 
 class LibrdkafkaMember:
@@ -62,10 +64,13 @@ class LibrdkafkaMember:
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
         """
+        config = settings.config
+        revoke_seconds = config.revoke_timeout / 1000
         self._post = Post(loop)
         self._room = Room(ROOM_BYTES)
         self._asking = asking
         self._asker = asker
+        self._whole = config.group_protocol == "consumer"
         self._listener: MemberListener | None = None
         self._terms: dict[Place, int] = {}
         self._epochs: dict[Place, int] = {}
@@ -81,7 +86,9 @@ class LibrdkafkaMember:
             room=self._room,
             troubles=troubles,
             clock=clock,
-            revoke_seconds=settings.config.revoke_timeout / 1000,
+            revoke_seconds=revoke_seconds,
+            # Others may have to give up first what it gets.
+            nothing_seconds=revoke_seconds + NOTHING_SECONDS if config.group_protocol == "consumer" else None,
         )
 
     def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
@@ -127,6 +134,16 @@ class LibrdkafkaMember:
         def ask() -> Callable[[], None]:
             found = ends_of(self._asker(), wanted)
             return lambda: None if self._over else told([(place, *found[place]) for place in wanted])
+
+        self._asking.ask(ask)
+
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Ask which topics of these names, or of these expressions, are there."""
+        wanted = list(names)
+
+        def ask() -> Callable[[], None]:
+            found = topics_of(self._asker(), wanted, whole=self._whole)
+            return lambda: None if self._over else told(found)
 
         self._asking.ask(ask)
 

@@ -77,6 +77,7 @@ class MemberThread:
         troubles: Troubles,
         clock: Clock,
         revoke_seconds: float,
+        nothing_seconds: float | None = None,
     ) -> None:
         """Set up; `start` begins.
 
@@ -89,6 +90,8 @@ class MemberThread:
             troubles: Told of errors.
             clock: For attempts again.
             revoke_seconds: How long a revoke may be held.
+            nothing_seconds: After so long without an assignment, of a cluster that answers, there is none; None: the
+                brokers say so (not with KIP-848).
         """
         self._told = told
         self._post = post
@@ -96,6 +99,8 @@ class MemberThread:
         self._troubles = troubles
         self._clock = clock
         self._revoke_seconds = revoke_seconds
+        self._nothing_seconds = nothing_seconds
+        self._nothing_at: float | None = None
         self._package = confluent()
         self._end_code = self._package.KafkaError._PARTITION_EOF
         self._topics: Sequence[Subscribed] = ()
@@ -177,6 +182,8 @@ class MemberThread:
             self._look_up()
         if self._wanted:
             self._seek()
+        if self._nothing_at is not None and self._clock.monotonic() >= self._nothing_at:
+            self._find_nothing()
         if self._room.wait(POLL_SECONDS):
             self._hand_on(self._poll())
 
@@ -186,6 +193,14 @@ class MemberThread:
             self._consumer.list_topics(timeout=_PROBE_SECONDS)
             self._troubles.answered()
         self._probe_at = self._clock.monotonic() + _AGAIN_SECONDS
+
+    def _find_nothing(self) -> None:
+        self._probe()
+        if self._troubles.cut_off:
+            self._nothing_at = self._probe_at
+        else:
+            self._nothing_at = None
+            self._post(self._told.on_assigned, [], [])
 
     def _poll(self) -> list[Any]:
         # `consume` alone would wait for a whole batch.
@@ -206,6 +221,8 @@ class MemberThread:
         if not topics:
             self._consumer.unsubscribe()
             return
+        if self._nothing_seconds is not None:
+            self._nothing_at = self._clock.monotonic() + self._nothing_seconds
         names = sorted({each.name for each in topics})
         self._consumer.subscribe(names, on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
 
@@ -215,11 +232,17 @@ class MemberThread:
         # At some offset, so that librdkafka looks up none; it is read from where the loop will say.
         consumer.incremental_assign([make(each.topic, each.partition, 0) for each in places])
         self._gates.given(places)
+        names = {each.name for each in self._topics}
         for place in places:
             self._term += 1
             self._terms[place] = self._term
-            self._new.append(place)
+            if place.topic in names or not place.topic.startswith("__"):
+                # Others, of Kafka's own, an expression fits by the brokers' rules alone; they rest.
+                self._new.append(place)
         self._new_at = 0.0
+        self._nothing_at = None
+        if not places:
+            self._post(self._told.on_assigned, [], [])
 
     def _look_up(self) -> None:
         """Tell of partitions that were given; while the cluster does not answer they stay untold."""

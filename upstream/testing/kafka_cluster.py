@@ -153,6 +153,8 @@ class SimKafka:
         for member in members:
             new = [place for place, owner in target.items() if owner is member and place not in group.owners]
             self._give(group, member, new)
+            if not new:
+                self.later(member.tell_assigned, [])
 
     def _give(self, group: _Group, member: Member, places: Sequence[Place]) -> None:
         for place in places:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,11 +16,14 @@ from upstream.kafka.link import (
     MemberListener,
     Place,
     Subscribed,
+    Topics,
 )
+from upstream.kafka.subscriptions import fits
 from upstream.testing.kafka_cluster import SimKafka, SimPartition
 
 REVOKE_SECONDS = 10.0
 _BATCH = 50
+_AGAIN_SECONDS = 0.5
 
 
 class SimMember:
@@ -65,10 +67,7 @@ class SimMember:
 
     def reads(self, topic: str) -> bool:
         """Whether it subscribes a topic."""
-        return any(
-            re.match(each.name, topic) is not None if each.name.startswith("^") else each.name == topic
-            for each in self._topics
-        )
+        return any(fits(each.name, topic) for each in self._topics)
 
     def read_from(self, place: Place, offset: int) -> None:
         """Seek."""
@@ -120,6 +119,16 @@ class SimMember:
         if not self._cluster.down:
             self._cluster.later(arrive)
 
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Tell which are there."""
+
+        def arrive() -> None:
+            topics = self._cluster.topics.items()
+            self._tell(told, {t: len(found) for t, found in topics if any(fits(name, t) for name in names)})
+
+        if not self._cluster.down:
+            self._cluster.later(arrive)
+
     def leave(self, done: Callable[[], None]) -> None:
         """Leave: what it has is revoked first."""
 
@@ -154,6 +163,9 @@ class SimMember:
 
     def _joined(self) -> None:
         if self.dead:
+            return
+        if self._cluster.down:
+            self._cluster.scheduler.call_later(_AGAIN_SECONDS, self._joined)
             return
         self._heard = self._cluster.clock.monotonic()
         group = self._cluster.group(self.group_name)

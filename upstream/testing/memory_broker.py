@@ -123,6 +123,10 @@ class MemoryBroker:
         """By its name."""
         return topic.startswith(DEAD_LETTERS)
 
+    def unknown(self, topic: str) -> str | None:
+        """Queues are there from the first moment on."""
+        return None
+
     def claims(self, group: str, client_id: str, *, progress: Progress, lost: Callable[[str], None]) -> _Claims:
         """What is given is claimed."""
         return _Claims(progress)

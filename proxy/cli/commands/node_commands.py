@@ -78,8 +78,8 @@ def groups(
             each.group,
             subscription.topic,
             running_text(subscription),
-            str(subscription.lag),
-            f"{subscription.lag_seconds:.1f}",
+            "unknown" if subscription.lag is None else str(subscription.lag),
+            "" if subscription.lag_seconds is None else f"{subscription.lag_seconds:.1f}",
             str(subscription.in_flight),
             str(subscription.waiting),
         ]

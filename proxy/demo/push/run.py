@@ -192,7 +192,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 
 def _lag(node: Node) -> int:
-    return node.groups[GROUP].stats(details_max=0).topics[0].lag
+    return node.groups[GROUP].stats(details_max=0).topics[0].lag or 0
 
 
 def _first_url(node: Node) -> TargetView:

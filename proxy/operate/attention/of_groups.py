@@ -56,6 +56,7 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
     elif (
         topic.lag
         and not (topic.in_flight or topic.failing_total or group.fetchers or topic.push)
+        and topic.lag_seconds is not None
         and topic.lag_seconds >= UNPULLED_SECONDS
     ):
         behind, since = amount(topic.lag, "message"), age(topic.lag_seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 PARTITIONS = "tests/unit/upstream/kafka/test_partitions.py"
+SUBSCRIPTIONS = "tests/unit/upstream/kafka/test_subscriptions.py"
 NODE = "tests/integration/proxy/node/test_kafka_node.py"
 
 MUTANTS = (
@@ -77,6 +78,27 @@ MUTANTS = (
         old="            if failure is None:\n",
         new="            if True:\n",
         caught_by=(f"{PARTITIONS}::test_dead_letter_that_kafka_does_not_take_keeps_its_message",),
+    ),
+    Mutant(
+        name="a group whose cluster has not answered has caught up",
+        file="upstream/delivery/group_figures.py",
+        old="                unknown=node.broker.unknown(name),\n",
+        new="",
+        caught_by=(f"{NODE}::test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has",),
+    ),
+    Mutant(
+        name="a topic that comes later is not read",
+        file="upstream/kafka/partitions.py",
+        old="            self.subscriptions.given({each.topic for each in assignments})\n            self._ask_for_topics()\n",
+        new="",
+        caught_by=(f"{SUBSCRIPTIONS}::test_each_topic_that_fits_is_read_also_one_that_comes_later",),
+    ),
+    Mutant(
+        name="each node takes the total rate for its own",
+        file="upstream/kafka/subscriptions.py",
+        old="entry.total_max_tps * mine / partitions",
+        new="entry.total_max_tps",
+        caught_by=(f"{SUBSCRIPTIONS}::test_rate_follows_the_partitions_of_the_node",),
     ),
     Mutant(
         name="trouble of a cluster shows nowhere",

@@ -151,6 +151,11 @@ def test_topics_say_where_they_stand() -> None:
         ("t: {brokerCluster: main, messageType: MIXED}", "write NORMAL or FIFO, or leave it out"),
         ("t%u: {brokerCluster: main}", "'t%u' is no name that Kafka takes"),
         ("'^(': {brokerCluster: main}", "is no regular expression"),
+        (
+            r"'^t\d+': {brokerCluster: main}",
+            r"has '\\d', which librdkafka and brokers read in other ways; write classes",
+        ),
+        ("'^(?!a)b': {brokerCluster: main}", "has '(?', which librdkafka and brokers read in other ways"),
         ("t u: {brokerCluster: main}", "has a character that a topic may not have"),
         ("t.u: {}", "topics.t.u: 't.u' is a name of Kafka's only; add brokerCluster, one of kafka"),
         ("'^t': {}", "is a name of Kafka's only"),
@@ -161,6 +166,15 @@ def test_topic_that_cannot_be_in_kafka_is_told(topic: str, said: str) -> None:
     text = refused(MAIN + f"topics: {{{topic}}}\n")
     assert said in text
     assert text.count("\n") == 0
+
+
+def test_expression_that_fits_the_dead_letters_of_its_group_is_told() -> None:
+    """They would come again and again; those of other groups may be read."""
+    topics = MAIN + "topics: {'^orders.*': {brokerCluster: main}}\n"
+    text = refused(topics + "groups: [{group: orders, topics: [{topic: '^orders.*'}]}]\n")
+    assert "'^orders.*' fits orders.DLQ, the group's own dead letters" in text
+    assert "such as ^orders[^.]*$" in text
+    read(topics + "groups: [{group: billing, topics: [{topic: '^orders.*'}]}]\n")
 
 
 def test_topic_of_a_wrong_cluster_is_not_wrong() -> None:

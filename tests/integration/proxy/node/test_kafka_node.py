@@ -10,6 +10,9 @@ import pytest
 
 from actions.registry import Registry
 from conf import loads
+from proxy.admin.exposition import Exposition
+from proxy.admin.loop_lag import LoopLag
+from proxy.admin.page import render
 from proxy.cli.app import run
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
@@ -21,8 +24,10 @@ from proxy.testing import VirtualClock, VirtualLoop
 from tests.hostile.sim import HostileWorld
 from tests.simulation.wire import consumer_idl
 from upstream.kafka.link import Place
+from upstream.kafka.partitions import WAITING
 from upstream.testing.kafka_client import SimClient
 from upstream.testing.kafka_cluster import SimKafka
+from upstream.views import running_text
 
 YAML = """
 kafka:
@@ -64,6 +69,11 @@ class World(HostileWorld):
         return findings(self.view, self.view.groups(details_max=10), 0.0)
 
 
+def _metrics_of(world: World) -> str:
+    loop_lag = LoopLag(world.loop, world.node.seams.clock)
+    return Exposition(world.view, loop_lag, "asyncio").render("")[0].decode()
+
+
 def _result(qid: str, *offsets: int) -> Any:
     context = consumer_idl.Context(groupId="billing", topic="invoices", qid=qid)
     return consumer_idl.ConsumeResult(context=context, successOffsets=list(offsets), failOffsets=[])
@@ -85,6 +95,25 @@ def test_messages_of_kafka_are_pulled_and_committed() -> None:
     [group] = live.groups(details_max=10)
     assert group.topics[0].lag == 0
     assert "invoices" not in world.node.store.topics
+
+
+def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
+    """A group that waits for its cluster is not one that has caught up: on the page, in answers and in metrics."""
+    world = World()
+    world.kafka.down = True
+    world.run(1)
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    [topic] = world.view.groups(details_max=10)[0].topics
+    assert (topic.lag, topic.lag_seconds, topic.unknown, running_text(topic)) == (None, None, WAITING, WAITING)
+    page = render(world.view, loop_lag_seconds=0.0) or ""
+    assert WAITING in page
+    assert "<dt>lag, messages</dt><dd>unknown</dd>" in page
+    assert "\npyddmq_group_lag_messages{" not in _metrics_of(world)
+    world.kafka.down = False
+    world.run(2)
+    [topic] = world.view.groups(details_max=10)[0].topics
+    assert (topic.lag, topic.unknown) == (1, None)
+    assert 'pyddmq_group_lag_messages{group="billing",topic="invoices"} 1.0' in _metrics_of(world)
 
 
 def test_stop_leaves_the_group_in_order() -> None:

@@ -6,7 +6,7 @@ from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import Place
 from upstream.kafka.metadata import decode
-from upstream.kafka.partitions import MemberSettings
+from upstream.kafka.partitions import WAITING, MemberSettings
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [2000, 4000], "timeout": 30_000, "maxPullBatchSize": 8}
 
@@ -35,6 +35,17 @@ def test_two_nodes_share_the_partitions_and_read_each_message_once() -> None:
     first.ack(client, *rest)
     theirs = second.drain(other, 1)
     assert sorted([*taken.values(), *rest.values(), *theirs.values()]) == sorted(str(n).encode() for n in range(40))
+
+
+def test_node_to_which_others_leave_nothing_knows_that() -> None:
+    """It is a member and has no partition: nothing is behind here, and nothing is waited for."""
+    first = KafkaGround(KEYED, queues=1)
+    second = _second(first)
+    [topic] = second.group.stats().topics
+    assert (topic.lag, topic.unknown) == (None, WAITING)
+    first.advance(1)
+    [topic] = second.group.stats().topics
+    assert (topic.queues, topic.lag, topic.unknown) == ([], 0, None)
 
 
 def test_next_owner_knows_what_is_finished_above_and_how_often_the_rest_failed() -> None:
