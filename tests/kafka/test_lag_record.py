@@ -16,9 +16,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.servers.maven import Jars, JarsMissing
 from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
 from lag.journal.reader import JournalReader, QueueRow, Wanted
 from lag.journal.writer import FOLDER
 from proxy.cli.app import run
+from proxy.cli.demo.demo_lag_command import SMALL_DATA
 from pyddmq import Consumer as NodeConsumer
 from tests.conftest import need, need_module
 from tests.kafka.nodes import NodeProcess
@@ -213,24 +215,49 @@ def test_recorded_lag_is_read_by_all_that_read_a_nodes(
         node.kill()
     need_module("pyspark", "pip install 'pyddmq[spark]'")
     assert run(["lag", "export", "--journal", str(journal), "--to", str(tmp_path / "exported")]) == 0
-    report = ["lag", "report", "--since", "1h", "--no-compare", "--group", group, "--format", "json", "--out"]
-    report += [str(tmp_path / "report.json"), "--master", "local[2]", "--log", str(tmp_path / "spark.log")]
-    command = [sys.executable, "-m", "pyddmq", *report]
-    for source in (
-        ["--journal", str(journal), "--journal", str(node.data)],
-        ["--exported", str(tmp_path / "exported")],
-    ):
-        done_by = subprocess.run([*command, *source], capture_output=True, text=True, check=False, timeout=400)
-        assert done_by.returncode == 0, done_by.stderr
-        groups = json.loads((tmp_path / "report.json").read_text())["groups"]
-        seen = {(each["node"], each["queue"]): each for one in groups for each in one["queues"]}
-        for (_, queue), each in seen.items():
-            assert (each["committed"], each["end"], each["unfinished"]) == next(
-                (other["committed"], other["end"], other["unfinished"])
-                for other in ours["queues"]
-                if other["queue"] == queue
-            )
-        assert {writer for writer, _ in seen} == {"lag-record", *(["node"] if "--exported" not in source else [])}
+    expected = {each["queue"]: (each["committed"], each["end"], each["unfinished"]) for each in ours["queues"]}
+    told, exported = judged_by_spark(
+        [f"{journal}/{FOLDER}", f"{node.data}/{FOLDER}"], str(tmp_path / "exported"), group, tmp_path
+    )
+    for figures_told in told.values():
+        assert figures_told == expected
+    assert set(told) == {"lag-record", "node"}
+    assert exported == {queue: (committed, end) for queue, (committed, end, _) in expected.items()}
+
+
+def judged_by_spark(
+    journals: list[str], exported: str, group: str, folder: Path
+) -> tuple[dict[str, dict[int, tuple[int, int, int]]], dict[int, tuple[int, int]]]:
+    """What a report over journals says of a group's queues, by who recorded; and the newest exported samples."""
+    from lag.rules.limits import Limits
+    from lag.spark.jobs.history import Window
+    from lag.spark.jobs.inputs import Input, samples
+    from lag.spark.jobs.report import ReportOptions, make_report
+    from lag.spark.session import SessionOptions, session
+    from lag.spark.shipping import ship
+
+    now_ms = SystemClock().wall_ms()
+    window = Window(from_ms=now_ms - 3_600_000, to_ms=now_ms)
+    options = SessionOptions(
+        master="local[2]", cores=2, ui=False, log_file=str(folder / "spark.log"), settings=SMALL_DATA
+    )
+    spark = session(options)
+    try:
+        ship(spark)
+        given = Input(journals=journals, groups=frozenset({group}))
+        report = make_report(
+            spark, ReportOptions(given=given, window=window, limits=Limits(), compared=False, made_ms=now_ms)
+        )
+        told: dict[str, dict[int, Any]] = {}
+        for each in (queue for one in report.groups for queue in one.queues):
+            told.setdefault(each.node, {})[each.queue] = (each.committed, each.end, each.unfinished)
+        newest: dict[int, Any] = {}
+        found = samples(spark, Input(exported=[exported]), window.from_ms, window.to_ms)
+        for row in found.orderBy("time_ms").select("queue", "committed", "end").collect():
+            newest[row.queue] = (row.committed, row.end)
+    finally:
+        spark.stop()
+    return told, newest
 
 
 def test_cluster_that_is_gone_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
