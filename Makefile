@@ -10,13 +10,15 @@ ACCELERATORS := $(VENV)/.accelerators
 CONFIG ?= conf/standalone.yaml
 DATA   ?= data
 FUZZ_SECONDS ?= 60
+CHAOS_SECONDS ?= 600
+CHAOS_SEED ?= 1
 LAG_BENCH ?=
 # Once more with every accelerator in Python, as on a machine without a C compiler.
 PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/proxy/services/test_wire_against_thrift.py tests/integration/broker/store/test_store.py \
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka sinks rivals fuzz docs clean
+.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -106,6 +108,9 @@ sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and
 
 kafka: setup ## what we say of Kafka, by a real one; needs Java 17 and Maven, or PYDDMQ_KAFKA=host:port
 	$(BIN)/python -m pytest tests/kafka -m long
+
+chaos: setup ## ten minutes of nodes and a Kafka that are killed, stopped, added and removed; needs Java 17 and Maven
+	$(BIN)/python -m tests.kafka.chaos --seconds $(CHAOS_SECONDS) --seed $(CHAOS_SEED)
 
 rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/interop/test_bench.py -m long

@@ -75,6 +75,11 @@ class Windows:
         if event.kind is EventKind.RESET:
             self._resets[event.group, event.topic, event.queue] = event.time_ms
 
+    def forget(self, place: Place) -> None:
+        """Forget a queue that is none of its group's any more."""
+        self._samples.pop(place, None)
+        self._resets.pop(place, None)
+
     def clear(self) -> None:
         """Forget all."""
         self._samples.clear()

@@ -39,12 +39,14 @@ groups:
 class NodeProcess:
     """`pyddmq serve` with one group over one topic of Kafka."""
 
-    def __init__(self, folder: Path, name: str, *, address: str, topic: str, group: str) -> None:
+    def __init__(self, folder: Path, name: str, *, address: str, topic: str, group: str, more: str = "") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
+        self.data = folder / name
         config = folder / f"{name}.yaml"
         config.write_text(
-            _CONFIG.format(data=folder / name, name=name, address=address, topic=topic, group=group), encoding="utf-8"
+            _CONFIG.format(data=self.data, name=name, address=address, topic=topic, group=group) + more,
+            encoding="utf-8",
         )
         self._log = folder / f"{name}.log"
         with self._log.open("wb") as log:
@@ -52,9 +54,13 @@ class NodeProcess:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         until(lambda: "pyddmq is ready" in self.log() or self.process.poll() is not None, "the node is ready")
         assert self.process.poll() is None, self.log()
-        found = re.search(r"consumers +(127\.0\.0\.1:\d+)", self.log())
+        self.consumers = self._port("consumers")
+        self.admin = self._port("status")
+
+    def _port(self, name: str) -> str:
+        found = re.search(rf"{name} +(?:http://)?(127\.0\.0\.1:\d+)", self.log())
         assert found is not None, self.log()
-        self.consumers = found[1]
+        return found[1]
 
     def log(self) -> str:
         """What it has said."""

@@ -37,6 +37,13 @@ def add_partitions(address: str, name: str, total: int) -> None:
     admin.create_partitions([_ADMIN.NewPartitions(name, total)])[name].result(SECONDS)
 
 
+def delete_records(address: str, name: str, partition: int, before: int) -> None:
+    """Delete what is below an offset, as retention does."""
+    where = TopicPartition(name, partition, before)
+    admin = _admin(address)  # Its answers are none once it is gone.
+    admin.delete_records([where])[where].result(SECONDS)
+
+
 def topic_names(address: str) -> set[str]:
     """All topics."""
     return set(_admin(address).list_topics(timeout=SECONDS).topics)

@@ -78,6 +78,17 @@ class Settings:
         own = self._reading("pyddmq-reader", client_id)
         return self._make("Consumer", {**self._bounds(), **self._common, **own, **callbacks})
 
+    def looker(self, client_id: str) -> Any:
+        """Return a `Consumer` that joins none and reads single records, whatever becomes of them. Raises likewise."""
+        own = self._reading("pyddmq-looker", client_id)
+        # Of each partition as little as a broker gives: whole batches.
+        small = {"isolation.level": "read_uncommitted", "fetch.message.max.bytes": 4096, "fetch.wait.max.ms": 10}
+        return self._make("Consumer", {**self._common, **own, **small})
+
+    def admin(self, client_id: str) -> Any:
+        """Return an `AdminClient`. Raises KafkaUnusable."""
+        return self._make("AdminClient", {**self._common, "client.id": client_id})
+
     def producer(self, client_id: str, **callbacks: Any) -> Any:
         """Return a `Producer`. Raises KafkaUnusable."""
         free = {"linger.ms": 2, "queue.buffering.max.kbytes": 64 * 1024}
@@ -114,7 +125,9 @@ class Settings:
         package = confluent()
         problem = "cannot be used"
         try:
-            return getattr(package, kind)(settings, logger=self._logger)
+            return getattr(package if hasattr(package, kind) else _administration(), kind)(
+                settings, logger=self._logger
+            )
         except package.KafkaException as error:
             problem = self.hide(error.args[0].str() if hasattr(error.args[0], "str") else str(error.args[0]))
         except (TypeError, ValueError) as error:
@@ -132,6 +145,12 @@ class Settings:
         if isinstance(value, bool):
             return "true" if value else "false"
         return value
+
+
+def _administration() -> Any:
+    from confluent_kafka import admin
+
+    return admin
 
 
 def _sent_ms_max(settings: dict[str, Any]) -> float:

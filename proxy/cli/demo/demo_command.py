@@ -20,6 +20,13 @@ from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, PullRefused, SendRefused
 
 
+class Upstream(enum.StrEnum):
+    """Where the topic of `demo events` stands."""
+
+    EMBEDDED = "embedded"
+    KAFKA = "kafka"
+
+
 class Spoil(enum.StrEnum):
     """What `--break` shows the checker in the place of the truth."""
 
@@ -37,6 +44,21 @@ def events(
         Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
     ] = None,
     patience: Annotated[float, typer.Option(min=1, help="Seconds of silence until events count as lost.")] = 60.0,
+    upstream: Annotated[
+        Upstream,
+        typer.Option(
+            "--upstream", help="embedded: a running node's own store; kafka: two nodes of its own over Kafka."
+        ),
+    ] = Upstream.EMBEDDED,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            "--kafka",
+            metavar="HOST:PORT",
+            envvar="PYDDMQ_KAFKA",
+            help="With --upstream kafka: a Kafka that is there; else one is started.",
+        ),
+    ] = None,
     producer: ProducerAddress = PRODUCER_DEFAULT,
     consumer: ConsumerAddress = CONSUMER_DEFAULT,
     as_json: AsJson = False,
@@ -45,8 +67,13 @@ def events(
 
     8,577 events of permit cases go to topic permits with the case as key; several clients pull group permits-audit,
     fail one event in twenty on purpose, and check that all arrive, each case in order, failed ones retried in place.
-    Exit code 1 when a check fails.
+    With --upstream kafka two node processes stand in front of a topic in Kafka, and one is killed midway. Exit code 1
+    when a check fails.
     """
+    if upstream is Upstream.KAFKA:
+        from proxy.cli.demo.demo_kafka import kafka_demo
+
+        return kafka_demo(count, clients, spoil.value if spoil else None, patience, kafka, as_json=as_json)
     from proxy.demo.events import load_events
     from proxy.demo.run import DemoOptions, DemoRun
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
 from conf import GroupConfig
-from lag.alarms.windows import Place
+from lag.alarms.windows import Place, Windows
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag
 from lag.rules.statuses import BY_NAME, worst
@@ -60,31 +63,68 @@ def lag_steps(
     if group is not None and group not in node.groups:
         return None
     recorder, config = node.recorder, node.config.lag
-    now_ms = node.seams.clock.wall_ms()
-    judged = yield from recorder.windows.judging(now_ms, lambda *of: limits_of(node, *of), group)
+    asked = Asked(
+        now_ms=node.seams.clock.wall_ms(),
+        mode=mode,
+        group=group,
+        limit=limit,
+        groups=list(node.groups) if group is None else [group],
+        config_of=lambda name: _config(node, name),
+    )
+    answer = yield from answer_steps(recorder.windows, asked)
+    return replace(answer, enabled=config.enabled, every_ms=config.every_ms, trouble=recorder.trouble)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked of windows.
+
+    Attributes:
+        now_ms: The moment that is judged.
+        mode: By whose rules.
+        group: Only this one; None: all.
+        limit: Queues that are told of, at most.
+        groups: Those that are told of although no queue of theirs is known.
+        config_of: Configuration of a group; None: it has none.
+    """
+
+    now_ms: int
+    mode: Mode
+    group: str | None
+    limit: int
+    groups: Sequence[str]
+    config_of: Callable[[str], GroupConfig | None]
+
+
+def answer_steps(windows: Windows, asked: Asked) -> Generator[None, None, LagAnswer]:
+    """Judge what windows hold, in steps."""
+    now_ms, mode = asked.now_ms, asked.mode
+    judged = yield from windows.judging(
+        now_ms, lambda name, topic: limits_of_config(asked.config_of(name), topic), asked.group
+    )
     queues = [_queue(*each) for each in judged]
     if mode == "burrow":
         found = []
         for each in queues:
-            found.append(as_burrow(each, recorder.windows.window((each.group, each.topic, each.queue)), now_ms))
+            found.append(as_burrow(each, windows.window((each.group, each.topic, each.queue)), now_ms))
             yield
         queues = found
     elif mode == "ddmq":
-        queues = [as_ddmq(each, thresholds_of(_config(node, each.group), each.topic)) for each in queues]
-    by_group: dict[str, list[LagQueue]] = {name: [] for name in (node.groups if group is None else [group])}
+        queues = [as_ddmq(each, thresholds_of(asked.config_of(each.group), each.topic)) for each in queues]
+    by_group: dict[str, list[LagQueue]] = {name: [] for name in asked.groups}
     for each in queues:
         by_group.setdefault(each.group, []).append(each)
     groups = [group_of(name, by_group[name], mode) for name in sorted(by_group)]
     return LagAnswer(
         now_ms=now_ms,
-        enabled=config.enabled,
-        every_ms=config.every_ms,
+        enabled=True,
+        every_ms=0,
         mode=mode,
-        trouble=recorder.trouble,
+        trouble=None,
         level=worst_level(each.level for each in groups),
         groups=groups,
         queues_total=len(queues),
-        queues=queues[:limit],
+        queues=queues[: asked.limit],
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+SAMPLER = "tests/unit/proxy/recording/test_cluster_sampler.py"
+
 MUTANTS = (
     Mutant(
         name="what was noted an hour ago counts as now",
@@ -12,6 +14,20 @@ MUTANTS = (
         new='_fresh = fact("now_ms") - fact("time_ms") <= fact("stale_ms") * 60',
         caught_by=("tests/unit/lag/rules/test_statuses.py::test_missing_data_never_gives_ok",),
         rows=("W92",),
+    ),
+    Mutant(
+        name="what a Kafka cluster does not tell is 0",
+        file="proxy/recording/cluster_sampler.py",
+        old="        start, end = bounds or (None, None)\n",
+        new="        start, end = bounds or (0, 0)\n",
+        caught_by=(f"{SAMPLER}::test_group_that_is_not_told_is_not_known",),
+    ),
+    Mutant(
+        name="a round reads as many records of a cluster as there are rows",
+        file="proxy/recording/cluster_sampler.py",
+        old="        left = missing[:READS_MAX]\n",
+        new="        left = missing\n",
+        caught_by=(f"{SAMPLER}::test_reads_are_bounded_and_everyone_has_a_turn",),
     ),
 )
 """What Python without Spark looks at."""

@@ -1,0 +1,180 @@
+"""`pyddmq lag record`: writes a lag journal of all groups of a Kafka cluster, of other programs too."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
+from lag.journal.writer import FOLDER, Origin
+from proxy.cli.errors import CliError
+from proxy.cli.moments import duration_option
+from proxy.cli.options import AsJson
+from proxy.cli.output import check_reader, print_error, print_json, print_line
+from proxy.operate.text import amount
+from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from conf.kafka import KafkaClusterConfig
+    from proxy.recording.cluster_recording import ClusterRecording, Recorded
+    from upstream.kafka_client.survey import LibrdkafkaSurvey
+
+NODE = "lag-record"
+"""Who writes, in the journal."""
+LOCK = "lag-record.lock"
+
+Kafka = Annotated[
+    str,
+    typer.Option("--kafka", metavar="HOST:PORT", help="Servers of the cluster, or with --config its name under kafka."),
+]
+Journal = Annotated[str, typer.Option("--journal", metavar="DIR", help="Where the journal is kept; made when missing.")]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="A node's configuration: its kafka section says how to connect."),
+]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="NAME", help="Name of the cluster in reports; else its own.")
+]
+Groups = Annotated[
+    list[str] | None, typer.Option("--group", metavar="PATTERN", help="Only such groups, as orders-*; repeatable.")
+]
+Every = Annotated[str, typer.Option("--every", metavar="SPAN", help="How far apart rounds are.")]
+Once = Annotated[bool, typer.Option("--once", help="One round, and end: for cron.")]
+
+
+def record_lag(
+    *, kafka: Kafka, journal: Journal, config: Config = None, cluster: Cluster = None, groups: Groups = None,
+    every: Every = "10s", once: Once = False, as_json: AsJson = False,
+) -> int:  # fmt: skip
+    """Record how far all consumer groups of a Kafka cluster are behind, until it is stopped; joins no group."""
+    from proxy.recording.cluster_recording import ClusterRecording, JournalOfOthers
+    from proxy.recording.cluster_sampler import ClusterSampler
+
+    every_ms = duration_option(every, option="--every")
+    if not every_ms:
+        raise CliError("--every is above 0, such as 10s", ExitCode.USAGE)
+    clock, disk = SystemClock(), RealDisk()
+    survey, name = _connect(kafka, config, cluster)
+    try:
+        folder = str(Path(journal) / FOLDER)
+        sampler = ClusterSampler(survey, clock, cluster=name, node=NODE, wanted=_wanted(groups))
+        origin = _origin(name)
+        try:
+            disk.make_folder(journal)
+            lock = disk.lock(f"{journal}/{LOCK}")
+        except BlockingIOError as error:
+            raise CliError(f"{journal} is recorded to by another process; stop it", ExitCode.DATA_UNUSABLE) from error
+        except OSError as error:
+            raise CliError(f"{journal} cannot be written: {error}; give another", ExitCode.DATA_UNUSABLE) from error
+        try:
+            recording = ClusterRecording(
+                sampler, disk=disk, folder=folder, clock=clock, origin=origin, every_ms=every_ms
+            )
+            return _record(recording, every_ms, once=once, as_json=as_json)
+        except JournalOfOthers as error:
+            raise CliError(str(error), ExitCode.DATA_UNUSABLE) from error
+        finally:
+            lock.release()
+    finally:
+        survey.close()
+
+
+def _record(recording: ClusterRecording, every_ms: int, *, once: bool, as_json: bool) -> int:
+    clock = SystemClock()
+    told: str | None = None
+    first = True
+    try:
+        while True:
+            due = clock.monotonic() + every_ms / 1000
+            recorded = recording.round()
+            problem = _problem(recorded)
+            if problem is not None and problem != told:
+                print_error(problem, code=ExitCode.CHECK_FAILED, as_json=as_json)
+            told = problem
+            if first or as_json:
+                _print(recorded, as_json=as_json)
+            first = False
+            if once:
+                return ExitCode.OK if problem is None else ExitCode.CHECK_FAILED
+            check_reader()
+            clock.sleep(max(0.0, due - clock.monotonic()))
+    finally:
+        recording.close()
+
+
+def _connect(kafka: str, config: str | None, cluster: str | None) -> tuple[LibrdkafkaSurvey, str]:
+    """Return the way to the cluster and its name. Raises CliError: there is none."""
+    from conf.secrets import SecretUnreadable
+    from upstream.kafka.link import KafkaFailure
+    from upstream.kafka_client.package import KafkaUnusable
+    from upstream.kafka_client.survey import LibrdkafkaSurvey
+
+    settings = _settings(kafka, config)
+    try:
+        survey = LibrdkafkaSurvey(kafka, settings, client_id=f"pyddmq-{NODE}", clock=SystemClock())
+    except KafkaUnusable as error:
+        code = ExitCode.WRONG_PYTHON if isinstance(error.__cause__, ImportError) else ExitCode.USAGE
+        raise CliError(str(error), code) from None
+    except SecretUnreadable as error:
+        raise CliError(str(error), ExitCode.USAGE) from None
+    try:
+        return survey, cluster or (kafka if config is not None else survey.cluster_id())
+    except KafkaFailure as error:
+        survey.close()
+        raise CliError(f"{settings.bootstrap_servers} is asked in vain: {error}", ExitCode.CANNOT_CONNECT) from None
+
+
+def _settings(kafka: str, config: str | None) -> KafkaClusterConfig:
+    from pydantic import ValidationError
+
+    from conf import ConfigError, load
+    from conf.kafka import KafkaClusterConfig
+
+    if config is None:
+        try:
+            return KafkaClusterConfig.model_validate({"bootstrapServers": kafka})
+        except ValidationError:
+            text = f"--kafka is {kafka!r}: write host:port, or give --config with a cluster of that name"
+            raise CliError(text, ExitCode.USAGE) from None
+    try:
+        clusters = load(config).config.kafka
+    except ConfigError as error:
+        raise CliError(f"--config: {error}", ExitCode.USAGE) from error
+    if kafka not in clusters:
+        known = ", ".join(sorted(clusters)) or "none"
+        raise CliError(f"--kafka is {kafka!r}: {config} has these clusters under kafka: {known}", ExitCode.USAGE)
+    return clusters[kafka]
+
+
+def _origin(cluster: str) -> Origin:
+    return Origin(cluster=cluster, node=NODE, epoch=uuid.uuid4().int >> 64)
+
+
+def _wanted(patterns: list[str] | None) -> Callable[[str], bool]:
+    return lambda group: not patterns or any(fnmatchcase(group, each) for each in patterns)
+
+
+def _problem(recorded: Recorded) -> str | None:
+    if recorded.failure is not None:
+        return f"the cluster is asked in vain, so nothing is known now: {recorded.failure}"
+    if recorded.trouble is not None:
+        return f"the journal is not written: {recorded.trouble}"
+    if recorded.found.untold:
+        return f"nothing is told of {', '.join(recorded.found.untold[:10])} (of {len(recorded.found.untold)})"
+    return None
+
+
+def _print(recorded: Recorded, *, as_json: bool) -> None:
+    queues = recorded.found.queues
+    groups = len({key.group for key, _ in queues})
+    if as_json:
+        print_json({"timeMs": recorded.found.time_ms, "groups": groups, "queues": len(queues),
+                    "untold": recorded.found.untold})  # fmt: skip
+    else:
+        print_line(f"{amount(groups, 'group')} with {amount(len(queues), 'partition')} recorded")

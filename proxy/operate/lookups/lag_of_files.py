@@ -1,0 +1,74 @@
+"""Consumption lag by a journal's files alone: the last samples in them, judged as a node judges its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from broker.runtime.seams import Disk
+from broker.runtime.steps import run_now
+from conf import GroupConfig
+from lag.alarms.windows import Windows
+from lag.blocks import Gap
+from lag.journal.columns import queue_sample
+from lag.journal.files import Tier
+from lag.journal.reader import JournalReader, Wanted
+from lag.journal.writer import FILE_MS
+from lag.rules.limits import Limits
+from lag.samples import EventKind
+from proxy.operate.lookups.lag import Asked, answer_steps
+from proxy.operate.views.lag import LagAnswer, Mode
+
+
+def lag_of_files(
+    disk: Disk,
+    folder: str,
+    now_ms: int,
+    *,
+    limit: int,
+    group: str | None = None,
+    mode: Mode = "pyddmq",
+    config_of: Callable[[str], GroupConfig | None] = lambda _: None,
+) -> LagAnswer:
+    """Judge the last samples of a journal.
+
+    A group of which nothing was noted within the window of the rules is not known; so is every group then when its
+    newest sample is stale.
+
+    Args:
+        disk: Where.
+        folder: The journal's folder.
+        now_ms: The moment that is judged.
+        limit: Queues that are told of, at most.
+        group: Only this one.
+        mode: By whose rules it is judged.
+        config_of: Configuration of a group, for its thresholds.
+    """
+    windows, every_ms = Windows(), 0
+    since_ms = now_ms - Limits().window_ms
+    for block in JournalReader(disk, folder).blocks(
+        Wanted(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms + 1)
+    ):
+        if isinstance(block, Gap) or block.tier is not Tier.RAW:
+            continue
+        every_ms = block.head.interval_ms
+        for event in block.events:
+            windows.note(event)
+            if event.kind is EventKind.LEFT:
+                windows.forget((event.group, event.topic, event.queue))
+        for place, time_ms, row in block.queues:
+            if time_ms >= since_ms:
+                windows.add(place, queue_sample(time_ms, row))
+    asked = Asked(
+        now_ms=now_ms,
+        mode=mode,
+        group=group,
+        limit=limit,
+        groups=[] if group is None else [group],
+        config_of=config_of,
+    )
+    answer = run_now(answer_steps(windows, asked))
+    # Nothing that was noted is nothing that is known.
+    level = answer.level if answer.groups else "UNKNOWN"
+    return replace(answer, every_ms=every_ms, level=level)

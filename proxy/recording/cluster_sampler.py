@@ -1,0 +1,212 @@
+"""Where all groups of a Kafka cluster stand, round by round, as samples for the lag journal.
+
+As kafka-consumer-groups has it: a row for each partition that a group has committed or that a member of it has, the
+end with what is not committed yet, a position that is absent where nothing was committed. What cannot be told in a
+round is not known in its samples (null), and never 0: then the rules say UNKNOWN.
+
+Kafka does not say how old messages are, so the record at the committed offset is read where something is behind, and
+the last one; each once. A round reads `READS_MAX` of them and waits `READ_SECONDS` at most; those that had no turn come
+first in the next round, and until then their moments are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from broker.runtime.seams import Clock
+from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
+from upstream.kafka.link import Place
+from upstream.kafka.metadata import decode
+from upstream.kafka.survey import Standing, Survey, Surveyed
+
+READS_MAX = 200
+"""Records that a round reads."""
+READ_SECONDS = 2.0
+
+_Row = tuple[str, Place]
+"""Group and partition."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one row from the rounds before.
+
+    Attributes:
+        start: First offset.
+        committed: The committed offset.
+        moved_ms: When it was seen to have risen.
+        asked_ms: When a member had the partition.
+        expired: What retention took unfinished.
+    """
+
+    start: int | None = None
+    committed: int | None = None
+    moved_ms: int | None = None
+    asked_ms: int | None = None
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRound:
+    """What one round found.
+
+    Attributes:
+        time_ms: When it began, wall clock.
+        queues: All rows, by group, topic and partition.
+        events: Rows that left.
+        untold: Groups of which nothing could be told.
+    """
+
+    time_ms: int
+    queues: list[tuple[QueueKey, QueueSample]] = field(default_factory=list)
+    events: list[LagEvent] = field(default_factory=list)
+    untold: list[str] = field(default_factory=list)
+
+
+class ClusterSampler:
+    """Samples one cluster."""
+
+    def __init__(
+        self, survey: Survey, clock: Clock, *, cluster: str, node: str, wanted: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        """Set up.
+
+        Args:
+            survey: Asks the cluster.
+            clock: Dates what was read.
+            cluster: Name of the cluster in the samples.
+            node: Who records, in the samples.
+            wanted: Says of a group whether it is recorded.
+        """
+        self._survey = survey
+        self._clock = clock
+        self._cluster = cluster
+        self._node = node
+        self._wanted = wanted
+        self._seen: dict[_Row, _Seen] = {}
+        self._moments: dict[tuple[Place, int], int] = {}
+        self._passed_over: dict[tuple[Place, int], int] = {}
+        """Records that were asked for and not read, each with how many rounds ago that began."""
+
+    def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
+        """Take what a recorder before this one noted of a row: counts of what was lost go on."""
+        self._seen[group, Place(topic, queue)] = _Seen(
+            sample.start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired
+        )
+
+    def round(self) -> ClusterRound:
+        """Look once. Raises KafkaFailure: the cluster cannot be reached, or refuses; nothing is known then."""
+        names = [name for name in self._survey.group_names() if self._wanted(name)]
+        # Committed offsets before ends: a lag is never below what it was.
+        groups = self._survey.groups(names)
+        places = {place for each in groups.values() for place in (*each.committed, *each.members)}
+        places |= {place for name, place in self._seen if name in names and name not in groups}
+        ends = self._survey.ends(sorted(places))
+        found = ClusterRound(self._clock.wall_ms(), untold=[name for name in names if name not in groups])
+        rows: dict[_Row, Surveyed | None] = {}
+        for name in names:
+            told = groups.get(name)
+            known = (*told.committed, *told.members) if told else (place for each, place in self._seen if each == name)
+            rows |= {(name, place): told for place in sorted(set(known))}
+        moments = self._read({row: told for row, told in rows.items() if told is not None}, ends)
+        for row, told in rows.items():
+            name, place = row
+            key = QueueKey(cluster=self._cluster, node=self._node, group=name, topic=place.topic, queue=place.partition)
+            if told is None:
+                found.queues.append((key, QueueSample(time_ms=found.time_ms, expired=self._seen[row].expired)))
+            else:
+                found.queues.append((key, self._sample(row, told, ends.get(place), moments, found.time_ms)))
+        for name, place in sorted(set(self._seen) - set(rows)):
+            del self._seen[name, place]
+            event = LagEvent(
+                time_ms=found.time_ms, kind=EventKind.LEFT, group=name, topic=place.topic, queue=place.partition
+            )
+            found.events.append(event)
+        return found
+
+    def unknown(self) -> ClusterRound:
+        """Return a round in which nothing could be told: all that was known before is not known now."""
+        found = ClusterRound(self._clock.wall_ms())
+        for (name, place), seen in sorted(self._seen.items()):
+            key = QueueKey(cluster=self._cluster, node=self._node, group=name, topic=place.topic, queue=place.partition)
+            found.queues.append((key, QueueSample(time_ms=found.time_ms, expired=seen.expired)))
+        return found
+
+    def _sample(
+        self,
+        row: _Row,
+        told: Surveyed,
+        bounds: tuple[int, int] | None,
+        moments: Mapping[tuple[Place, int], int],
+        time_ms: int,
+    ) -> QueueSample:
+        place = row[1]
+        standing = told.committed.get(place)
+        members = told.members.get(place, 0)
+        committed = None if standing is None else standing.offset
+        start, end = bounds or (None, None)
+        seen = self._seen.setdefault(row, _Seen())
+        if committed is not None and seen.committed is not None and committed > seen.committed:
+            seen.moved_ms = time_ms
+        if members:
+            seen.asked_ms = time_ms
+        if start is not None and seen.start is not None and committed is not None and start > committed:
+            seen.expired += max(0, start - max(seen.start, committed))
+        seen.start = start if start is not None else seen.start
+        seen.committed = committed
+        finished, retrying = _ahead(standing)
+        oldest = None if start is None or committed is None else max(start, committed)
+        return QueueSample(
+            time_ms=time_ms,
+            start=start,
+            end=end,
+            committed=committed,
+            finished=finished,
+            expired=seen.expired,
+            retrying=retrying,
+            committed_ms=None if oldest is None else moments.get((place, oldest)),
+            end_ms=None if end is None else moments.get((place, end - 1)),
+            moved_ms=seen.moved_ms,
+            answered_ms=seen.moved_ms,
+            asked_ms=seen.asked_ms,
+            holders=members,
+        )
+
+    def _read(
+        self, rows: Mapping[_Row, Surveyed], ends: Mapping[Place, tuple[int, int]]
+    ) -> Mapping[tuple[Place, int], int]:
+        """Return the moments of the records at which groups stand and of the last ones, as far as they are known."""
+        wanted: dict[tuple[Place, int], int] = {}
+        for (_, place), told in rows.items():
+            standing, bounds = told.committed.get(place), ends.get(place)
+            if standing is None or bounds is None:
+                continue
+            start, end = bounds
+            oldest = max(start, standing.offset)
+            if oldest < end:
+                wanted[place, oldest] = 0
+                wanted.setdefault((place, end - 1), 1)
+        self._moments = {each: moment for each, moment in self._moments.items() if each in wanted}
+        missing = [each for each in wanted if each not in self._moments]
+        missing.sort(key=lambda each: (-self._passed_over.get(each, 0), wanted[each], each))
+        self._passed_over = {each: self._passed_over.get(each, 0) + 1 for each in missing}
+        left = missing[:READS_MAX]
+        until = self._clock.monotonic() + READ_SECONDS
+        while left and (seconds := until - self._clock.monotonic()) > 0:
+            # One of a partition at a time: that is how they are read.
+            now: dict[Place, int] = {}
+            for place, offset in left:
+                now.setdefault(place, offset)
+            found = self._survey.moments(now, seconds)
+            self._moments |= {(place, now[place]): moment for place, moment in found.items()}
+            left = [(place, offset) for place, offset in left if now.get(place) != offset]
+        return self._moments
+
+
+def _ahead(standing: Standing | None) -> tuple[int, int]:
+    """Return how many are finished above a committed offset and how many wait for a retry, as a node of ours says."""
+    if standing is None:
+        return 0, 0
+    known = decode(standing.metadata, standing.offset)
+    return sum(end - start for start, end in known.ranges), len(known.failures)

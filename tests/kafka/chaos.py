@@ -1,0 +1,330 @@
+"""Chaos: node processes killed, stopped, added and removed in front of a Kafka that is killed and started again.
+
+`python -m tests.kafka.chaos --seconds 600` (`make chaos`) prints what it does and, as its last line, what came of it;
+it ends with 1 where something is wrong. `tests/kafka/test_chaos.py` runs a minute of it.
+
+A plain producer sends numbered messages of some keys all the time, idempotent and until Kafka has them. Every node has
+two pull clients, which fail one message in fifty. The account (`chaos_account`) has the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from broker.runtime.seams import SystemClock
+from conf.kafka import KafkaClusterConfig
+from pyddmq import Consumer
+from pyddmq.client.errors import ClientError
+from tests.kafka import server
+from tests.kafka.chaos_account import ChaosAccount, Verdict
+from tests.kafka.nodes import NodeProcess
+from tests.kafka.topics import make_topic, plain_producer
+from tests.patient import until
+
+PARTITIONS, KEYS = 12, 120
+SESSION_SECONDS = 6.0
+NEAR_SECONDS = 1.0
+"""Of D52's 100 ms and a round trip, what is left to a machine with other work; how many came within 100 ms is told."""
+NODES = (2, 4)
+PER_SECOND = 150
+LOOK_SECONDS = 0.1
+GROUP = "riders"
+
+
+class Sender:
+    """Sends until it is stopped."""
+
+    def __init__(self, address: str, topic: str, account: ChaosAccount, drawn: Random) -> None:
+        settings = {"enable.idempotence": True, "message.timeout.ms": 0, "reconnect.backoff.max.ms": 500}
+        self._producer = plain_producer(address, **settings)
+        self._topic = topic
+        self._account = account
+        self._drawn = drawn
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send nothing more, and wait until Kafka has all."""
+        self._over.set()
+        self._thread.join()
+        until(lambda: not self._producer.flush(1), "Kafka to have all that was sent")
+
+    def _run(self) -> None:
+        while not self._over.wait(0.05):
+            for _ in range(round(PER_SECOND * 0.05)):
+                key = f"k{self._drawn.randrange(KEYS)}"
+                number = self._account.sent(key)
+                self._producer.produce(
+                    self._topic,
+                    key=key.encode(),
+                    value=f"{key} {number}".encode(),
+                    on_delivery=self._heard((key, number)),
+                )
+            self._producer.poll(0)
+
+    def _heard(self, place: tuple[str, int]) -> Callable[[Any, Any], None]:
+        def heard(error: Any, _message: Any) -> None:
+            if error is None:
+                self._account.acknowledged(place)
+
+        return heard
+
+
+class Client:
+    """Pulls from one node, and answers each batch by a call of its own; begins again when the node is away."""
+
+    def __init__(self, node: NodeProcess, account: ChaosAccount, drawn: Random) -> None:
+        self._node = node
+        self._account = account
+        self._drawn = drawn
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; `join` waits."""
+        self._over.set()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                with Consumer(self._node.consumers, GROUP, batch_size=16, linger_ms=200, timeout_ms=20_000) as consumer:
+                    while not self._over.is_set():
+                        self._turn(consumer)
+            except (ClientError, OSError):
+                self._account.gone(self._node.name)
+                self._over.wait(0.2)
+
+    def _turn(self, consumer: Consumer) -> None:
+        asked, name, done = time.monotonic(), self._node.name, []
+        for message in consumer.pull():
+            key, number = message.body.decode().split()
+            place = (key, int(number))
+            partition = int(message.qid.rpartition("_")[2])
+            self._account.take(place, name, partition, asked, time.monotonic())
+            success = self._drawn.random() > 0.02
+            self._account.done(place, name, success=success)
+            if success:
+                consumer.ack(message)
+                done.append(place)
+            else:
+                consumer.fail(message, "not yet")
+        began = time.monotonic()
+        if consumer.flush():
+            self._account.answered(done, name, began)
+
+
+class Looker:
+    """Asks the coordinator who has which partition."""
+
+    def __init__(self, address: str, account: ChaosAccount) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        made: Any = AdminClient
+        self._admin = made({"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 500})
+        self._account = account
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            try:
+                [future] = self._admin.describe_consumer_groups([GROUP], request_timeout=2).values()
+                members = future.result().members
+            except Exception:
+                continue
+            owners = {
+                each.partition: member.client_id.removeprefix("pyddmq-")
+                for member in members
+                for each in member.assignment.topic_partitions
+            }
+            self._account.looked(time.monotonic(), owners)
+
+
+class Chaos:
+    """One run, in a folder."""
+
+    def __init__(self, folder: Path, jars: Path, seed: int, told: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._drawn = Random(seed)
+        self._told = told
+        self._kafka = server.KafkaServer(folder / "kafka", jars)
+        self._account = ChaosAccount(near_seconds=NEAR_SECONDS, session_seconds=SESSION_SECONDS)
+        self._nodes: list[NodeProcess] = []
+        self._clients: dict[str, list[Client]] = {}
+        self._names = 0
+        self.faults: dict[str, int] = {}
+
+    def run(self, seconds: float) -> Verdict:
+        """Put faults in for so long, then let all come to its end."""
+        self._kafka.start()
+        make_topic(self._kafka.address, "permits", PARTITIONS, {})
+        looker = sender = None
+        try:
+            for _ in range(NODES[0]):
+                self._add()
+            looker = Looker(self._kafka.address, self._account)
+            sender = Sender(self._kafka.address, "permits", self._account, self._drawn)
+            until(lambda: self._account.finished > 100, "the nodes are at work")
+            end = time.monotonic() + seconds
+            faults = self._order()
+            while time.monotonic() < end:
+                name = next(faults)
+                self._told(f"{name}, {self._account.finished:,} done")
+                self.faults[name] = self.faults.get(name, 0) + 1
+                getattr(self, f"_{name}")()
+                time.sleep(self._drawn.uniform(1, 4))
+            sender.stop()
+            until(lambda: not self._account.left, "all is answered")
+            committed = self._committed()
+            looker.stop()
+            return self._judge(committed)
+        finally:
+            for clients in self._clients.values():
+                for client in clients:
+                    client.stop()
+            for node in self._nodes:
+                node.kill()
+            self._kafka.kill()
+
+    def _order(self) -> Any:
+        """Every fault once, in any order, again and again."""
+        while True:
+            names = ["kill", "pause", "add", "remove", "restart_kafka"]
+            self._drawn.shuffle(names)
+            yield from names
+
+    def _add(self) -> None:
+        if len(self._nodes) >= NODES[1]:
+            return
+        self._names += 1
+        node = NodeProcess(self._folder, f"n{self._names}", address=self._kafka.address, topic="permits", group=GROUP)
+        self._nodes.append(node)
+        self._clients[node.name] = [Client(node, self._account, self._drawn) for _ in range(2)]
+
+    def _take(self) -> NodeProcess:
+        return self._nodes.pop(self._drawn.randrange(len(self._nodes)))
+
+    def _kill(self) -> None:
+        node = self._take()
+        self._account.away(node.name, time.monotonic())
+        node.kill()
+        self._end_clients(node)
+        self._refill()
+
+    def _remove(self) -> None:
+        node = self._take()
+        node.stop()
+        if node.process.returncode:
+            self._account.away("", 0).ended = 0
+            raise AssertionError(f"a node that was stopped ended with {node.process.returncode}: {node.log()[-2000:]}")
+        self._end_clients(node)
+        self._refill()
+
+    def _pause(self) -> None:
+        """Have a node stand still for longer than its session, while others go on."""
+        node = self._drawn.choice(self._nodes)
+        if len(self._nodes) < 2:
+            return
+        outage = self._account.away(node.name, time.monotonic())
+        node.pause()
+        time.sleep(SESSION_SECONDS + self._drawn.uniform(2, 4))
+        outage.ended = time.monotonic()
+        node.wake()
+
+    def _restart_kafka(self) -> None:
+        outage = self._account.away("", time.monotonic())
+        self._kafka.kill()
+        time.sleep(self._drawn.uniform(0, 3))
+        self._kafka.start()
+        outage.ended = time.monotonic()
+        done = self._account.finished
+        until(lambda: self._account.finished > done + 50, "nodes go on after Kafka came back")
+
+    def _refill(self) -> None:
+        while len(self._nodes) < NODES[0]:
+            self._add()
+
+    def _end_clients(self, node: NodeProcess) -> None:
+        for client in self._clients.pop(node.name):
+            client.stop()
+
+    def _committed(self) -> bool:
+        """Whether Kafka has, some time later, all of it as committed."""
+        from upstream.kafka.link import Place
+        from upstream.kafka_client.survey import LibrdkafkaSurvey
+
+        config = KafkaClusterConfig.model_validate({"bootstrapServers": self._kafka.address})
+        survey = LibrdkafkaSurvey("chaos", config, client_id="chaos", clock=SystemClock())
+        places = [Place("permits", each) for each in range(PARTITIONS)]
+
+        def all_of_it() -> bool:
+            group = survey.groups([GROUP]).get(GROUP)
+            ends = survey.ends(places)
+            return group is not None and all(
+                end == 0 or (place in group.committed and group.committed[place].offset == end)
+                for place, (_, end) in ends.items()
+            )
+
+        until(all_of_it, "what was answered to be committed")
+        return True
+
+    def _judge(self, committed: bool) -> Verdict:
+        assert committed
+        return self._account.verdict()
+
+
+def said(verdict: Verdict, faults: dict[str, int]) -> str:
+    """One line for people."""
+    did = ", ".join(f"{count} x {name}" for name, count in sorted(faults.items()))
+    return (
+        f"{verdict.sent:,} messages, {verdict.handed_out:,} hand-outs, {did}: {len(verdict.lost)} lost, "
+        f"{len(verdict.disorder)} out of order, {len(verdict.after_loss)} after the loss of the partition "
+        f"({verdict.looks:,} looks); answered and again: {verdict.near} near a kill or stop "
+        f"({verdict.near_100ms} within 100 ms, the oldest {verdict.oldest_near_ms} ms), {verdict.across_kafka} while Kafka was away, "
+        f"{len(verdict.unforgiven)} others"
+    )
+
+
+def main() -> int:
+    """Run as asked on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    began = time.monotonic()
+
+    def told(text: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="pyddmq-chaos-") as folder:
+        chaos = Chaos(Path(folder), server.JARS.fetch(), asked.seed, told)
+        verdict = chaos.run(asked.seconds)
+    for each in (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unforgiven):
+        for text in each[:10]:
+            print(text)
+    print(f"seed {asked.seed}, {asked.seconds:.0f} s: {said(verdict, chaos.faults)}")
+    return 0 if verdict.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""A minute of chaos; `make chaos` runs ten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.chaos import Chaos, said
+
+pytestmark = pytest.mark.long
+
+SECONDS = 45
+
+
+def test_chaos_loses_nothing_and_keeps_the_order(jars: str, tmp_path: Path) -> None:
+    """Nodes killed, standing still, added and removed, Kafka killed: each once at least."""
+    chaos = Chaos(tmp_path / "chaos", Path(jars), 5, print)
+    verdict = chaos.run(SECONDS)
+    print(said(verdict, chaos.faults))
+    assert verdict.passed, verdict
+    assert verdict.sent > 500
+    assert verdict.looks > 10

@@ -1,0 +1,116 @@
+"""That the account of a chaos run finds what is wrong: each kind, put in by hand."""
+
+from __future__ import annotations
+
+from tests.kafka.chaos_account import ChaosAccount, Place
+
+
+def account() -> ChaosAccount:
+    """One with three messages of a key, and looks at the coordinator every tenth of a second: `a` has it."""
+    found = ChaosAccount(near_seconds=1.0, session_seconds=6.0)
+    for _ in range(3):
+        found.acknowledged(("k", found.sent("k")))
+    for tenth in range(100):
+        found.looked(tenth / 10, {0: "a"})
+    return found
+
+
+def finish(found: ChaosAccount, number: int, node: str, at: float) -> Place:
+    """Hand one out and answer it."""
+    place = ("k", number)
+    found.take(place, node, 0, at, at + 0.01)
+    found.done(place, node, success=True)
+    found.answered([place], node, at + 0.02)
+    return place
+
+
+def test_run_without_faults_passes() -> None:
+    """A failed message comes again first."""
+    found = account()
+    finish(found, 0, "a", 1.0)
+    found.take(("k", 1), "a", 0, 2.0, 2.01)
+    found.done(("k", 1), "a", success=False)
+    finish(found, 1, "a", 3.0)
+    finish(found, 2, "a", 4.0)
+    verdict = found.verdict()
+    assert verdict.passed, verdict
+    assert (verdict.sent, verdict.handed_out, verdict.looks) == (3, 4, 100)
+
+
+def test_lost_message_is_found() -> None:
+    """One that was never answered, and one that Kafka never acknowledged."""
+    found = account()
+    finish(found, 0, "a", 1.0)
+    found.sent("k")
+    verdict = found.verdict()
+    assert (verdict.lost, verdict.unsent, verdict.passed) == ([("k", 1), ("k", 2)], 1, False)
+
+
+def test_disorder_is_found() -> None:
+    """Left out; or two of a key out at once at a node."""
+    found = account()
+    finish(found, 1, "a", 1.0)
+    assert len(found.verdict().disorder) == 1
+    found = account()
+    found.take(("k", 0), "a", 0, 1.0, 1.1)
+    found.done(("k", 0), "a", success=True)
+    found.take(("k", 1), "a", 0, 1.2, 1.3)
+    found.take(("k", 2), "a", 0, 1.2, 1.3)
+    assert len(found.verdict().disorder) == 2
+
+
+def test_key_that_went_back_goes_on_from_there() -> None:
+    """What follows an answer that comes again may not be left out."""
+    for skipped in (False, True):
+        found = account()
+        for number in range(3):
+            finish(found, number, "a", 1.0 + number / 10)
+        found.away("a", 1.3)
+        finish(found, 0, "a", 2.0)
+        if not skipped:
+            finish(found, 1, "a", 2.1)
+        finish(found, 2, "a", 2.2)
+        assert (len(found.verdict().disorder) > 0) is skipped
+
+
+def test_hand_out_after_the_loss_is_found() -> None:
+    """By a node that Kafka says has not had the partition all the while; not where it just got or gave it."""
+    found = account()
+    finish(found, 0, "b", 1.0)
+    assert len(found.verdict().after_loss) == 1
+    found = ChaosAccount(near_seconds=1.0, session_seconds=6.0)
+    found.acknowledged(("k", found.sent("k")))
+    for at, owner in ((1.0, "b"), (1.1, "a"), (1.2, "b")):
+        found.looked(at, {0: owner})
+    finish(found, 0, "a", 1.05)
+    assert found.verdict().passed
+
+
+def test_node_that_woke_is_judged_from_then_on() -> None:
+    """It was asked before it stood still; nothing can have left it before it woke."""
+    found = account()
+    outage = found.away("b", 2.0)
+    outage.ended = 5.0
+    found.take(("k", 0), "b", 0, 1.99, 5.05)
+    assert len(found.verdict().after_loss) == 1
+
+
+def test_repeats_are_near_a_fault_or_unforgiven() -> None:
+    """By the node that took the answer, and when."""
+    found = account()
+    finish(found, 0, "a", 1.0)
+    found.away("a", 1.05)
+    finish(found, 0, "a", 2.0)
+    verdict = found.verdict()
+    assert (verdict.near, verdict.near_100ms, verdict.unforgiven) == (1, 1, [])
+    for node, at in (("a", 8.0), ("b", 1.05)):
+        found = account()
+        finish(found, 0, "a", 1.0)
+        found.away(node, at)
+        finish(found, 0, "a", 9.0)
+        assert len(found.verdict().unforgiven) == 1
+    found = account()
+    found.away("", 0.9).ended = 1.5
+    finish(found, 0, "a", 1.0)
+    finish(found, 0, "a", 9.0)
+    assert (found.verdict().across_kafka, found.verdict().unforgiven) == (1, [])

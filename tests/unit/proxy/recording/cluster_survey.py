@@ -1,0 +1,52 @@
+"""A cluster that says what a test has set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.survey import Standing, Surveyed
+
+
+class SetSurvey:
+    """`upstream.kafka.survey.Survey`, of what stands in its attributes."""
+
+    def __init__(self) -> None:
+        self.committed: dict[str, dict[Place, Standing]] = {}
+        self.members: dict[str, dict[Place, int]] = {}
+        self.bounds: dict[Place, tuple[int, int]] = {}
+        self.times: dict[tuple[Place, int], int] = {}
+        self.silent: set[str] = set()
+        self.failure: KafkaFailure | None = None
+        self.read: list[tuple[Place, int]] = []
+
+    def cluster_id(self) -> str:
+        """Say one."""
+        return "cluster-id"
+
+    def group_names(self) -> list[str]:
+        """All."""
+        if self.failure is not None:
+            raise self.failure
+        return sorted(self.committed)
+
+    def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
+        """Those that are not silent."""
+        return {
+            name: Surveyed(dict(self.committed[name]), dict(self.members.get(name, {})))
+            for name in names
+            if name not in self.silent
+        }
+
+    def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """What is set."""
+        return {each: self.bounds[each] for each in places if each in self.bounds}
+
+    def moments(self, wanted: Mapping[Place, int], seconds: float) -> dict[Place, int]:
+        """What is set."""
+        assert seconds > 0
+        self.read += wanted.items()
+        return {place: self.times[place, offset] for place, offset in wanted.items() if (place, offset) in self.times}
+
+    def close(self) -> None:
+        """Nothing."""

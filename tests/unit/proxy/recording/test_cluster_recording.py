@@ -1,0 +1,87 @@
+"""The lag journal of a Kafka cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.testing.manual_time import ManualClock
+from broker.testing.sim_disk import SimDisk
+from lag.journal.files import Tier, parse
+from lag.journal.reader import EventRow, JournalReader, QueueRow, Wanted
+from lag.journal.writer import Origin
+from proxy.recording.cluster_recording import ClusterRecording, JournalOfOthers
+from proxy.recording.cluster_sampler import ClusterSampler
+from tests.unit.proxy.recording.cluster_survey import SetSurvey
+from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.survey import Standing
+
+A = Place("orders", 0)
+FOLDER = "journal"
+
+
+def survey_of(offset: int) -> SetSurvey:
+    """One group with one row."""
+    survey = SetSurvey()
+    survey.committed = {"billing": {A: Standing(offset, "")}}
+    survey.bounds = {A: (0, 10)}
+    return survey
+
+
+def recording(disk: SimDisk, time: ManualClock, survey: SetSurvey, node: str = "n", epoch: int = 1) -> ClusterRecording:
+    """One over the folder."""
+    return ClusterRecording(
+        ClusterSampler(survey, time, cluster="main", node=node),
+        disk=disk,
+        folder=FOLDER,
+        clock=time,
+        origin=Origin(cluster="main", node=node, epoch=epoch),
+        every_ms=10_000,
+    )
+
+
+def rows(disk: SimDisk) -> list[QueueRow]:
+    """All samples."""
+    return [each for each in JournalReader(disk, FOLDER).read(Wanted()) if isinstance(each, QueueRow)]
+
+
+def test_round_that_nobody_answers_is_written_as_not_known() -> None:
+    """And told; the next one has figures again."""
+    disk, time, survey = SimDisk(), ManualClock(), survey_of(3)
+    found = recording(disk, time, survey)
+    for failure in (None, KafkaFailure("ALL_BROKERS_DOWN", "nobody there"), None):
+        survey.failure = failure
+        recorded = found.round()
+        assert (recorded.failure, recorded.trouble) == (failure, None)
+        time.advance(10)
+    found.close()
+    assert [(each.sample.end, each.sample.committed) for each in rows(disk)] == [(10, 3), (None, None), (10, 3)]
+    events = [each for each in JournalReader(disk, FOLDER).read(Wanted()) if isinstance(each, EventRow)]
+    assert [each.event.kind.value for each in events] == ["start", "stop"]
+
+
+def test_journal_goes_on_after_a_stop() -> None:
+    """Counts of what was lost go on; minutes are made of hours that are over."""
+    disk, time, survey = SimDisk(), ManualClock(), survey_of(3)
+    found = recording(disk, time, survey)
+    found.round()
+    found.close()
+    survey.bounds[A] = (7, 10)
+    time.advance(10)
+    again = recording(disk, time, survey, epoch=2)
+    again.round()
+    assert [each.sample.expired for each in rows(disk)] == [0, 4]
+    time.advance(7_200)
+    again.round()
+    again.close()
+    files = [file for name in disk.list(FOLDER) if (file := parse(name)) is not None]
+    assert any(each.tier is Tier.MINUTE for each in files)
+
+
+def test_journal_of_a_node_is_left_alone() -> None:
+    """Whoever names its folder is told."""
+    disk, time = SimDisk(), ManualClock()
+    first = recording(disk, time, survey_of(3))
+    first.round()
+    first.close()
+    with pytest.raises(JournalOfOthers, match="has the lag journal of n in main"):
+        recording(disk, time, survey_of(3), node="other")

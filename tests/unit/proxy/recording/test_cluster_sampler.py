@@ -1,0 +1,137 @@
+"""Samples of a whole Kafka cluster."""
+
+from __future__ import annotations
+
+from broker.testing.manual_time import ManualClock
+from lag.samples import EventKind, QueueSample
+from proxy.recording import cluster_sampler as module
+from proxy.recording.cluster_sampler import ClusterSampler
+from tests.unit.proxy.recording.cluster_survey import SetSurvey
+from upstream.kafka.link import Place
+from upstream.kafka.metadata import encode
+from upstream.kafka.survey import Standing
+from upstream.progress.tracker import Failure
+
+A, B = Place("orders", 0), Place("orders", 1)
+
+
+def made(survey: SetSurvey, time: ManualClock | None = None) -> ClusterSampler:
+    """A sampler."""
+    return ClusterSampler(survey, time or ManualClock(), cluster="main", node="n")
+
+
+def samples(sampler: ClusterSampler) -> dict[tuple[str, str, int], QueueSample]:
+    """One round."""
+    return {(key.group, key.topic, key.queue): sample for key, sample in sampler.round().queues}
+
+
+def test_rows_are_those_that_were_committed_or_are_assigned() -> None:
+    """With both ends; a position that was never committed is not known, and no 0."""
+    survey = SetSurvey()
+    survey.committed = {"billing": {A: Standing(3, "")}, "empty": {}}
+    survey.members = {"billing": {B: 1}}
+    survey.bounds = {A: (1, 10), B: (0, 0)}
+    found = samples(made(survey))
+    assert set(found) == {("billing", "orders", 0), ("billing", "orders", 1)}
+    behind, fresh = found["billing", "orders", 0], found["billing", "orders", 1]
+    assert (behind.start, behind.end, behind.committed, behind.holders, behind.asked_ms) == (1, 10, 3, 0, None)
+    assert (fresh.end, fresh.committed, fresh.holders, fresh.asked_ms) == (0, None, 1, fresh.time_ms)
+    assert (behind.committed_ms, behind.end_ms) == (None, None), "nobody said when they were written"
+
+
+def test_moments_are_read_once_and_where_something_is_behind() -> None:
+    """At the committed offset, or the first that is kept, and of the last record; not again while that stands."""
+    survey = SetSurvey()
+    survey.committed = {"billing": {A: Standing(3, ""), B: Standing(7, "")}, "other": {A: Standing(5, "")}}
+    survey.bounds = {A: (5, 10), B: (0, 7)}
+    survey.times = {(A, 5): 1000, (A, 9): 2000}
+    sampler = made(survey)
+    for _ in range(2):
+        found = samples(sampler)
+        assert (found["billing", "orders", 0].committed_ms, found["billing", "orders", 0].end_ms) == (1000, 2000)
+        assert found["other", "orders", 0].committed_ms == 1000
+        assert found["billing", "orders", 1].committed_ms is None
+    assert sorted(survey.read) == [(A, 5), (A, 9)]
+
+
+def test_reads_are_bounded_and_everyone_has_a_turn() -> None:
+    """What found no room in a round comes first in the next one, and is not known until then."""
+    survey = SetSurvey()
+    places = [Place("t", each) for each in range(module.READS_MAX + 50)]
+    survey.committed = {"g": {each: Standing(0, "") for each in places}}
+    survey.bounds = dict.fromkeys(places, (0, 1))
+    survey.times = {(each, 0): 7 for each in places}
+    sampler = made(survey)
+    first = samples(sampler)
+    assert len(survey.read) == module.READS_MAX
+    assert sum(each.committed_ms is None for each in first.values()) == 50
+    assert all(each.committed_ms == 7 for each in samples(sampler).values())
+    assert len(survey.read) == len(places)
+
+
+def test_group_that_is_not_told_is_not_known() -> None:
+    """Its rows stay, without figures; so with all rows where nobody answers."""
+    survey = SetSurvey()
+    survey.committed = {"billing": {A: Standing(3, "")}}
+    survey.bounds = {A: (0, 10)}
+    sampler = made(survey)
+    samples(sampler)
+    survey.silent.add("billing")
+    found = sampler.round()
+    assert found.untold == ["billing"]
+    for queues in (found.queues, sampler.unknown().queues):
+        [(key, sample)] = queues
+        assert (key.group, sample.start, sample.end, sample.committed) == ("billing", None, None, None)
+    survey.silent.clear()
+    survey.bounds.clear()
+    [sample] = samples(sampler).values()
+    assert (sample.end, sample.committed) == (None, 3), "the topic is gone, the position is not"
+
+
+def test_row_that_left_is_told() -> None:
+    """A group that was deleted, or a partition of it."""
+    survey = SetSurvey()
+    survey.committed = {"billing": {A: Standing(3, ""), B: Standing(1, "")}}
+    survey.bounds = {A: (0, 10), B: (0, 1)}
+    sampler = made(survey)
+    samples(sampler)
+    del survey.committed["billing"][B]
+    [event] = sampler.round().events
+    assert (event.kind, event.group, event.topic, event.queue) == (EventKind.LEFT, "billing", "orders", 1)
+    assert sampler.round().events == []
+
+
+def test_progress_is_seen_between_two_rounds() -> None:
+    """When the offset rose; what retention took unfinished adds up, also behind a restart."""
+    survey, time = SetSurvey(), ManualClock()
+    survey.committed = {"billing": {A: Standing(3, "")}}
+    survey.bounds = {A: (0, 10)}
+    sampler = made(survey, time)
+    assert samples(sampler)["billing", "orders", 0].moved_ms is None
+    time.advance(10)
+    survey.committed["billing"][A] = Standing(5, "")
+    moved = samples(sampler)["billing", "orders", 0]
+    assert moved.moved_ms == moved.answered_ms == moved.time_ms
+    time.advance(10)
+    survey.bounds[A] = (8, 10)
+    lost = samples(sampler)["billing", "orders", 0]
+    assert (lost.expired, lost.moved_ms) == (3, moved.time_ms)
+    again = made(survey, time)
+    again.recall("billing", "orders", 0, lost)
+    survey.bounds[A] = (9, 10)
+    time.advance(10)
+    assert samples(again)["billing", "orders", 0].expired == 4
+    survey.committed["billing"][A] = Standing(10, "")
+    assert samples(again)["billing", "orders", 0].expired == 4
+
+
+def test_text_of_a_node_says_what_is_finished_above() -> None:
+    """A text of other programs says nothing."""
+    survey = SetSurvey()
+    failure = Failure(fails=1, errors=0, timeouts=0, due_wall_ms=0)
+    text, _ = encode(3, [(5, 8)], {3: failure}, clean=False)
+    survey.committed = {"ours": {A: Standing(3, text)}, "theirs": {A: Standing(3, "p1;4;R=")}}
+    survey.bounds = {A: (0, 10)}
+    found = samples(made(survey))
+    assert (found["ours", "orders", 0].finished, found["ours", "orders", 0].retrying) == (3, 1)
+    assert (found["theirs", "orders", 0].finished, found["theirs", "orders", 0].retrying) == (0, 0)

@@ -1,0 +1,69 @@
+"""What is asked of a whole cluster by who only looks: all groups, those of other programs too.
+
+Nothing is joined and nothing committed, so a survey shows in no group. What cannot be told is missing in an answer,
+never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from upstream.kafka.link import Place
+
+
+class Standing(NamedTuple):
+    """What a group has committed of a partition."""
+
+    offset: int
+    metadata: str
+
+
+class Surveyed(NamedTuple):
+    """One group.
+
+    Attributes:
+        committed: By partition.
+        members: How many members have a partition now; 0 of those that are not named.
+    """
+
+    committed: Mapping[Place, Standing]
+    members: Mapping[Place, int]
+
+
+class Survey(Protocol):
+    """Questions to one cluster. Each waits for its answer, some seconds at most."""
+
+    def cluster_id(self) -> str:
+        """Return the name that the cluster has given itself.
+
+        Raises:
+            KafkaFailure: It cannot be reached, or refuses.
+        """
+        ...
+
+    def group_names(self) -> list[str]:
+        """Return all groups of consumers that the asker may see. Raises KafkaFailure."""
+        ...
+
+    def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
+        """Return groups by name; one that cannot be told is missing. Raises KafkaFailure: none can."""
+        ...
+
+    def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """Return first offsets and ends; a partition that cannot be told is missing.
+
+        As kafka-consumer-groups has them: records of a transaction that is open count.
+        """
+        ...
+
+    def moments(self, wanted: Mapping[Place, int], seconds: float) -> dict[Place, int]:
+        """Return the timestamps (ms) of the first records at or after an offset of partitions.
+
+        What does not come within so many seconds, or has no timestamp, is missing.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        ...

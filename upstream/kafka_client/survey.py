@@ -1,0 +1,158 @@
+"""Looks at a whole cluster by librdkafka's AdminClient, and at single records by a consumer that joins nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from broker.runtime.seams import Clock
+from conf.kafka import KafkaClusterConfig
+from upstream.kafka.link import Place
+from upstream.kafka.survey import Standing, Surveyed
+from upstream.kafka_client.lookups import ANSWER_SECONDS
+from upstream.kafka_client.package import confluent, failure_of
+from upstream.kafka_client.settings import Settings
+
+_GROUPS_AT_ONCE = 100
+"""A question for each group's offsets: so many are on their way together."""
+_POLL_SECONDS = 0.05
+
+
+class LibrdkafkaSurvey:
+    """`upstream.kafka.survey.Survey`. Called in one thread, which waits."""
+
+    def __init__(self, cluster: str, config: KafkaClusterConfig, *, client_id: str, clock: Clock) -> None:
+        """Read the secrets, and connect in the background.
+
+        Args:
+            cluster: Its name, for log lines.
+            config: As under `kafka`.
+            client_id: How brokers name it in their logs.
+            clock: Bounds what is waited for.
+
+        Raises:
+            KafkaUnusable: The package is missing, or refuses a setting.
+            SecretUnreadable: A secret cannot be had.
+        """
+        self._package = confluent()
+        self._settings = Settings(cluster, config, clock)
+        self._client_id = client_id
+        self._clock = clock
+        self._admin = self._settings.admin(client_id)
+        self._reader: Any = None
+
+    def cluster_id(self) -> str:
+        """Return the name that the cluster has given itself."""
+        with self._told():
+            return str(self._admin.describe_cluster(request_timeout=ANSWER_SECONDS).result().cluster_id)
+
+    def group_names(self) -> list[str]:
+        """Return all groups of consumers."""
+        with self._told():
+            found = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
+            if not found.valid and found.errors:
+                raise found.errors[0]
+            return sorted(each.group_id for each in found.valid)
+
+    def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
+        """Return groups by name."""
+        found: dict[str, Surveyed] = {}
+        with self._told():
+            for at in range(0, len(names), _GROUPS_AT_ONCE):
+                found |= self._groups(names[at : at + _GROUPS_AT_ONCE])
+        return found
+
+    def _groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
+        wanted = self._package.ConsumerGroupTopicPartitions
+        ask = self._admin.list_consumer_group_offsets
+        offsets = {name: ask([wanted(name)], request_timeout=ANSWER_SECONDS)[name] for name in names}
+        described = self._admin.describe_consumer_groups(list(names), request_timeout=ANSWER_SECONDS)
+        found = {}
+        for name in names:
+            with contextlib.suppress(self._package.KafkaException):
+                found[name] = Surveyed(_committed(offsets[name].result()), _members(described[name].result()))
+        return found
+
+    def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """Return first offsets and ends."""
+        from confluent_kafka.admin import OffsetSpec
+
+        spec: Any = OffsetSpec
+        make = self._package.TopicPartition
+        asked = []
+        # First offsets before ends: what is between them is never less than it was.
+        for what in (spec.earliest(), spec.latest()):
+            wanted = {make(*place): what for place in places}
+            asked.append(self._admin.list_offsets(wanted, request_timeout=ANSWER_SECONDS) if wanted else {})
+        firsts, ends = ({Place(each.topic, each.partition): told for each, told in one.items()} for one in asked)
+        found = {}
+        for place in places:
+            with contextlib.suppress(self._package.KafkaException):
+                first, end = firsts[place].result().offset, ends[place].result().offset
+                if first >= 0:
+                    found[place] = (first, max(first, end))
+        return found
+
+    def moments(self, wanted: Mapping[Place, int], seconds: float) -> dict[Place, int]:
+        """Return timestamps of records."""
+        if not wanted:
+            return {}
+        if self._reader is None:
+            self._reader = self._settings.looker(self._client_id)
+        make = self._package.TopicPartition
+        reader, left, found = self._reader, set(wanted), {}
+        until = self._clock.monotonic() + seconds
+        reader.assign([make(*place, offset) for place, offset in wanted.items()])
+        try:
+            while left and self._clock.monotonic() < until:
+                message = reader.poll(_POLL_SECONDS)
+                if message is None or message.topic() is None:
+                    continue
+                place = Place(message.topic(), message.partition())
+                if place not in left:
+                    continue
+                left.discard(place)
+                reader.incremental_unassign([make(*place)])
+                kind, moment = (0, 0) if message.error() is not None else message.timestamp()
+                if kind:
+                    found[place] = moment
+        except self._package.KafkaException:
+            return found  # What did not come is not known.
+        finally:
+            reader.unassign()
+        return found
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        if self._reader is not None:
+            self._reader.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except self._package.KafkaException as error:
+            failure = failure_of(error)
+            text = self._settings.hide(str(error.args[0].str() if error.args else error))
+            raise failure_of(error, text or failure.code) from None
+
+
+def _committed(answer: Any) -> dict[Place, Standing]:
+    """Return what a group has committed; raises what one partition's error says: half an answer is none."""
+    found = {}
+    for each in answer.topic_partitions:
+        if each.error is not None:
+            raise confluent().KafkaException(each.error)
+        if each.offset >= 0:
+            found[Place(each.topic, each.partition)] = Standing(each.offset, each.metadata or "")
+    return found
+
+
+def _members(description: Any) -> dict[Place, int]:
+    found: dict[Place, int] = {}
+    for member in description.members:
+        for each in member.assignment.topic_partitions:
+            place = Place(each.topic, each.partition)
+            found[place] = found.get(place, 0) + 1
+    return found
