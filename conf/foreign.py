@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model
 from conf.kafka import KafkaClusterConfig
@@ -70,6 +71,11 @@ GROOVY = (
 """Why there are no Groovy scripts, and what takes their place: docs/actions-script.md."""
 
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
+    AccessConfig: {},
+    AccessRule: {},
+    CertificateRule: {},
+    JwtKey: {},
+    NetworkRule: {},
     LagConfig: {},
     LagAlarmsConfig: {},
     AlarmRuleConfig: {},

@@ -11,6 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from conf import checks, kafka_checks
+from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
 from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
@@ -25,7 +26,14 @@ from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, pars
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-SECTIONS = ("node", "lag", "kafka", "topics", "groups")
+SECTIONS = ("node", "access", "lag", "kafka", "topics", "groups")
+
+_ACCESS_LISTS: dict[str, type[Model]] = {
+    "jwt": JwtKey,
+    "certificates": CertificateRule,
+    "networks": NetworkRule,
+    "rules": AccessRule,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +130,8 @@ class _Reader:
                 hint = checks.nearest(key, SECTIONS)
                 known = f"is no section; {hint}there are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
                 self._problem((key,), TOP_LEVEL.get(key, known))
-        node = self._read_node(tree)
+        access = self._read_access(tree)
+        node = self._read_node(tree, ruled="access" in tree.entries)
         lag = self._read_lag(tree)
         kafka = self._read_kafka(tree, node)
         topics = self._read_topics(tree)
@@ -136,13 +145,41 @@ class _Reader:
             text = f"{lag.alarms.topic} stands in Kafka, and alarms go into the node's own store; name a topic of it"
             self._problem(("lag", "alarms", "topic"), text)
         groups = self._read_groups(tree, node, topics)
-        return None if self.problems else Config(node=node, lag=lag, kafka=kafka, topics=topics, groups=groups)
+        if self.problems:
+            return None
+        return Config(node=node, access=access, lag=lag, kafka=kafka, topics=topics, groups=groups)
 
-    def _read_node(self, tree: Mapping) -> NodeConfig:
+    def _read_access(self, tree: Mapping) -> AccessConfig | None:
+        if "access" not in tree.entries:
+            return None
+        section = tree.entries["access"][1]
+        if not isinstance(section, Mapping):
+            # Nobody who wrote it means that everybody may do everything, as without it.
+            self._problem(("access",), "holds no rules; write `rules:` and a list below it, `[]` denies everything")
+            return None
+        values: dict[str, object] = {}
+        for key, model in _ACCESS_LISTS.items():
+            if key not in section.entries:
+                continue
+            entries = section.entries[key][1]
+            if not isinstance(entries, Sequence):
+                self._problem(("access", key), f"must be a list; write `{key}:` and below it lines that begin with `-`")
+                return None
+            found = [self._piece(model, ("access", key, at), entry) for at, entry in enumerate(entries.items)]
+            values[key] = [each for each in found if each is not None]
+        plain_keys = {key: plain(each) for key, (_, each) in section.entries.items() if key not in _ACCESS_LISTS}
+        try:
+            return AccessConfig.model_validate({**plain_keys, **values}, by_alias=True, by_name=False)
+        except ValidationError as error:
+            for each in error.errors():
+                self._problem(("access", *each["loc"]), sentence(each, AccessConfig))
+        return None
+
+    def _read_node(self, tree: Mapping, *, ruled: bool) -> NodeConfig:
         node = NodeConfig()
         if "node" in tree.entries:
             node = self._piece(NodeConfig, ("node",), tree.entries["node"][1]) or node
-        for path, text in checks.check_node(node):
+        for path, text in checks.check_node(node, ruled=ruled):
             self._problem(("node", *path), text)
         return node
 

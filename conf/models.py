@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from conf.access import AccessConfig
 from conf.base import (
     GroupName,
     ListedTopicName,
@@ -361,6 +362,7 @@ class Config(Model):
     """A whole configuration, as the loader hands it out: `topics` by name and `groups` by name."""
 
     node: NodeConfig = NodeConfig()
+    access: AccessConfig | None = None
     lag: LagConfig = LagConfig()
     kafka: dict[PlainName, KafkaClusterConfig] = Field(default_factory=dict)
     topics: dict[ListedTopicName, TopicConfig] = Field(default_factory=dict)

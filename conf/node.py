@@ -62,7 +62,7 @@ class NodeConfig(Model):
     host: str = setting(
         "127.0.0.1",
         "Address that the two Thrift ports bind. DDMQ binds every interface (W99); here the loopback. Another address, "
-        "such as `0.0.0.0`, needs `access: open`.",
+        "such as `0.0.0.0`, needs a section `access`, or `access: open` here.",
         reload=_RESTART,
         min_length=1,
     )
@@ -78,9 +78,10 @@ class NodeConfig(Model):
     admin_port: Port = setting(9813, "Port of the admin HTTP server; 0 takes any free port.", reload=_RESTART)
     access: Access = setting(
         "loopback",
-        "`open` lets `host` and `adminHost` be other addresses than the loopback. There is no authentication yet: who "
-        "reaches the Thrift ports may publish, pull and acknowledge for any group, who reaches the admin port may "
-        "read, and change what `adminTokenFile` does not guard.",
+        "`open` lets `host` and `adminHost` be other addresses than the loopback although nothing says who may do what: "
+        "who reaches the Thrift ports may then publish, pull and acknowledge for any group, unless there is a section "
+        "`access`, which also lets `host` be any address; who reaches the admin port may read, and change what "
+        "`adminTokenFile` does not guard.",
         reload=_RESTART,
     )
     admin_token_file: str | None = setting(

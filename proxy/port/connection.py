@@ -21,6 +21,7 @@ import asyncio
 from collections import deque
 from typing import Any, Self, cast
 
+from proxy.access.rights import Rights
 from proxy.port.accepting import Accepting
 from proxy.port.network import address_text
 from proxy.port.reading import Reading
@@ -40,15 +41,17 @@ class Connection(Reading, asyncio.Protocol):
         since_ms: When it was accepted, wall clock.
         client: What the client first said of itself (library and version), fit to be shown; "" until it does. Nothing
             is decided by it.
+        rights: What it may do; None where everybody may do everything.
     """
 
-    __slots__ = ("address", "client", "since_ms")
+    __slots__ = ("address", "client", "rights", "since_ms")
 
     def __init__(self, server: Accepting[Self]) -> None:
         super().__init__(server)
         self.address = "?"
         self.since_ms = 0
         self.client = ""
+        self.rights: Rights | None = None
 
     def note_client(self, said: str | bytes | None) -> None:
         """Keep what the client says of itself, the first time that it does."""
@@ -116,9 +119,7 @@ class Connection(Reading, asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more: parked pulls are answered empty, the rest is answered, then the socket closes."""
         self._ended = True
-        for slot in list(self._slots):
-            if slot.withdraw is not None:
-                slot.withdraw()
+        self.withdraw_waiting()
         self._close_when_done()
         return True
 
@@ -174,6 +175,18 @@ class Connection(Reading, asyncio.Protocol):
     def host(self) -> str:
         """Address of the client without its port."""
         return self.address.rpartition(":")[0]
+
+    def part(self) -> None:
+        """Read no more, let what was asked be answered, and close."""
+        if self._reading and self._transport is not None:
+            self._transport.pause_reading()
+        self.eof_received()
+
+    def withdraw_waiting(self) -> None:
+        """Answer what waits for messages: empty."""
+        for slot in list(self._slots):
+            if slot.withdraw is not None:
+                slot.withdraw()
 
     def is_idle(self, since: float) -> bool:
         """Whether nothing was asked since that moment, and nothing waits, is unread or unanswered."""

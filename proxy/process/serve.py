@@ -102,7 +102,7 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     except ConfigError as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, error)
     config = options.over(loaded.config)
-    for path, text in check_access(config.node):
+    for path, text in check_access(config.node, ruled=config.access is not None):
         # What the command line put over a file that is right by itself.
         return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", *path), text))
     try:
