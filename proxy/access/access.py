@@ -32,6 +32,9 @@ DENIED = declare(
 )
 SIGNED_IN = declare("pyddmq_access_sign_ins_total", "Connections that told who they are by a token", ("way",))
 
+DENIED_WAY = "denied"
+"""Of a connection that failed to prove who it is; it is about to end."""
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -195,6 +198,8 @@ class Access:
     def renewed(self, rights: Rights, host: str, certificate: Certificate | None, before: Policy) -> Rights | None:
         """Return what takes the place of rights by the policy before; None where its proof is none any more."""
         policy = self.policy
+        if rights.way == DENIED_WAY:
+            return rights
         if rights.way == "token":
             stored = policy.tokens.get(rights.proof)
             if stored is None or stored != before.tokens.get(rights.proof):

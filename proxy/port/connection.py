@@ -23,8 +23,9 @@ from typing import Any, Self, cast
 
 from proxy.access.rights import Rights
 from proxy.port.accepting import Accepting
-from proxy.port.network import address_text
+from proxy.port.network import address_text, host_of
 from proxy.port.reading import Reading
+from proxy.tls.peer_certificate import PeerCertificate
 from proxy.wire.errors import FrameError
 from proxy.wire.texts import client_name
 from upstream.budget import Pressure
@@ -37,18 +38,24 @@ class Connection(Reading, asyncio.Protocol):
     """The protocol of one accepted socket; also the `Holder` of what is delivered over it.
 
     Attributes:
-        address: `ip:port` of the client.
+        address: `ip:port` of the client, for people; an IPv4 address that came mapped into IPv6 as IPv4's.
+        host: The same without its port.
+        is_encrypted: Whether it came by TLS.
+        certificate: The client's, checked against the client CA; None where it has shown none.
         since_ms: When it was accepted, wall clock.
         client: What the client first said of itself (library and version), fit to be shown; "" until it does. Nothing
             is decided by it.
         rights: What it may do; None where everybody may do everything.
     """
 
-    __slots__ = ("address", "client", "rights", "since_ms")
+    __slots__ = ("address", "certificate", "client", "host", "is_encrypted", "rights", "since_ms")
 
     def __init__(self, server: Accepting[Self]) -> None:
         super().__init__(server)
         self.address = "?"
+        self.host = ""
+        self.is_encrypted = False
+        self.certificate: PeerCertificate | None = None
         self.since_ms = 0
         self.client = ""
         self.rights: Rights | None = None
@@ -68,7 +75,8 @@ class Connection(Reading, asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)
         peer: Any = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            self.address = address_text(str(peer[0]), peer[1])
+            self.host = host_of(str(peer[0]))
+            self.address = address_text(self.host, peer[1])
         socket = transport.get_extra_info("socket")
         if not self._server.admit(self, -1 if socket is None else socket.fileno()):
             self.closed = True
@@ -170,11 +178,6 @@ class Connection(Reading, asyncio.Protocol):
     def held_bytes(self) -> int:
         """Bytes that the connection makes the node hold, above those of an idle one."""
         return self._counted - CONNECTION_BYTES
-
-    @property
-    def host(self) -> str:
-        """Address of the client without its port."""
-        return self.address.rpartition(":")[0]
 
     def part(self) -> None:
         """Read no more, let what was asked be answered, and close."""

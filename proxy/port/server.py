@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import Counter, declare
+from proxy.access.access import Access, Policy
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.network import Listener, Network, NoPeer, Peer
@@ -43,7 +44,8 @@ REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service",
 CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
 CONNECTIONS_REFUSED = declare(
     "pyddmq_connections_refused_total",
-    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory and the like",
+    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory, expired, revoked "
+    "and the like",
     ("service", "reason"),
 )
 CALLS_FAILED = declare(
@@ -59,6 +61,8 @@ _WHY = {
     "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
     "memory": "the node is short of memory (memoryMax)",
     "slow_frame": "a frame took longer than frameTimeout to arrive",
+    "expired": "the token by which it said who it is has expired",
+    "revoked": "the token by which it said who it is, or its key, was taken out",
 }
 """Sentences for the reasons that are ours."""
 
@@ -80,6 +84,7 @@ class Commons:
         budget: The node's account of memory; without one there is no ceiling.
         relieve: Called when a connection brought the account to where others must be closed.
         shares: The loop's time; of each port's own when left out.
+        access: Who may do what; without it everybody may do everything.
     """
 
     runtime: Runtime
@@ -88,6 +93,7 @@ class Commons:
     budget: Budget | None = None
     relieve: Callable[[], None] = lambda: None
     shares: Shares | None = None
+    access: Access | None = None
 
 
 class ThriftServer:
@@ -118,6 +124,7 @@ class ThriftServer:
         self.service = service
         self.requests = 0
         self.limits = limits
+        self._access = commons.access
         self.admin_hint = commons.admin_hint
         self.budget = commons.budget or Budget()
         self.relieve = commons.relieve
@@ -266,6 +273,9 @@ class ThriftServer:
         if type(frame) is CutFrame:
             self._refuse_too_long(connection, call, frame)
             return
+        if self._access is not None and connection.rights is None:
+            # Not when it is accepted: a certificate is known after the handshake.
+            connection.rights = self._access.rights_of(connection.host, connection.certificate)
         found = self._handlers.get(call.method)
         if found is None:
             self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
@@ -341,6 +351,29 @@ class ThriftServer:
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._refuse("slow_frame", connection)
                 connection.abort()
+            elif self._access is not None and connection.rights is not None and self._access.is_over(connection.rights):
+                self._refuse("expired", connection)
+                connection.drop()
+
+    def review(self, before: Policy) -> None:
+        """Decide anew what open connections may do, after another policy took the place of one.
+
+        What waits for messages by a right that is lost is answered empty; its client asks again and is denied.
+        """
+        access = self._access
+        assert access is not None, "there is a policy"
+        for connection in list(self.connections):
+            rights = connection.rights
+            if rights is None:
+                continue
+            renewed = access.renewed(rights, connection.host, connection.certificate, before)
+            if renewed is None:
+                self._refuse("revoked", connection)
+                connection.drop()
+                continue
+            connection.rights = renewed
+            if rights.may_not_any_more(renewed):
+                connection.withdraw_waiting()
 
     def close_for_memory(self, connection: Connection) -> None:
         """Close a connection that holds much, at once; whoever asked for it tells which."""

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping
 
 from broker.runtime.metrics import Metrics
-from proxy.access.access import SIGNED_IN, Access
+from proxy.access.access import DENIED_WAY, SIGNED_IN, Access
 from proxy.access.rights import Rights
 from proxy.port.connection import Connection
 from proxy.port.server import Handler
@@ -59,7 +59,7 @@ class SignIn:
         """Answer, and end the connection; what it sent after this call is denied."""
         self._denials.note(connection, "authenticate", "", reason="proof")
         rights = connection.rights
-        connection.rights = Rights("" if rights is None else rights.principal, None, way="denied")
+        connection.rights = Rights("" if rights is None else rights.principal, None, way=DENIED_WAY)
         connection.answer(encode_reply(call, {"error": {"code": int(PullCode.DENIED), "message": text}}))
         connection.part()
 

@@ -91,6 +91,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "conf/loader.py": frozenset({"open"}),
     # Reads secrets, from a file or the environment, when an action opens.
     "conf/secrets.py": frozenset({"open", "os.*"}),
+    # What a handshake told; and contexts and connections of `ssl`, which read no socket.
+    "proxy/tls/peer_certificate.py": frozenset({"ssl"}),
     # Makes the sockets of pushes, behind `Outside`.
     "actions/http/edge.py": frozenset({"socket", "ssl"}),
     # A process of its own, which has nothing of a node.
