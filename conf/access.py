@@ -6,7 +6,7 @@ import ipaddress
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, model_validator
 
 from conf.base import Model, Reload, setting
 
@@ -103,7 +103,8 @@ class CertificateRule(Model):
         min_length=1,
     )
     name: Annotated[str, AfterValidator(_check_certificate_name)] | None = setting(
-        None, "An alternative name of the subject, such as `DNS:*.shop.example`; `*` is any run of characters.",
+        None,
+        "An alternative name of the subject, such as `DNS:*.shop.example`; `*` is any run of characters.",
         reload=_LIVE,
     )
     principal: Principal = setting(..., "Who that is.", reload=_LIVE)
@@ -165,13 +166,12 @@ class AccessConfig(Model):
         min_length=1,
     )
     jwt: list[JwtKey] = setting([], "Keys of JSON Web Tokens.", reload=_LIVE, max_length=100)
-    certificates: list[CertificateRule] = setting([], "Who client certificates are of.", reload=_LIVE, max_length=10_000)
+    certificates: list[CertificateRule] = setting(
+        [], "Who client certificates are of.", reload=_LIVE, max_length=10_000
+    )
     networks: list[NetworkRule] = setting([], "Who networks are of.", reload=_LIVE, max_length=10_000)
-    rules: list[AccessRule] = Field(
-        ...,
-        description="Who may do what; an empty list denies everything.",
-        json_schema_extra={"reload": _LIVE},
-        max_length=10_000,
+    rules: list[AccessRule] = setting(
+        ..., "Who may do what; an empty list denies everything.", reload=_LIVE, max_length=10_000
     )
 
     @model_validator(mode="after")

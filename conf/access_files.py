@@ -21,7 +21,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _MS_MAX = 1 << 53
 
 Signature = tuple[tuple[int, int, int] | None, ...]
-"""What tells one state of the files from another: of each inode, size and time of change; None while it is not there."""
+"""What tells one state of the files from another: of each inode, size and time of change; None of one that is gone."""
 
 
 class AccessUnreadable(Exception):

@@ -78,10 +78,10 @@ class NodeConfig(Model):
     admin_port: Port = setting(9813, "Port of the admin HTTP server; 0 takes any free port.", reload=_RESTART)
     access: Access = setting(
         "loopback",
-        "`open` lets `host` and `adminHost` be other addresses than the loopback although nothing says who may do what: "
-        "who reaches the Thrift ports may then publish, pull and acknowledge for any group, unless there is a section "
-        "`access`, which also lets `host` be any address; who reaches the admin port may read, and change what "
-        "`adminTokenFile` does not guard.",
+        "`open` lets `host` and `adminHost` be other addresses than the loopback although nothing says who may do "
+        "what: who reaches the Thrift ports may then publish, pull and acknowledge for any group, unless there is a "
+        "section `access`, which also lets `host` be any address; who reaches the admin port may read, and change "
+        "what `adminTokenFile` does not guard.",
         reload=_RESTART,
     )
     admin_token_file: str | None = setting(

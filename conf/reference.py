@@ -64,8 +64,8 @@ _TAIL = """
   Async (W56: DDMQ takes the opposite and silently delivers unordered). The path names one value: no wildcards, filters
   or slices. `a.b` is read as `$.a.b`.
 - `options` of an action are checked by the action's own model.
-- `host` is of the loopback (127.0.0.0/8, ::1, localhost) unless there is a section `access`, or `node.access` is `open`;
-  `--host` too. `adminHost` is of the loopback unless `node.access` is `open`.
+- `host` is of the loopback (127.0.0.0/8, ::1, localhost) unless there is a section `access`, or `node.access` is
+  `open`; `--host` too. `adminHost` is of the loopback unless `node.access` is `open`.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
 - A topic in Kafka has no `queues` (they are its partitions) and takes no delays and transactions. Its name is Kafka's:
@@ -91,7 +91,7 @@ _TAIL = """
 | consumeFromWhere | per broker client | per subscription, default first | |
 | alarm thresholds changed | restarts the consumer (W46) | live, without effect on delivery | |
 | unknown keys | an exception or ignored, by format | an error with line and suggestion | |
-| host | binds every interface (W99) | 127.0.0.1; another address needs a section `access`, or `node.access: open` | who reaches a port may use it |
+| host | binds every interface (W99) | 127.0.0.1; another address needs a section `access` | nobody's by default |
 | group names | up to 255 bytes | up to 120 | `%DLQ%` and the name fit into a topic name |
 | secrets in logs (W66) | printed at each change | a reload logs the names of changed fields, never values | |
 """

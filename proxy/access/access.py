@@ -8,7 +8,6 @@ fails is never followed by the others).
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -209,9 +208,7 @@ class Access:
                 return None
         else:
             return self.rights_of(host, certificate)
-        return Rights(
-            rights.principal, policy.rules, way=rights.way, expires_ms=rights.expires_ms, proof=rights.proof
-        )
+        return Rights(rights.principal, policy.rules, way=rights.way, expires_ms=rights.expires_ms, proof=rights.proof)
 
     def is_over(self, rights: Rights) -> bool:
         """Whether its proof has expired."""
@@ -224,11 +221,7 @@ class Access:
         assert self.owners is not None, "messages are taken once the store is open"
         return self.owners.claim(name, principal)
 
-    def open_owners(self, make: Callable[[], Owners]) -> None:
-        """Take what the store knows of producers' names. Raises OSError."""
-        self.owners = make()
-
-    def tick(self) -> None:
+    def sync(self) -> None:
         """Make durable what became known; called about once a second."""
         if self.owners is not None:
             try:

@@ -122,7 +122,9 @@ def _public_key(key: JwtKey, pem: bytes, at: int) -> Any:
     try:
         public = load_pem_public_key(pem)
     except Exception as error:
-        raise AccessUnreadable(where, f"{key.file} is no public key in PEM; write one, `openssl pkey -pubout`") from error
+        raise AccessUnreadable(
+            where, f"{key.file} is no public key in PEM; write one, `openssl pkey -pubout`"
+        ) from error
     for algorithm in key.algorithms:
         try:
             jwt.get_algorithm_by_name(algorithm).prepare_key(public)

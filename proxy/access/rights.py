@@ -79,6 +79,4 @@ class Rights:
 
     def may_not_any_more(self, renewed: Rights) -> bool:
         """Whether something that it was let do is denied to what takes its place."""
-        return any(
-            allowed and not renewed.may(action, resource) for (action, resource), allowed in self._known.items()
-        )
+        return any(allowed and not renewed.may(action, resource) for (action, resource), allowed in self._known.items())

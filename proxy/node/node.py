@@ -20,6 +20,7 @@ from broker.runtime.metrics import Metrics, declare
 from broker.scheduled.recurring.loops import Loops
 from broker.store import Store, StoreError
 from conf import Config, GroupConfig
+from proxy.node.access import close_access, look_at_access, open_owners
 from proxy.node.assembly import (
     check_settings,
     consumer_group,
@@ -73,6 +74,9 @@ class Node(Parts, CommitDriver):
             seams: Loop, clock, disk, randomness, network.
             registry: Where actions are found by name.
             metrics: A registry to count in; a new one when absent.
+
+        Raises:
+            AccessUnreadable: A file that the section `access` names cannot be used.
         """
         super().__init__(config, seams=seams, registry=registry, metrics=metrics)
         self.vitals = Vitals(self.metrics, seams.clock)
@@ -115,6 +119,7 @@ class Node(Parts, CommitDriver):
                 budget=self.budget,
                 request_turn=self.request_turn,
                 admin_hint=admin_hint,
+                guard=self.guard,
             )
             self.servers = (consumer, producer)
             await consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
@@ -123,12 +128,14 @@ class Node(Parts, CommitDriver):
             self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             opened = self._opened = await self._open_storage(steps, self.startup)
+            open_owners(self.access, opened, node, self.runtime)
             consumer.serve(opened.consumer_service.handlers())
             producer.serve(
                 producer_handlers(
                     opened,
                     self.runtime,
                     self.budget,
+                    guard=self.guard,
                     clients=self.kafka,
                     config=lambda: self.config,
                     state=lambda: self._state,
@@ -368,6 +375,7 @@ class Node(Parts, CommitDriver):
                     runtime,
                     settings=lambda: self.config.node,
                     budget=self.budget,
+                    guard=self.guard,
                     groups=self.groups,
                     leaving=self._leaving_group,
                 ),
@@ -441,6 +449,7 @@ class Node(Parts, CommitDriver):
         self.consumer.sweep()
         self.producer.sweep()
         self.memory.sweep()
+        look_at_access(self.access, self.servers)
         self.limited_log.flush()
         self.vitals.look()
         self.let_drained_go()
@@ -480,6 +489,7 @@ class Node(Parts, CommitDriver):
         try:
             self.transactions.close()
             self.deduplication.close()
+            close_access(self.access)
             self.delays.close()
             self.timers.close()
             self.store.close()

@@ -30,6 +30,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
+from conf.access_files import AccessUnreadable
 from conf.checks import check_access
 from proxy.node import logs
 from proxy.node.action_places import unmakeable
@@ -133,6 +134,8 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
             return runner.run(_serve(options, config, seen, registry, disk=disk or RealDisk(), metrics=metrics))
     except ListenError as error:
         return _give_up(options, ExitCode.PORT_TAKEN, error)
+    except AccessUnreadable as error:
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(error.path, error.text))
     except ActionError as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, f"{options.config}: {error}")
     except KafkaFailure as error:

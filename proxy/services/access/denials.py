@@ -36,7 +36,9 @@ class Denials:
         self._shown = metrics.counter(HELD)
         self.held = 0
 
-    def note(self, connection: Connection, method: str, resource: str, *, reason: str = "right", count: int = 1) -> None:
+    def note(
+        self, connection: Connection, method: str, resource: str, *, reason: str = "right", count: int = 1
+    ) -> None:
         """Count something that is denied and tell of it, once a minute for each method and reason.
 
         Args:
@@ -91,5 +93,3 @@ def denied_text(connection: Connection, action: str, resource: str) -> str:
     rights = connection.rights
     principal = "" if rights is None else rights.principal
     return f"{principal} has no right to {action} {resource[:_TEXT_MAX]!r}: ask who runs the node for a rule"
-
-

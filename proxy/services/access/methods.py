@@ -11,26 +11,28 @@ from types import MappingProxyType
 
 from proxy.access.rules import Action
 
-RIGHTS: Mapping[str, tuple[Action, ...]] = MappingProxyType({
-    # Whoever it is: it is how one becomes somebody.
-    "authenticate": (),
-    # On the group; each result that rides on it by its own.
-    "pull": (Action.CONSUME,),
-    "submit": (Action.CONSUME,),
-    "fetch": (Action.CONSUME,),
-    "ack": (Action.CONSUME,),
-    # On the group, either of the two.
-    "getConsumeStats": (Action.CONSUME, Action.VIEW),
-    # On the topic, of a batch on each; a cancel's message besides is its principal's.
-    "sendSync": (Action.PRODUCE,),
-    "sendAsync": (Action.PRODUCE,),
-    "sendBatchSync": (Action.PRODUCE,),
-    "sendDelaySync": (Action.PRODUCE,),
-    # On the producer group, and on the topic of a half; what is decided and asked about besides is its principal's.
-    "sendHalfSync": (Action.TRANSACT, Action.PRODUCE),
-    "endTransaction": (Action.TRANSACT,),
-    "fetchChecks": (Action.TRANSACT,),
-})
+RIGHTS: Mapping[str, tuple[Action, ...]] = MappingProxyType(
+    {
+        # Whoever it is: it is how one becomes somebody.
+        "authenticate": (),
+        # On the group; each result that rides on it by its own.
+        "pull": (Action.CONSUME,),
+        "submit": (Action.CONSUME,),
+        "fetch": (Action.CONSUME,),
+        "ack": (Action.CONSUME,),
+        # On the group, either of the two.
+        "getConsumeStats": (Action.CONSUME, Action.VIEW),
+        # On the topic, of a batch on each; a cancel's message besides is its principal's.
+        "sendSync": (Action.PRODUCE,),
+        "sendAsync": (Action.PRODUCE,),
+        "sendBatchSync": (Action.PRODUCE,),
+        "sendDelaySync": (Action.PRODUCE,),
+        # On the producer group, and on the topic of a half; what is decided and asked about besides is its principal's.
+        "sendHalfSync": (Action.TRANSACT, Action.PRODUCE),
+        "endTransaction": (Action.TRANSACT,),
+        "fetchChecks": (Action.TRANSACT,),
+    }
+)
 
 
 def check_handlers(methods: Mapping[str, object]) -> None:
