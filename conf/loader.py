@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from conf import checks, kafka_checks
+from conf import checks, kafka_checks, tls_checks
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
 from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
@@ -21,11 +21,12 @@ from conf.node import NodeConfig
 from conf.places import Path, located
 from conf.problems import ConfigError, Problem
 from conf.sentences import sentence
+from conf.tls import TlsConfig
 from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, parse, plain
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-SECTIONS = ("node", "lag", "kafka", "topics", "groups")
+SECTIONS = ("node", "lag", "tls", "kafka", "topics", "groups")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +125,7 @@ class _Reader:
                 self._problem((key,), TOP_LEVEL.get(key, known))
         node = self._read_node(tree)
         lag = self._read_lag(tree)
+        tls = self._read_tls(tree, node)
         kafka = self._read_kafka(tree, node)
         topics = self._read_topics(tree)
         for name, topic in topics.items():
@@ -136,7 +138,7 @@ class _Reader:
             text = f"{lag.alarms.topic} stands in Kafka, and alarms go into the node's own store; name a topic of it"
             self._problem(("lag", "alarms", "topic"), text)
         groups = self._read_groups(tree, node, topics)
-        return None if self.problems else Config(node=node, lag=lag, kafka=kafka, topics=topics, groups=groups)
+        return None if self.problems else Config(node=node, lag=lag, tls=tls, kafka=kafka, topics=topics, groups=groups)
 
     def _read_node(self, tree: Mapping) -> NodeConfig:
         node = NodeConfig()
@@ -150,6 +152,19 @@ class _Reader:
         if "lag" not in tree.entries:
             return LagConfig()
         return self._piece(LagConfig, ("lag",), tree.entries["lag"][1]) or LagConfig()
+
+    def _read_tls(self, tree: Mapping, node: NodeConfig) -> TlsConfig:
+        tls = TlsConfig()
+        if "tls" in tree.entries:
+            read = self._piece(TlsConfig, ("tls",), tree.entries["tls"][1])
+            if read is None:
+                return tls
+            tls = read
+        for path, text in tls_checks.check_tls(tls, node):
+            self._problem(("tls", *path), text)
+        for path, text in tls_checks.check_plain_ports(tls, node):
+            self._problem(("node", *path), text)
+        return tls
 
     def _read_kafka(self, tree: Mapping, node: NodeConfig) -> dict[str, KafkaClusterConfig]:
         section = tree.entries["kafka"][1] if "kafka" in tree.entries else Mapping(tree.line)

@@ -25,6 +25,7 @@ from conf.kafka import KafkaClusterConfig
 from conf.lag import AckShare, LagConfig
 from conf.node import NodeConfig
 from conf.order_key import check_order_key
+from conf.tls import TlsConfig
 
 __all__ = [
     "Config",
@@ -362,6 +363,7 @@ class Config(Model):
 
     node: NodeConfig = NodeConfig()
     lag: LagConfig = LagConfig()
+    tls: TlsConfig = TlsConfig()
     kafka: dict[PlainName, KafkaClusterConfig] = Field(default_factory=dict)
     topics: dict[ListedTopicName, TopicConfig] = Field(default_factory=dict)
     groups: dict[GroupName, GroupConfig] = Field(default_factory=dict)

@@ -27,6 +27,7 @@ from proxy.node.assembly import (
     expiry,
     group_limits,
     node_seams,
+    open_ports,
     opening_deduplication,
     opening_progress,
     opening_store,
@@ -47,6 +48,7 @@ from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
+from proxy.tls.ports import LOOK_SECONDS
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.queues import offsets_of
@@ -73,6 +75,9 @@ class Node(Parts, CommitDriver):
             seams: Loop, clock, disk, randomness, network.
             registry: Where actions are found by name.
             metrics: A registry to count in; a new one when absent.
+
+        Raises:
+            TlsFilesUnusable: A file of an encrypted port cannot be used.
         """
         super().__init__(config, seams=seams, registry=registry, metrics=metrics)
         self.vitals = Vitals(self.metrics, seams.clock)
@@ -117,10 +122,12 @@ class Node(Parts, CommitDriver):
                 admin_hint=admin_hint,
             )
             self.servers = (consumer, producer)
-            await consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
-            await producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
+            await open_ports(self.config, consumer, producer, self.tls, seams.network)
             self._state = "recovering"
             self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
+            if self.tls.by_service:
+                self.periodic.repeat("tls", SWEEP_SECONDS, self.tls.sweep)
+                self.periodic.repeat("tls_files", LOOK_SECONDS, self.tls.look)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             opened = self._opened = await self._open_storage(steps, self.startup)
             consumer.serve(opened.consumer_service.handlers())

@@ -35,6 +35,8 @@ from proxy.recording.recorder import Recorder
 from proxy.recording.visible_end import ShownEnd
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.topic_ports import TopicPorts
+from proxy.tls.files import RealTlsFiles, TlsLoader
+from proxy.tls.ports import TlsPorts
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.seams import Threads
 from upstream.calls.threads import LoopThreads
@@ -57,6 +59,7 @@ class Seams:
         syncs: Makes syncs in the background; without it they are made at once.
         threads: Runs blocking actions; threads beside the loop, when absent.
         kafka: Makes the client of a Kafka cluster; confluent-kafka, when absent.
+        tls: Reads the files of TLS ports; the operating system's, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -70,6 +73,7 @@ class Seams:
     syncs: Syncs | None = None
     threads: Threads | None = None
     kafka: MakeKafkaClient | None = None
+    tls: TlsLoader | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,7 @@ class Parts:
         ack_logs: Notes what becomes of single messages.
         group_lines: Writes that into the log, and sums it up once a minute.
         shown_end: Tells others up to where they may read the store.
+        tls: The encrypted ports.
     """
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -125,6 +130,9 @@ class Parts:
             seams: Loop, clock, disk, randomness, network.
             registry: Where actions are found by name.
             metrics: A registry to count in; a new one when absent.
+
+        Raises:
+            TlsFilesUnusable: A file of an encrypted port cannot be used.
         """
         self.config = config
         self.seams = seams
@@ -165,6 +173,7 @@ class Parts:
         self.ack_logs = AckLogs(self, self.runtime)
         self.group_lines = GroupLines(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
+        self.tls = TlsPorts(config.tls, seams.tls or RealTlsFiles(), self.runtime)
         self._opened: Opened | None = None
 
     def _kafka_client(self, cluster: str, config: KafkaClusterConfig) -> KafkaClient:
