@@ -76,11 +76,18 @@ def check_access(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
 def check_node(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
     """Find listeners that are not meant to be open, ports that collide and sizes that do not fit into each other."""
     yield from check_access(node, ruled=ruled)
-    ports = [("producerPort", node.host, node.producer_port), ("consumerPort", node.host, node.consumer_port)]
+    ports: list[tuple[str, str, int | None]] = [
+        ("producerPort", node.host, node.producer_port),
+        ("consumerPort", node.host, node.consumer_port),
+    ]
     ports.append(("adminPort", node.admin_host, node.admin_port))
     for index, (key, host, port) in enumerate(ports):
         for other, other_host, other_port in ports[:index]:
-            if port == other_port != 0 and (host == other_host or {host, other_host} & {"0.0.0.0", "::"}):
+            if (
+                port is not None
+                and port == other_port != 0
+                and (host == other_host or {host, other_host} & {"0.0.0.0", "::"})
+            ):
                 yield (key,), f"{port} is {other}'s as well; give each its own port, or 0 for any free one"
     if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.segment_bytes:
         yield (

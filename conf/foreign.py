@@ -18,6 +18,7 @@ from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
+from conf.tls import TlsConfig, TlsListenerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     AlarmRuleConfig: {},
     MuteConfig: {},
     KafkaClusterConfig: {},
+    TlsConfig: {},
+    TlsListenerConfig: {},
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from conf import checks, kafka_checks
+from conf import checks, kafka_checks, tls_checks
 from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
@@ -22,11 +22,12 @@ from conf.node import NodeConfig
 from conf.places import Path, located
 from conf.problems import ConfigError, Problem
 from conf.sentences import sentence
+from conf.tls import TlsConfig
 from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, parse, plain
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-SECTIONS = ("node", "access", "lag", "kafka", "topics", "groups")
+SECTIONS = ("node", "access", "lag", "tls", "kafka", "topics", "groups")
 
 _ACCESS_LISTS: dict[str, type[Model]] = {
     "jwt": JwtKey,
@@ -133,6 +134,7 @@ class _Reader:
         access = self._read_access(tree)
         node = self._read_node(tree, ruled="access" in tree.entries)
         lag = self._read_lag(tree)
+        tls = self._read_tls(tree, node, ruled="access" in tree.entries)
         kafka = self._read_kafka(tree, node)
         topics = self._read_topics(tree)
         for name, topic in topics.items():
@@ -147,7 +149,7 @@ class _Reader:
         groups = self._read_groups(tree, node, topics)
         if self.problems:
             return None
-        return Config(node=node, access=access, lag=lag, kafka=kafka, topics=topics, groups=groups)
+        return Config(node=node, access=access, lag=lag, tls=tls, kafka=kafka, topics=topics, groups=groups)
 
     def _read_access(self, tree: Mapping) -> AccessConfig | None:
         if "access" not in tree.entries:
@@ -187,6 +189,19 @@ class _Reader:
         if "lag" not in tree.entries:
             return LagConfig()
         return self._piece(LagConfig, ("lag",), tree.entries["lag"][1]) or LagConfig()
+
+    def _read_tls(self, tree: Mapping, node: NodeConfig, *, ruled: bool) -> TlsConfig:
+        tls = TlsConfig()
+        if "tls" in tree.entries:
+            read = self._piece(TlsConfig, ("tls",), tree.entries["tls"][1])
+            if read is None:
+                return tls
+            tls = read
+        for path, text in tls_checks.check_tls(tls, node, ruled=ruled):
+            self._problem(("tls", *path), text)
+        for path, text in tls_checks.check_plain_ports(tls, node):
+            self._problem(("node", *path), text)
+        return tls
 
     def _read_kafka(self, tree: Mapping, node: NodeConfig) -> dict[str, KafkaClusterConfig]:
         section = tree.entries["kafka"][1] if "kafka" in tree.entries else Mapping(tree.line)

@@ -26,6 +26,7 @@ from conf.kafka import KafkaClusterConfig
 from conf.lag import AckShare, LagConfig
 from conf.node import NodeConfig
 from conf.order_key import check_order_key
+from conf.tls import TlsConfig
 
 __all__ = [
     "Config",
@@ -364,6 +365,7 @@ class Config(Model):
     node: NodeConfig = NodeConfig()
     access: AccessConfig | None = None
     lag: LagConfig = LagConfig()
+    tls: TlsConfig = TlsConfig()
     kafka: dict[PlainName, KafkaClusterConfig] = Field(default_factory=dict)
     topics: dict[ListedTopicName, TopicConfig] = Field(default_factory=dict)
     groups: dict[GroupName, GroupConfig] = Field(default_factory=dict)

@@ -17,17 +17,19 @@ from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
+from conf.tls import TlsConfig, TlsListenerConfig
 
 _HEAD = """# Configuration
 
 <!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
 
-One YAML file with six sections, each of which may be left out:
+One YAML file with seven sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
 access:                     # who may do what; without it everybody may do everything
 lag:                        # what is noted of consumption lag
+tls:                        # encrypted ports
 kafka:                      # Kafka clusters in which topics may stand
 topics:                     # name: settings
   orders: {queues: 8}
@@ -66,6 +68,9 @@ _TAIL = """
 - `options` of an action are checked by the action's own model.
 - `host` is of the loopback (127.0.0.0/8, ::1, localhost) unless there is a section `access`, or `node.access` is
   `open`; `--host` too. `adminHost` is of the loopback unless `node.access` is `open`.
+- A plain port that is null needs its service's port under `tls`. A port under `tls` needs certificate and key, and
+  clientCa where it asks for client certificates; its `host` is of the loopback unless there is a section `access`
+  (that of `admin` all the same), or `node.access` is `open`.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
 - A topic in Kafka has no `queues` (they are its partitions) and takes no delays and transactions. Its name is Kafka's:
@@ -107,6 +112,13 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
     (LagAlarmsConfig, "lag.alarms", "Alarms about consumption lag ([alarms](lag-alarms.md))."),
     (AlarmRuleConfig, "lag.alarms.rules[]", "A list of what is an alarm, and where it is told."),
     (MuteConfig, "lag.alarms.mute[]", "A list of groups whose alarms are kept and not told."),
+    (
+        TlsConfig,
+        "tls",
+        "Encrypted ports beside the plain ones, and their certificates ([TLS](tls.md)). Files are read again with "
+        "every reload, and when they change; paths are from the working directory of the process.",
+    ),
+    (TlsListenerConfig, "tls.producer, tls.consumer, tls.admin", "One encrypted port."),
     (
         KafkaClusterConfig,
         "kafka.<cluster>",

@@ -33,10 +33,12 @@ from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
+from conf.tls_checks import tls_host
 from proxy.node.kafka import KafkaClients, kafka_sends
 from proxy.node.parts import Opened, Seams
 from proxy.port.accepting import ServerLimits
 from proxy.port.memory import MemoryWatch
+from proxy.port.network import Network
 from proxy.port.server import Commons, Handler, ThriftServer
 from proxy.port.shares import Shares
 from proxy.services.access.guard import Guard
@@ -54,6 +56,7 @@ from proxy.services.producer_service import ProducerService
 from proxy.services.publishing import Publishing
 from proxy.services.starting_service import StartingService
 from proxy.services.transaction_service import TransactionService
+from proxy.tls.ports import TlsPorts
 from upstream.budget import Budget
 from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.group import ConsumerGroup, MakeActions
@@ -259,6 +262,24 @@ def starting_servers(
     consumer = ThriftServer("consumer", {**starting.consumer_handlers(), **sign_in}, limits=limits, commons=commons)
     producer = ThriftServer("producer", {**starting.producer_handlers(), **sign_in}, limits=limits, commons=commons)
     return consumer, producer, starting.held
+
+
+async def open_ports(
+    config: Config, consumer: ThriftServer, producer: ThriftServer, tls: TlsPorts, network: Network
+) -> None:
+    """Listen for consumers and producers, plain, by TLS, or both.
+
+    Raises:
+        ListenError: An address cannot be had.
+    """
+    node = config.node
+    for server, plain in ((consumer, node.consumer_port), (producer, node.producer_port)):
+        if plain is not None:
+            await server.listen(network, node.host, plain, backlog=node.backlog)
+        encrypted = tls.by_service.get(server.service)
+        if encrypted is not None:
+            host, port = tls_host(server.service, config.tls, node), config.tls.listeners()[server.service].port
+            await server.listen_tls(network, encrypted, host, port, backlog=node.backlog)
 
 
 def producer_handlers(

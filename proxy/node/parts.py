@@ -39,6 +39,8 @@ from proxy.services.access.denials import Denials
 from proxy.services.access.guard import Guard
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.topic_ports import TopicPorts
+from proxy.tls.files import RealTlsFiles, TlsLoader
+from proxy.tls.ports import TlsPorts
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.seams import Threads
 from upstream.calls.threads import LoopThreads
@@ -62,6 +64,7 @@ class Seams:
         threads: Runs blocking actions; threads beside the loop, when absent.
         kafka: Makes the client of a Kafka cluster; confluent-kafka, when absent.
         access_files: Reads what the section `access` names; the files, when absent.
+        tls: Reads the files of TLS ports; the operating system's, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -76,6 +79,7 @@ class Seams:
     threads: Threads | None = None
     kafka: MakeKafkaClient | None = None
     access_files: AccessFiles | None = None
+    tls: TlsLoader | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +127,7 @@ class Parts:
         ack_logs: Notes what becomes of single messages.
         group_lines: Writes that into the log, and sums it up once a minute.
         shown_end: Tells others up to where they may read the store.
+        tls: The encrypted ports.
     """
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -136,6 +141,7 @@ class Parts:
 
         Raises:
             AccessUnreadable: A file that the section `access` names cannot be used.
+            TlsFilesUnusable: A file of an encrypted port cannot be used.
         """
         self.config = config
         self.seams = seams
@@ -181,6 +187,7 @@ class Parts:
         self.ack_logs = AckLogs(self, self.runtime)
         self.group_lines = GroupLines(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
+        self.tls = TlsPorts(config.tls, seams.tls or RealTlsFiles(), self.runtime)
         self._opened: Opened | None = None
 
     def _kafka_client(self, cluster: str, config: KafkaClusterConfig) -> KafkaClient:

@@ -27,6 +27,7 @@ from proxy.node.node import Node
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.node.views import ReloadResult
 from proxy.services.topic_ports import wanted_types
+from proxy.tls.ports import Unusable
 from upstream.kafka.link import KafkaFailure
 
 _log = structlog.get_logger(__name__)
@@ -97,13 +98,20 @@ class Reloader:
         problems = [*changes.refusals, *self._still_draining(config, changes)]
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
+        # First of what can fail, for it leaves nothing behind. Certificates come with every reload (docs/tls.md).
+        contexts = node.tls.prepare()
+        if isinstance(contexts, Unusable):
+            return ReloadResult(accepted=False, problems=(place(Refusal(("tls", *contexts.path), contexts.text)),))
         if changes.empty:
             node.config = config
+            node.tls.swap(contexts)
             return ReloadResult(accepted=True)
         try:
             prepared = self._prepare(config, changes)
         except _Unprepared as error:
             return ReloadResult(accepted=False, problems=(place(error.refusal),))
+        node.tls.swap(contexts)
+        node.tls.configure(config.tls)
         self._commit(config, changes, prepared)
         self._applied(config)
         return ReloadResult(accepted=True, changes=tuple(changes.sentences()))

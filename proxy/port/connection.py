@@ -25,6 +25,7 @@ from proxy.access.rights import Rights
 from proxy.port.accepting import Accepting
 from proxy.port.network import address_text, host_of
 from proxy.port.reading import Reading
+from proxy.tls.channel import TLS_BYTES, TlsTransport
 from proxy.tls.peer_certificate import PeerCertificate
 from proxy.wire.errors import FrameError
 from proxy.wire.texts import client_name
@@ -77,13 +78,20 @@ class Connection(Reading, asyncio.Protocol):
         if isinstance(peer, tuple):
             self.host = host_of(str(peer[0]))
             self.address = address_text(self.host, peer[1])
+        if isinstance(transport, TlsTransport):
+            self._tls = transport
+            self.is_encrypted = True
         socket = transport.get_extra_info("socket")
         if not self._server.admit(self, -1 if socket is None else socket.fileno()):
             self.closed = True
             self._transport.abort()
             return
         self._peer = self._server.peer_of(transport)
-        self._account(CONNECTION_BYTES)
+        self._account(self._idle_bytes)
+
+    def secured(self, certificate: PeerCertificate | None) -> None:
+        """The handshake is over; see `proxy.tls.channel.Above`."""
+        self.certificate = certificate
 
     def data_received(self: Self, data: bytes) -> None:
         """Handle every frame that is complete."""
@@ -177,7 +185,11 @@ class Connection(Reading, asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """Bytes that the connection makes the node hold, above those of an idle one."""
-        return self._counted - CONNECTION_BYTES
+        return self._counted - self._idle_bytes
+
+    @property
+    def _idle_bytes(self) -> int:
+        return CONNECTION_BYTES + TLS_BYTES if self.is_encrypted else CONNECTION_BYTES
 
     def part(self) -> None:
         """Read no more, let what was asked be answered, and close."""

@@ -26,6 +26,8 @@ from proxy.port.connection import Connection
 from proxy.port.network import Listener, Network, NoPeer, Peer
 from proxy.port.shares import Shares
 from proxy.port.too_long import answer_too_long
+from proxy.tls.channel import TlsTransport
+from proxy.tls.port import TlsPort
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     APPLICATION_PROTOCOL_ERROR,
@@ -140,7 +142,8 @@ class ThriftServer:
         self._hosts: dict[str, int] = {}
         self._idle: dict[Connection, None] = {}
         """Some of those that were idle for long when the last sweep came by, the oldest first."""
-        self._listener: Listener | None = None
+        self._plain: Listener | None = None
+        self._encrypted: Listener | None = None
         self._network: Network | None = None
         self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
@@ -149,9 +152,19 @@ class ThriftServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port listened on."""
-        assert self._listener is not None, "the server listens"
-        return self._listener.address
+        """Host and port of the plain port, which there is."""
+        assert self._plain is not None, "the server listens"
+        return self._plain.address
+
+    @property
+    def plain_address(self) -> tuple[str, int] | None:
+        """The same; None where there is none."""
+        return None if self._plain is None else self._plain.address
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Host and port of the TLS port; None where there is none."""
+        return None if self._encrypted is None else self._encrypted.address
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
         """Have calls from now on handled by these (method name to handler), on open connections too."""
@@ -162,12 +175,18 @@ class ThriftServer:
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
         """Start to accept connections. Raises ListenError."""
         self._network = network
-        self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+        self._plain = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+
+    async def listen_tls(self, network: Network, tls: TlsPort, host: str, port: int, *, backlog: int) -> None:
+        """Start to accept connections by TLS, beside the others; they share the limits. Raises ListenError."""
+        self._network = network
+        self._encrypted = await network.listen(lambda: tls.channel(Connection(self)), host, port, backlog=backlog)
 
     def stop_listening(self) -> None:
         """Accept no more; open connections stay."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in (self._plain, self._encrypted):
+            if listener is not None:
+                listener.close()
 
     def close_connections(self, *, at_once: bool = False) -> None:
         """Close what is open, after what was written has left or at once, and whoever was accepted and comes later."""
@@ -216,7 +235,9 @@ class ThriftServer:
 
     def peer_of(self, transport: asyncio.BaseTransport) -> Peer:
         """Return what the system knows of a connection's other end."""
-        return NoPeer() if self._network is None else self._network.peer(transport)
+        if self._network is None:
+            return NoPeer()
+        return self._network.peer(transport.below if isinstance(transport, TlsTransport) else transport)
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone; harmless twice."""

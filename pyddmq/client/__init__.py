@@ -25,6 +25,7 @@ from pyddmq.client.errors import (
     SendRefused,
     SendTimedOut,
     SequenceGap,
+    TlsFailed,
     TopicKindMismatch,
     TopicNotAllowed,
     TopicNotFound,
@@ -35,6 +36,7 @@ from pyddmq.client.fetches import FetchedMessage, FetchedQueue
 from pyddmq.client.producer import Producer
 from pyddmq.client.pulls import GroupStats, PulledMessage
 from pyddmq.client.sends import OutgoingMessage, SendReceipt
+from pyddmq.client.tls import Tls
 from pyddmq.client.transaction_producer import TransactionProducer
 from pyddmq.client.transactions import (
     AsyncTransactionListener,
@@ -74,6 +76,8 @@ __all__ = [
     "SendRefused",
     "SendTimedOut",
     "SequenceGap",
+    "Tls",
+    "TlsFailed",
     "TopicKindMismatch",
     "TopicNotAllowed",
     "TopicNotFound",

@@ -72,6 +72,15 @@ class CannotConnect(Unreachable):
         self.reason = reason
 
 
+class TlsFailed(CannotConnect):
+    """A connection by TLS cannot be had: a certificate, a name or a version does not fit. Nothing was taken of a call.
+
+    To try again does not help, so that nobody does.
+    """
+
+    retriable = False
+
+
 class ConnectionLost(Unreachable):
     """The connection ended before the answer was complete; the call may have taken effect."""
 

@@ -7,30 +7,36 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, parse_address, reason_of
+from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, reason_of
 from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift
+from pyddmq.client.tls import Tls, endpoint, failure
 
 
 class AsyncConnection:
     """Opened by `open`; what fails closes it.
 
     Attributes:
-        address: The node's `host:port`.
+        address: The node's `host:port`, or `tls://host:port`.
+        tls: As it was given.
     """
 
-    def __init__(self, address: str, service: Any, *, protocol: WireProtocol = "binary") -> None:
+    def __init__(
+        self, address: str, service: Any, *, protocol: WireProtocol = "binary", tls: Tls | None = None
+    ) -> None:
         """Set up; nothing is opened yet.
 
         Args:
-            address: `host:port` of the node.
+            address: `host:port` or `tls://host:port` of the node.
             service: The thriftpy2 service class whose methods are called.
             protocol: "binary" or "compact".
+            tls: For `tls://`; the system's CAs and no certificate of one's own when left out.
 
         Raises:
             ClientMisuse: A malformed address or an unknown protocol.
         """
         self.address = address
-        self._peer = parse_address(address)
+        self.tls = tls
+        self._endpoint = endpoint(address, tls)
         self._codec = Codec(address, service, protocol)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._sequence = 0
@@ -41,15 +47,22 @@ class AsyncConnection:
         return self._streams is not None and not self._streams[0].at_eof() and not self._streams[1].is_closing()
 
     async def open(self, *, timeout_ms: int) -> None:
-        """Connect, unless that is done. Raises CannotConnect: nobody listens there."""
+        """Connect, unless that is done.
+
+        Raises:
+            CannotConnect: Nobody listens there; TlsFailed, which is one: there is no TLS with it.
+            ClientMisuse: A file of `tls` cannot be used.
+        """
         if self.is_open:
             return
         self.close()
+        tls = self._endpoint.tls
+        by_tls = {} if tls is None else {"ssl": tls.context(), "server_hostname": self._endpoint.server_name}
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                self._streams = await asyncio.open_connection(*self._peer)
+                self._streams = await asyncio.open_connection(*self._endpoint.peer, **by_tls)
         except OSError as error:
-            raise CannotConnect(self.address, reason_of(error)) from error
+            raise failure(self.address, error) or CannotConnect(self.address, reason_of(error)) from error
 
     def write(self, method: str, arguments: Mapping[str, object]) -> int:
         """Send a call and return its number; its answer comes when those before it were taken by `answer`.
@@ -95,7 +108,7 @@ class AsyncConnection:
             raise ConnectionLost(self.address, method, "the other side closed it") from error
         except OSError as error:
             self.close()
-            raise ConnectionLost(self.address, method, reason_of(error)) from error
+            raise failure(self.address, error) or ConnectionLost(self.address, method, reason_of(error)) from error
         except BaseException:
             # An interrupt or a foreign answer leaves the stream in the middle of something.
             self.close()

@@ -24,6 +24,7 @@ from pyddmq.client.pulls import (
 )
 from pyddmq.client.reasons import reason_of
 from pyddmq.client.results import QueueResult
+from pyddmq.client.tls import Tls
 
 
 class AsyncConsumer(Pulls):
@@ -45,6 +46,7 @@ class AsyncConsumer(Pulls):
         submit_tries: int = 3,
         patience_ms: int = 30_000,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
     ) -> None:
         """Set up; the connection is opened by the first call or `connect`.
 
@@ -58,6 +60,7 @@ class AsyncConsumer(Pulls):
             submit_tries: How often `close` tries to submit what is left.
             patience_ms: How long an iteration goes on without any answer before it raises.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
@@ -72,7 +75,7 @@ class AsyncConsumer(Pulls):
             patience_ms=patience_ms,
         )
         self.address = address
-        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol)
+        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol, tls=tls)
         self._stopping = asyncio.Event()
         self._is_calling = False
         self._pulling: asyncio.Task[list[PulledMessage]] | None = None

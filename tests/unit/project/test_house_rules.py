@@ -95,6 +95,10 @@ ALLOWED: dict[str, frozenset[str]] = {
     "conf/secrets.py": frozenset({"open", "os.*"}),
     # What a handshake told; and contexts and connections of `ssl`, which read no socket.
     "proxy/tls/peer_certificate.py": frozenset({"ssl"}),
+    "proxy/tls/channel.py": frozenset({"ssl"}),
+    "proxy/tls/failures.py": frozenset({"ssl"}),
+    # Reads certificates and keys, behind `TlsLoader`.
+    "proxy/tls/files.py": frozenset({"ssl", "open", "os.*"}),
     # Makes the sockets of pushes, behind `Outside`.
     "actions/http/edge.py": frozenset({"socket", "ssl"}),
     # A process of its own, which has nothing of a node.
