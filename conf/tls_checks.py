@@ -51,8 +51,8 @@ def check_tls(tls: TlsConfig, node: NodeConfig, *, ruled: bool = False) -> Itera
         if listener.host is not None and not (ruled_here or node.access == "open" or is_loopback(listener.host)):
             text = (
                 f"{listener.host} is no address of the loopback, and a certificate says who somebody is, not what they "
-                "may; write a section `access` with `rules` beside node for the Thrift ports, `access: open` under node "
-                "where that is meant, or 127.0.0.1 here"
+                "may; write a section `access` with `rules` beside node for the Thrift ports, `access: open` under "
+                "node where that is meant, or 127.0.0.1 here"
             )
             yield (name, "host"), text
 

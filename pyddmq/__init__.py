@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyddmq.client import (
+        AccessRefused,
         AsyncTransactionListener,
         CallRejected,
         CallTimedOut,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from pyddmq.client.aio.async_transaction_producer import AsyncTransactionProducer
 
 __all__ = [
+    "AccessRefused",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncTransactionListener",

@@ -9,6 +9,7 @@ from pyddmq.client.connection import Connection
 from pyddmq.client.consumer import Consumer
 from pyddmq.client.delays import CancelOutcome
 from pyddmq.client.errors import (
+    AccessRefused,
     CallRejected,
     CallTimedOut,
     CannotConnect,
@@ -47,6 +48,7 @@ from pyddmq.client.transactions import (
 )
 
 __all__ = [
+    "AccessRefused",
     "AsyncTransactionListener",
     "CallRejected",
     "CallTimedOut",

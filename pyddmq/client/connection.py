@@ -16,6 +16,8 @@ from typing import Any
 from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, reason_of
 from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift
 from pyddmq.client.tls import Tls, endpoint, failure
+from pyddmq.client.tokens import METHOD as TOKEN_METHOD
+from pyddmq.client.tokens import SigningIn, Token
 
 
 class Connection:
@@ -26,7 +28,13 @@ class Connection:
     """
 
     def __init__(
-        self, address: str, service: Any, *, protocol: WireProtocol = "binary", tls: Tls | None = None
+        self,
+        address: str,
+        service: Any,
+        *,
+        protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; nothing is opened yet.
 
@@ -35,6 +43,7 @@ class Connection:
             service: The thriftpy2 service class whose methods are called.
             protocol: TBinaryProtocol (fast here, thriftpy2 has it in Cython) or TCompactProtocol (DDMQ's own choice).
             tls: For `tls://`; the system's CAs and no certificate of one's own when left out.
+            token: Brought by the first call of each connection; that of the environment when left out (`token_of`).
 
         Raises:
             ClientMisuse: A malformed address or an unknown protocol.
@@ -42,6 +51,7 @@ class Connection:
         self.address = address
         self._endpoint = endpoint(address, tls)
         self._codec = Codec(address, service, protocol)
+        self._signing_in = SigningIn(address, token, protocol)
         self._socket: socket.socket | None = None
         self._sequence = 0
 
@@ -50,7 +60,9 @@ class Connection:
 
         Raises:
             CannotConnect: Nobody listens there; TlsFailed, which is one: there is no TLS with it.
-            ClientMisuse: A file of `tls` cannot be used.
+            ClientMisuse: A file of `tls` or the token's cannot be used, or a token would go over a network as it is.
+            AccessRefused: The node does not take the token.
+            ConnectionLost, CallTimedOut, NotThrift, CallRejected: Likewise of the call that brings it.
         """
         if self._socket is not None and self._closed_by_peer(self._socket):
             self.close()
@@ -70,6 +82,29 @@ class Connection:
                 sock.close()
                 raise failure(self.address, error) or CannotConnect(self.address, reason_of(error)) from error
         self._socket = sock
+        try:
+            self._sign_in(sock, timeout_ms)
+        except BaseException:
+            self.close()
+            raise
+
+    def _sign_in(self, sock: socket.socket, timeout_ms: int) -> None:
+        try:
+            peer = sock.getpeername()
+        except OSError as error:
+            raise CannotConnect(self.address, reason_of(error)) from error
+        token = self._signing_in.token(peer, is_encrypted=isinstance(sock, ssl.SSLSocket))
+        if token is None:
+            return
+        codec = self._signing_in.codec()
+        request = codec.encode(TOKEN_METHOD, {"token": token}, 1)
+        try:
+            self._exchange(codec, sock, TOKEN_METHOD, request, 1, timeout_ms)
+        except Exception as error:
+            told = self._signing_in.refused(error)
+            if told is error:
+                raise
+            raise told from error
 
     def close(self) -> None:
         """Close; a later call opens a new connection."""
@@ -111,11 +146,16 @@ class Connection:
         request = self._codec.encode(method, arguments, self._sequence)
         self.open(timeout_ms=timeout_ms)
         assert self._socket is not None, "open() leaves a socket or raises"
+        return self._exchange(self._codec, self._socket, method, request, self._sequence, timeout_ms)
+
+    def _exchange(  # noqa: PLR0917 - one call, whoever makes it
+        self, codec: Codec, sock: socket.socket, method: str, request: bytes, sequence: int, timeout_ms: int
+    ) -> Any:
         deadline = time.monotonic() + timeout_ms / 1000
         try:
-            self._socket.settimeout(timeout_ms / 1000)
-            self._socket.sendall(request)
-            reply = _receive(self._socket, self._codec.size_of(_receive(self._socket, HEAD_BYTES, deadline)), deadline)
+            sock.settimeout(timeout_ms / 1000)
+            sock.sendall(request)
+            reply = _receive(sock, codec.size_of(_receive(sock, HEAD_BYTES, deadline)), deadline)
         except TimeoutError as error:
             self.close()
             raise CallTimedOut(self.address, method, timeout_ms) from error
@@ -127,7 +167,7 @@ class Connection:
             self.close()
             raise
         try:
-            return self._codec.decode(method, self._sequence, reply)
+            return codec.decode(method, sequence, reply)
         except NotThrift:
             self.close()
             raise

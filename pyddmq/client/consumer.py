@@ -26,6 +26,7 @@ from pyddmq.client.pulls import (
 from pyddmq.client.reasons import reason_of
 from pyddmq.client.results import QueueResult
 from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 
 class Consumer(Pulls):
@@ -50,6 +51,7 @@ class Consumer(Pulls):
         patience_ms: int = 30_000,
         protocol: WireProtocol = "binary",
         tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; the connection is opened by the first call or `connect`.
 
@@ -64,6 +66,8 @@ class Consumer(Pulls):
             patience_ms: How long `messages` and `run` go on without any answer before they raise.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
@@ -77,7 +81,7 @@ class Consumer(Pulls):
             submit_tries=submit_tries,
             patience_ms=patience_ms,
         )
-        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls)
+        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
         self._stopping = threading.Event()
         self._calling = threading.Lock()
         self._closed = False

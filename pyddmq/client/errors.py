@@ -131,6 +131,10 @@ class CallRejected(Refused):
         self.undecided = code not in _NEVER_BEGUN
 
 
+class AccessRefused(Refused):
+    """The node does not take the token by which the client says who it is; nothing was done of the call."""
+
+
 class SendRefused(Refused):
     """A publish was answered with a code other than 0.
 

@@ -19,6 +19,7 @@ from pyddmq.client.errors import ClientError, ClientMisuse, Refused, Unreachable
 from pyddmq.client.fetches import FetchedMessage, FetchedQueue, Hand, Queue, offsets_of, queues_of
 from pyddmq.client.pulls import LINGER_MS_MIN, PAUSE_MS_FIRST, PAUSE_MS_MAX, VERSION
 from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 from pyddmq.codes import PullCode
 
 _numbers = count()
@@ -51,6 +52,7 @@ class Fetcher:
         patience_ms: int = 30_000,
         protocol: WireProtocol = "binary",
         tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; the connection is opened by the first call.
 
@@ -66,6 +68,8 @@ class Fetcher:
             patience_ms: How long `messages` goes on without any answer before it raises.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
@@ -81,7 +85,7 @@ class Fetcher:
         self._timeout_ms = timeout_ms
         self._patience_ms = patience_ms
         self._idl: Any = idl.load("consumer")
-        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls)
+        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
         self._hand = Hand()
         self._calling = threading.Lock()
         self._stopping = threading.Event()

@@ -29,6 +29,7 @@ from pyddmq.client.sends import (
     wire_message,
 )
 from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 if TYPE_CHECKING:
     from pyddmq.client.soon import SendFuture, SoonSends
@@ -58,6 +59,7 @@ class Producer(DelayedSends):
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
         tls: Tls | None = None,
+        token: Token | None = None,
         on_resend: Callable[[Exception], None] | None = None,
         deduplicate: bool = True,
         patience_ms: int = 0,
@@ -72,6 +74,8 @@ class Producer(DelayedSends):
             resend_pause_ms: Wait before each resend.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
             on_resend: Called with the failure before each resend.
             deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md).
             patience_ms: How long a send goes on, beyond `resends`, while no node answers, or it starts or stops.
@@ -84,9 +88,12 @@ class Producer(DelayedSends):
         if timeout_ms <= 0 or in_flight_max <= 0:
             raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
         self._idl: Any = idl.load("producer")
-        self._connection = Connection(address, getattr(self._idl, self._service), protocol=protocol, tls=tls)
+        self._connection = Connection(
+            address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token
+        )
         self._protocol = protocol
         self._tls = tls
+        self._token = token
         self._in_flight_max = in_flight_max
         self._soon: SoonSends | None = None
         self._timeout_ms = timeout_ms
@@ -255,7 +262,11 @@ class Producer(DelayedSends):
 
         def sends() -> OrderedSends:
             connection = AsyncConnection(
-                self.address, getattr(self._idl, self._service), protocol=self._protocol, tls=self._tls
+                self.address,
+                getattr(self._idl, self._service),
+                protocol=self._protocol,
+                tls=self._tls,
+                token=self._token,
             )
             return OrderedSends(
                 connection, self._resending, in_flight_max=self._in_flight_max, deduplicate=self._deduplicate

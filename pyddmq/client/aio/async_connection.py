@@ -10,6 +10,8 @@ from typing import Any
 from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, reason_of
 from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift
 from pyddmq.client.tls import Tls, endpoint, failure
+from pyddmq.client.tokens import METHOD as TOKEN_METHOD
+from pyddmq.client.tokens import SigningIn, Token
 
 
 class AsyncConnection:
@@ -21,7 +23,13 @@ class AsyncConnection:
     """
 
     def __init__(
-        self, address: str, service: Any, *, protocol: WireProtocol = "binary", tls: Tls | None = None
+        self,
+        address: str,
+        service: Any,
+        *,
+        protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; nothing is opened yet.
 
@@ -30,12 +38,14 @@ class AsyncConnection:
             service: The thriftpy2 service class whose methods are called.
             protocol: "binary" or "compact".
             tls: For `tls://`; the system's CAs and no certificate of one's own when left out.
+            token: Brought by the first call of each connection; that of the environment when left out (`token_of`).
 
         Raises:
             ClientMisuse: A malformed address or an unknown protocol.
         """
         self.address = address
         self.tls = tls
+        self._signing_in = SigningIn(address, token, protocol)
         self._endpoint = endpoint(address, tls)
         self._codec = Codec(address, service, protocol)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -51,7 +61,9 @@ class AsyncConnection:
 
         Raises:
             CannotConnect: Nobody listens there; TlsFailed, which is one: there is no TLS with it.
-            ClientMisuse: A file of `tls` cannot be used.
+            ClientMisuse: A file of `tls` or the token's cannot be used, or a token would go over a network as it is.
+            AccessRefused: The node does not take the token.
+            ConnectionLost, CallTimedOut, NotThrift, CallRejected: Likewise of the call that brings it.
         """
         if self.is_open:
             return
@@ -63,6 +75,29 @@ class AsyncConnection:
                 self._streams = await asyncio.open_connection(*self._endpoint.peer, **by_tls)
         except OSError as error:
             raise failure(self.address, error) or CannotConnect(self.address, reason_of(error)) from error
+        try:
+            await self._sign_in(timeout_ms)
+        except BaseException:
+            self.close()
+            raise
+
+    async def _sign_in(self, timeout_ms: int) -> None:
+        assert self._streams is not None, "it was opened just now"
+        writer = self._streams[1]
+        is_encrypted = writer.get_extra_info("ssl_object") is not None
+        token = self._signing_in.token(writer.get_extra_info("peername"), is_encrypted=is_encrypted)
+        if token is None:
+            return
+        codec = self._signing_in.codec()
+        writer.write(codec.encode(TOKEN_METHOD, {"token": token}, 1))
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        try:
+            await self._answer(codec, TOKEN_METHOD, 1, deadline, timeout_ms)
+        except Exception as error:
+            told = self._signing_in.refused(error)
+            if told is error:
+                raise
+            raise told from error
 
     def write(self, method: str, arguments: Mapping[str, object]) -> int:
         """Send a call and return its number; its answer comes when those before it were taken by `answer`.
@@ -93,12 +128,15 @@ class AsyncConnection:
             CallRejected: A TApplicationException.
             Exception: The exception declared in the IDL, as thriftpy2 builds it.
         """
+        return await self._answer(self._codec, method, sequence, deadline, timeout_ms)
+
+    async def _answer(self, codec: Codec, method: str, sequence: int, deadline: float, timeout_ms: int) -> Any:
         if self._streams is None:
             raise ConnectionLost(self.address, method, "it was closed")
         reader = self._streams[0]
         try:
             async with asyncio.timeout_at(deadline):
-                size = self._codec.size_of(await reader.readexactly(HEAD_BYTES))
+                size = codec.size_of(await reader.readexactly(HEAD_BYTES))
                 reply = await reader.readexactly(size)
         except TimeoutError as error:
             self.close()
@@ -114,7 +152,7 @@ class AsyncConnection:
             self.close()
             raise
         try:
-            return self._codec.decode(method, sequence, reply)
+            return codec.decode(method, sequence, reply)
         except NotThrift:
             self.close()
             raise

@@ -25,6 +25,7 @@ from pyddmq.client.pulls import (
 from pyddmq.client.reasons import reason_of
 from pyddmq.client.results import QueueResult
 from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 
 class AsyncConsumer(Pulls):
@@ -47,6 +48,7 @@ class AsyncConsumer(Pulls):
         patience_ms: int = 30_000,
         protocol: WireProtocol = "binary",
         tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; the connection is opened by the first call or `connect`.
 
@@ -61,6 +63,8 @@ class AsyncConsumer(Pulls):
             patience_ms: How long an iteration goes on without any answer before it raises.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
@@ -75,7 +79,7 @@ class AsyncConsumer(Pulls):
             patience_ms=patience_ms,
         )
         self.address = address
-        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol, tls=tls)
+        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
         self._stopping = asyncio.Event()
         self._is_calling = False
         self._pulling: asyncio.Task[list[PulledMessage]] | None = None

@@ -26,6 +26,7 @@ from pyddmq.client.sends import (
     wire_message,
 )
 from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class AsyncProducer:
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
         tls: Tls | None = None,
+        token: Token | None = None,
         on_resend: Callable[[Exception], None] | None = None,
         deduplicate: bool = True,
         patience_ms: int = 0,
@@ -63,6 +65,8 @@ class AsyncProducer:
             resend_pause_ms: Wait before each resend.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
             on_resend: Called with the failure before each resend.
             deduplicate: Number messages. Without numbers, and at a node that does not know them, nothing keeps the
                 order of sends that are under way together: they go one after the other then.
@@ -78,7 +82,7 @@ class AsyncProducer:
         self.address = address
         self._timeout_ms = timeout_ms
         self._sends = OrderedSends(
-            AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol, tls=tls),
+            AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token),
             Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
             in_flight_max=in_flight_max,
             deduplicate=deduplicate,
