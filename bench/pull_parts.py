@@ -33,6 +33,7 @@ from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services import consumer_service
 from proxy.services.consumer_service import ConsumerService
+from proxy.testing.access import open_guard
 from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
@@ -178,12 +179,14 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
             request_turn=lambda: None,
         ),
     )
+    runtime = runtime_of(disk, clock, metrics=metrics, scheduler=scheduler)
     server.service_of_pulls = ConsumerService(
         {_GROUP: group},
         linger_ms_max=_LINGER_MS,
         acks_refused=lambda: progress.failed,
         budget=server.budget,
-        runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
+        guard=open_guard(runtime),
+        runtime=runtime,
     )
     server.serve(server.service_of_pulls.handlers())
     group.start()

@@ -13,6 +13,7 @@ from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
 from conf.order_key import is_json_path
 from conf.problems import ConfigError, Problem
+from conf.tls import TlsConfig
 
 __all__ = [
     "DLQ_PREFIX",
@@ -29,6 +30,7 @@ __all__ = [
     "NodeConfig",
     "Problem",
     "SubscriptionConfig",
+    "TlsConfig",
     "TopicConfig",
     "check_group_name",
     "check_topic_name",

@@ -48,28 +48,46 @@ def is_loopback(host: str) -> bool:
     return (address if mapped is None else mapped).is_loopback
 
 
-def check_access(node: NodeConfig) -> Iterator[Finding]:
-    """Find listeners that the network reaches although the configuration does not say `access: open`."""
+def check_access(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
+    """Find listeners that the network reaches although nothing says who may do what there.
+
+    Args:
+        node: Where it listens.
+        ruled: Whether the configuration has a section `access`, whose rules hold for the Thrift ports.
+    """
     if node.access == "open":
         return
-    for key, host in (("host", node.host), ("adminHost", node.admin_host)):
-        if not is_loopback(host):
-            yield (
-                (key,),
-                f"{host} is no address of the loopback, and there is no authentication: who reaches it may publish, "
-                "pull and acknowledge for any group; write `access: open` under node where that is meant, or "
-                "127.0.0.1 here",
-            )
+    if not (ruled or is_loopback(node.host)):
+        yield (
+            ("host",),
+            f"{node.host} is no address of the loopback, and there are no rules: who reaches it may publish, pull and "
+            "acknowledge for any group; write a section `access` with `rules` beside node (docs/security.md), "
+            "`access: open` under node where that is meant, or 127.0.0.1 here",
+        )
+    if not is_loopback(node.admin_host):
+        yield (
+            ("adminHost",),
+            f"{node.admin_host} is no address of the loopback, and no rule holds for the admin port: who reaches it "
+            "may read, and change what adminTokenFile does not guard; write `access: open` under node where that is "
+            "meant, or 127.0.0.1 here",
+        )
 
 
-def check_node(node: NodeConfig) -> Iterator[Finding]:
+def check_node(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
     """Find listeners that are not meant to be open, ports that collide and sizes that do not fit into each other."""
-    yield from check_access(node)
-    ports = [("producerPort", node.host, node.producer_port), ("consumerPort", node.host, node.consumer_port)]
+    yield from check_access(node, ruled=ruled)
+    ports: list[tuple[str, str, int | None]] = [
+        ("producerPort", node.host, node.producer_port),
+        ("consumerPort", node.host, node.consumer_port),
+    ]
     ports.append(("adminPort", node.admin_host, node.admin_port))
     for index, (key, host, port) in enumerate(ports):
         for other, other_host, other_port in ports[:index]:
-            if port == other_port != 0 and (host == other_host or {host, other_host} & {"0.0.0.0", "::"}):
+            if (
+                port is not None
+                and port == other_port != 0
+                and (host == other_host or {host, other_host} & {"0.0.0.0", "::"})
+            ):
                 yield (key,), f"{port} is {other}'s as well; give each its own port, or 0 for any free one"
     if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.segment_bytes:
         yield (

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from conf.access import AccessConfig
 from conf.base import Model, Reload, reload_of
 from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
 from conf.places import Path
+from conf.tls import TlsConfig
+
+_RESTART_FOR_IT = "cannot change while the node runs; restart it for that, or leave it as it was"
 
 
 class Refusal(NamedTuple):
@@ -70,6 +74,8 @@ class Changes:
         refusals: With any of them nothing of the reload may be applied.
         node: YAML names of node fields that change live.
         lag: YAML names of fields of the section `lag` that change, all of them live.
+        access: Likewise of the section `access`.
+        tls: Those of the section `tls` that change live.
         topics: Changed topics by name.
         groups: Changed groups by name.
     """
@@ -77,19 +83,23 @@ class Changes:
     refusals: tuple[Refusal, ...] = ()
     node: tuple[str, ...] = ()
     lag: tuple[str, ...] = ()
+    access: tuple[str, ...] = ()
+    tls: tuple[str, ...] = ()
     topics: dict[str, TopicChange] = field(default_factory=dict)
     groups: dict[str, GroupChange] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
-        return not (self.refusals or self.node or self.lag or self.topics or self.groups)
+        return not (self.refusals or self.node or self.lag or self.access or self.tls or self.topics or self.groups)
 
     def sentences(self) -> list[str]:
         """Say the changes line by line, for the log and for `config check`; refusals first."""
         lines = [str(refusal) for refusal in self.refusals]
         lines += [f"node.{name}: changes at once" for name in self.node]
         lines += [f"lag.{name}: changes at once" for name in self.lag]
+        lines += [f"access.{name}: changes at once" for name in self.access]
+        lines += [f"tls.{name}: changes at once" for name in self.tls]
         for name, topic in self.topics.items():
             what = f"changes at once: {', '.join(topic.fields)}" if topic.fields else topic.kind.value
             lines.append(f"topic {name}: {what}")
@@ -115,12 +125,18 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     node = _changed(old.node, new.node)
     restart = [name for name, attribute in node if reload_of(NodeConfig, attribute) is Reload.RESTART]
     refusals = [_restart_needed(old, new, name, attribute) for name, attribute in node if name in restart]
+    refusals += _come_or_gone_access(old, new)
+    tls = _changed(old.tls, new.tls)
+    fixed = [name for name, attribute in tls if reload_of(TlsConfig, attribute) is Reload.RESTART]
+    refusals += [Refusal(("tls", name), _RESTART_FOR_IT) for name in fixed]
     refusals += _changed_clusters(old, new)
     refusals += _lowered_queues(old, new, queues or {})
     return Changes(
         refusals=tuple(refusals),
         node=tuple(name for name, _ in node if name not in restart),
         lag=tuple(name for name, _ in _changed(old.lag, new.lag)),
+        access=tuple(name for name, _ in _changed(old.access, new.access)) if old.access and new.access else (),
+        tls=tuple(name for name, _ in tls if name not in fixed),
         topics=_topic_changes(old, new),
         groups=_group_changes(old, new),
     )
@@ -132,6 +148,16 @@ def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> Refu
     return Refusal(("node", name), text)
 
 
+def _come_or_gone_access(old: Config, new: Config) -> list[Refusal]:
+    if (old.access is None) == (new.access is None):
+        return []
+    if new.access is None:
+        text = "cannot go while the node runs: everybody might do everything; put it back, or restart the node"
+    else:
+        text = "cannot come while the node runs; restart it for that, or take it out"
+    return [Refusal(("access",), text)]
+
+
 def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
     """All of `kafka` takes a restart, and so does a topic or a group that moves from one cluster to another."""
     refusals = []
@@ -141,10 +167,8 @@ def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
             text = "cannot come or go while the node runs; restart it for that, or leave it as it was"
             refusals.append(Refusal(("kafka", name), text))
             continue
-        for alias, _ in _changed(before, after):
-            # Values are not shown: some say where secrets are.
-            text = "cannot change while the node runs; restart it for that, or leave it as it was"
-            refusals.append(Refusal(("kafka", name, alias), text))
+        # Values are not shown: some say where secrets are.
+        refusals += [Refusal(("kafka", name, alias), _RESTART_FOR_IT) for alias, _ in _changed(before, after)]
     for name in old.topics.keys() & new.topics.keys():
         clusters = [config.cluster_of(name) or config.node.broker_cluster for config in (old, new)]
         if clusters[0] != clusters[1] and old.node.broker_cluster == new.node.broker_cluster:
@@ -232,4 +256,5 @@ assert all(reload_of(KafkaClusterConfig, name) is Reload.RESTART for name in Kaf
 assert reload_of(TopicConfig, "queues") is Reload.LIVE, (
     "but for their cluster topic fields are live; _topic_changes relies on it"
 )
+assert all(reload_of(AccessConfig, name) is Reload.LIVE for name in AccessConfig.model_fields), "nothing is refused"
 assert all(reload_of(LagConfig, name) is Reload.LIVE for name in LagConfig.model_fields), "nothing of it is refused"

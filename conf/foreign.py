@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model
 from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
+from conf.tls import TlsConfig, TlsListenerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,18 @@ GROOVY = (
 """Why there are no Groovy scripts, and what takes their place: docs/actions-script.md."""
 
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
+    AccessConfig: {},
+    AccessRule: {},
+    CertificateRule: {},
+    JwtKey: {},
+    NetworkRule: {},
     LagConfig: {},
     LagAlarmsConfig: {},
     AlarmRuleConfig: {},
     MuteConfig: {},
     KafkaClusterConfig: {},
+    TlsConfig: {},
+    TlsListenerConfig: {},
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),

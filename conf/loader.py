@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from conf import checks, kafka_checks
+from conf import checks, kafka_checks, tls_checks
+from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
 from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
@@ -21,11 +22,19 @@ from conf.node import NodeConfig
 from conf.places import Path, located
 from conf.problems import ConfigError, Problem
 from conf.sentences import sentence
+from conf.tls import TlsConfig
 from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, parse, plain
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-SECTIONS = ("node", "lag", "kafka", "topics", "groups")
+SECTIONS = ("node", "access", "lag", "tls", "kafka", "topics", "groups")
+
+_ACCESS_LISTS: dict[str, type[Model]] = {
+    "jwt": JwtKey,
+    "certificates": CertificateRule,
+    "networks": NetworkRule,
+    "rules": AccessRule,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +131,10 @@ class _Reader:
                 hint = checks.nearest(key, SECTIONS)
                 known = f"is no section; {hint}there are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
                 self._problem((key,), TOP_LEVEL.get(key, known))
-        node = self._read_node(tree)
+        access = self._read_access(tree)
+        node = self._read_node(tree, ruled="access" in tree.entries)
         lag = self._read_lag(tree)
+        tls = self._read_tls(tree, node, ruled="access" in tree.entries)
         kafka = self._read_kafka(tree, node)
         topics = self._read_topics(tree)
         for name, topic in topics.items():
@@ -136,13 +147,41 @@ class _Reader:
             text = f"{lag.alarms.topic} stands in Kafka, and alarms go into the node's own store; name a topic of it"
             self._problem(("lag", "alarms", "topic"), text)
         groups = self._read_groups(tree, node, topics)
-        return None if self.problems else Config(node=node, lag=lag, kafka=kafka, topics=topics, groups=groups)
+        if self.problems:
+            return None
+        return Config(node=node, access=access, lag=lag, tls=tls, kafka=kafka, topics=topics, groups=groups)
 
-    def _read_node(self, tree: Mapping) -> NodeConfig:
+    def _read_access(self, tree: Mapping) -> AccessConfig | None:
+        if "access" not in tree.entries:
+            return None
+        section = tree.entries["access"][1]
+        if not isinstance(section, Mapping):
+            # Nobody who wrote it means that everybody may do everything, as without it.
+            self._problem(("access",), "holds no rules; write `rules:` and a list below it, `[]` denies everything")
+            return None
+        values: dict[str, object] = {}
+        for key, model in _ACCESS_LISTS.items():
+            if key not in section.entries:
+                continue
+            entries = section.entries[key][1]
+            if not isinstance(entries, Sequence):
+                self._problem(("access", key), f"must be a list; write `{key}:` and below it lines that begin with `-`")
+                return None
+            found = [self._piece(model, ("access", key, at), entry) for at, entry in enumerate(entries.items)]
+            values[key] = [each for each in found if each is not None]
+        plain_keys = {key: plain(each) for key, (_, each) in section.entries.items() if key not in _ACCESS_LISTS}
+        try:
+            return AccessConfig.model_validate({**plain_keys, **values}, by_alias=True, by_name=False)
+        except ValidationError as error:
+            for each in error.errors():
+                self._problem(("access", *each["loc"]), sentence(each, AccessConfig))
+        return None
+
+    def _read_node(self, tree: Mapping, *, ruled: bool) -> NodeConfig:
         node = NodeConfig()
         if "node" in tree.entries:
             node = self._piece(NodeConfig, ("node",), tree.entries["node"][1]) or node
-        for path, text in checks.check_node(node):
+        for path, text in checks.check_node(node, ruled=ruled):
             self._problem(("node", *path), text)
         return node
 
@@ -150,6 +189,19 @@ class _Reader:
         if "lag" not in tree.entries:
             return LagConfig()
         return self._piece(LagConfig, ("lag",), tree.entries["lag"][1]) or LagConfig()
+
+    def _read_tls(self, tree: Mapping, node: NodeConfig, *, ruled: bool) -> TlsConfig:
+        tls = TlsConfig()
+        if "tls" in tree.entries:
+            read = self._piece(TlsConfig, ("tls",), tree.entries["tls"][1])
+            if read is None:
+                return tls
+            tls = read
+        for path, text in tls_checks.check_tls(tls, node, ruled=ruled):
+            self._problem(("tls", *path), text)
+        for path, text in tls_checks.check_plain_ports(tls, node):
+            self._problem(("node", *path), text)
+        return tls
 
     def _read_kafka(self, tree: Mapping, node: NodeConfig) -> dict[str, KafkaClusterConfig]:
         section = tree.entries["kafka"][1] if "kafka" in tree.entries else Mapping(tree.line)

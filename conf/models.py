@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from conf.access import AccessConfig
 from conf.base import (
     GroupName,
     ListedTopicName,
@@ -25,6 +26,7 @@ from conf.kafka import KafkaClusterConfig
 from conf.lag import AckShare, LagConfig
 from conf.node import NodeConfig
 from conf.order_key import check_order_key
+from conf.tls import TlsConfig
 
 __all__ = [
     "Config",
@@ -362,7 +364,9 @@ class Config(Model):
     """A whole configuration, as the loader hands it out: `topics` by name and `groups` by name."""
 
     node: NodeConfig = NodeConfig()
+    access: AccessConfig | None = None
     lag: LagConfig = LagConfig()
+    tls: TlsConfig = TlsConfig()
     kafka: dict[PlainName, KafkaClusterConfig] = Field(default_factory=dict)
     topics: dict[ListedTopicName, TopicConfig] = Field(default_factory=dict)
     groups: dict[GroupName, GroupConfig] = Field(default_factory=dict)

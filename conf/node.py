@@ -62,12 +62,16 @@ class NodeConfig(Model):
     host: str = setting(
         "127.0.0.1",
         "Address that the two Thrift ports bind. DDMQ binds every interface (W99); here the loopback. Another address, "
-        "such as `0.0.0.0`, needs `access: open`.",
+        "such as `0.0.0.0`, needs a section `access`, or `access: open` here.",
         reload=_RESTART,
         min_length=1,
     )
-    producer_port: Port = setting(9613, "Port of ProducerService; 0 takes any free port.", reload=_RESTART)
-    consumer_port: Port = setting(9713, "Port of ConsumerService; 0 takes any free port.", reload=_RESTART)
+    producer_port: Port | None = setting(
+        9613,
+        "Port of ProducerService; 0 takes any free port, null none: then it is served by TLS alone.",
+        reload=_RESTART,
+    )
+    consumer_port: Port | None = setting(9713, "Port of ConsumerService; likewise.", reload=_RESTART)
     admin_host: str = setting(
         "127.0.0.1",
         "Address of the admin HTTP port: health, metrics, status page. Another address than the loopback needs "
@@ -75,12 +79,13 @@ class NodeConfig(Model):
         reload=_RESTART,
         min_length=1,
     )
-    admin_port: Port = setting(9813, "Port of the admin HTTP server; 0 takes any free port.", reload=_RESTART)
+    admin_port: Port | None = setting(9813, "Port of the admin HTTP server; likewise.", reload=_RESTART)
     access: Access = setting(
         "loopback",
-        "`open` lets `host` and `adminHost` be other addresses than the loopback. There is no authentication yet: who "
-        "reaches the Thrift ports may publish, pull and acknowledge for any group, who reaches the admin port may "
-        "read, and change what `adminTokenFile` does not guard.",
+        "`open` lets `host` and `adminHost` be other addresses than the loopback although nothing says who may do "
+        "what: who reaches the Thrift ports may then publish, pull and acknowledge for any group, unless there is a "
+        "section `access`, which also lets `host` be any address; who reaches the admin port may read, and change "
+        "what `adminTokenFile` does not guard.",
         reload=_RESTART,
     )
     admin_token_file: str | None = setting(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model, Reload
 from conf.foreign import FOREIGN, Foreign
@@ -16,16 +17,19 @@ from conf.kafka import KafkaClusterConfig
 from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.node import NodeConfig
+from conf.tls import TlsConfig, TlsListenerConfig
 
 _HEAD = """# Configuration
 
 <!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
 
-One YAML file with five sections, each of which may be left out:
+One YAML file with seven sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
+access:                     # who may do what; without it everybody may do everything
 lag:                        # what is noted of consumption lag
+tls:                        # encrypted ports
 kafka:                      # Kafka clusters in which topics may stand
 topics:                     # name: settings
   orders: {queues: 8}
@@ -62,7 +66,11 @@ _TAIL = """
   Async (W56: DDMQ takes the opposite and silently delivers unordered). The path names one value: no wildcards, filters
   or slices. `a.b` is read as `$.a.b`.
 - `options` of an action are checked by the action's own model.
-- `host` and `adminHost` are of the loopback (127.0.0.0/8, ::1, localhost) unless `access` is `open`; `--host` too.
+- `host` is of the loopback (127.0.0.0/8, ::1, localhost) unless there is a section `access`, or `node.access` is
+  `open`; `--host` too. `adminHost` is of the loopback unless `node.access` is `open`.
+- A plain port that is null needs its service's port under `tls`. A port under `tls` needs certificate and key, and
+  clientCa where it asks for client certificates; its `host` is of the loopback unless there is a section `access`
+  (that of `admin` all the same), or `node.access` is `open`.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
 - A topic in Kafka has no `queues` (they are its partitions) and takes no delays and transactions. Its name is Kafka's:
@@ -88,17 +96,29 @@ _TAIL = """
 | consumeFromWhere | per broker client | per subscription, default first | |
 | alarm thresholds changed | restarts the consumer (W46) | live, without effect on delivery | |
 | unknown keys | an exception or ignored, by format | an error with line and suggestion | |
-| host | binds every interface (W99) | 127.0.0.1; another address needs `access: open` | no authentication |
+| host | binds every interface (W99) | 127.0.0.1; another address needs a section `access` | nobody's by default |
 | group names | up to 255 bytes | up to 120 | `%DLQ%` and the name fit into a topic name |
 | secrets in logs (W66) | printed at each change | a reload logs the names of changed fields, never values | |
 """
 
 _SECTIONS: list[tuple[type[Model], str, str]] = [
     (NodeConfig, "node", "One node: where it listens, how it stores, and its bounds."),
+    (AccessConfig, "access", "Who is who, and who may do what ([security](security.md))."),
+    (NetworkRule, "access.networks[]", "A list: the first line whose range has the address counts."),
+    (CertificateRule, "access.certificates[]", "A list: the first line that a certificate matches counts."),
+    (JwtKey, "access.jwt[]", "A list of keys."),
+    (AccessRule, "access.rules[]", "A list of who may do what; each line gives, none takes away."),
     (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
     (LagAlarmsConfig, "lag.alarms", "Alarms about consumption lag ([alarms](lag-alarms.md))."),
     (AlarmRuleConfig, "lag.alarms.rules[]", "A list of what is an alarm, and where it is told."),
     (MuteConfig, "lag.alarms.mute[]", "A list of groups whose alarms are kept and not told."),
+    (
+        TlsConfig,
+        "tls",
+        "Encrypted ports beside the plain ones, and their certificates ([TLS](tls.md)). Files are read again with "
+        "every reload, and when they change; paths are from the working directory of the process.",
+    ),
+    (TlsListenerConfig, "tls.producer, tls.consumer, tls.admin", "One encrypted port."),
     (
         KafkaClusterConfig,
         "kafka.<cluster>",

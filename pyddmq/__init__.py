@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyddmq.client import (
+        AccessRefused,
         AsyncTransactionListener,
         CallRejected,
         CallTimedOut,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
         SendRefused,
         SendTimedOut,
         SequenceGap,
+        Tls,
+        TlsFailed,
         TopicKindMismatch,
         TopicNotAllowed,
         TopicNotFound,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
     from pyddmq.client.aio.async_transaction_producer import AsyncTransactionProducer
 
 __all__ = [
+    "AccessRefused",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncTransactionListener",
@@ -89,6 +93,8 @@ __all__ = [
     "SendRefused",
     "SendTimedOut",
     "SequenceGap",
+    "Tls",
+    "TlsFailed",
     "TopicKindMismatch",
     "TopicNotAllowed",
     "TopicNotFound",

@@ -95,6 +95,7 @@ class PullCode(enum.IntEnum):
     GROUP_DISABLED = 5, "the group or its topic is disabled", False
     ACKS_REFUSED = 6, "results cannot be recorded: the disk is full", True
     STORE_FAILED = 7, "results cannot be recorded until the node is restarted: a write failed", False
+    DENIED = 8, "no rule lets this client do it", False
     LOW_LEVEL = 10, "the group is low level: fetch and ack", False
     NOT_LOW_LEVEL = 11, "the group is not low level: pull and submit", False
     NO_SUCH_QUEUE = 12, "a named queue is not of this node", False

@@ -73,6 +73,18 @@ class RunningNode:
         host, port = self.node.consumer.address
         return f"{host}:{port}"
 
+    @property
+    def producer_tls(self) -> str:
+        """Address of the producer port over TLS."""
+        assert self.node.producer.tls_address is not None, "the configuration has it"
+        return f"tls://127.0.0.1:{self.node.producer.tls_address[1]}"
+
+    @property
+    def consumer_tls(self) -> str:
+        """Address of the consumer port over TLS."""
+        assert self.node.consumer.tls_address is not None, "the configuration has it"
+        return f"tls://127.0.0.1:{self.node.consumer.tls_address[1]}"
+
     def __enter__(self) -> RunningNode:
         self._thread.start()
         assert self._started.wait(PATIENCE_SECONDS), "the node did not start"

@@ -154,3 +154,22 @@ service ConsumerService {
   FetchResponse fetch(1: FetchRequest request),
   bool ack(1: AckResult result),
 }
+
+/* Who a connection is, once it has proved it. */
+struct Principal {
+  1: string name,
+  /* From when on it has to prove it anew, milliseconds since the epoch; absent: never. */
+  2: optional i64 expiresMs,
+}
+
+exception AccessDenied {
+  /* A code of PullException. */
+  1: i32 code,
+  2: string message,
+}
+
+/* The same on both ports (docs/security.md). */
+service AuthenticatedConsumerService extends ConsumerService {
+  /* The first call of a connection, over TLS or the loopback. After AccessDenied the connection is closed. */
+  Principal authenticate(1: string token) throws (1: AccessDenied error),
+}

@@ -17,6 +17,7 @@ from broker.errors import DiskFull, StoreError
 from broker.format.body import BODY_BYTES_MAX, SYS_PACKED, unpack
 from broker.format.properties import find_property
 from broker.format.record import sys_flag
+from broker.log.owner import is_foreign
 from broker.log.put import Position
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Earliest
@@ -34,6 +35,8 @@ STEP_HALVES = 512
 """Halves that one step brings into line or gives up, fewer while others have something to do (`step_size`)."""
 AGE_LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
+FOREIGN_MAX = 64
+"""Halves of other principals that one fetch passes over; the next one finds them behind the others."""
 WAIT_SECONDS_MIN = 0.001
 """A loop runs its timers a little early; waiting less than that would be a step that finds nothing due."""
 
@@ -326,17 +329,24 @@ class Checker:
 
     # Fetching
 
-    def fetch(self, group: str, count_max: int) -> list[Check]:
-        """Return due checks of a producer group, each to be answered within the interval; they count from now on."""
+    def fetch(self, group: str, count_max: int, owner: str | None = None) -> list[Check]:
+        """Return due checks of a producer group, each to be answered within the interval; they count from now on.
+
+        Those of halves that are another principal's than `owner` stay in line, behind the others.
+        """
         halves = self._halves
         line = halves.checks.lines.get(group)
         found: list[Check] = []
-        while line and len(found) < count_max:
+        foreign: list[int] = []
+        while line and len(found) < count_max and len(foreign) < FOREIGN_MAX:
             offset = line.take()
             if not halves.states.is_undecided(offset) or self._deciding(offset) or offset in self._discarding:
                 continue
             half = halves.read_or_lose(offset)
             if half is None:
+                continue
+            if is_foreign(half.owner, owner):
+                foreign.append(offset)
                 continue
             due = halves.clock.monotonic() + self.settings.interval_ms / 1000
             asked = halves.checks.postpone(offset, group, due, times=half.times)
@@ -345,6 +355,8 @@ class Checker:
         if found:
             halves.metrics.open_counter(counted.CHECKS, group).add(len(found))
             self._arm()
+        for offset in foreign:
+            halves.checks.ready(group, offset)
         if line is not None and not line:
             del halves.checks.lines[group]
         return found

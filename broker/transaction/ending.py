@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
+from typing import NamedTuple
 
 from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError
 from broker.format.record import split
+from broker.log.owner import OWNER_NAME, is_foreign
 from broker.log.put import Put
 from broker.query import NotFound, by_unique_key
 from broker.queues.consume_queue import FILLER_SIZE
@@ -86,8 +88,9 @@ class Ending:
         from_check: bool,
         remark: str,
         done: Told,
+        owner: str | None = None,
     ) -> None:
-        """Decide a transaction; `group` None is an admin's decision."""
+        """Decide a transaction; `group` None is an admin's decision, `owner` None that of whoever is of the group."""
         again = partial(
             self.end,
             text,
@@ -97,7 +100,9 @@ class Ending:
             from_check=from_check,
             remark=remark,
             done=done,
+            owner=owner,
         )
+        who = _Who(group, owner)
         done = partial(self._count, done)
         handle = parse_handle(text)
         if handle is None:
@@ -115,7 +120,9 @@ class Ending:
             # Its copy is on its way to the disk, and is there to be seen in the turn after it was told.
             self._halves.moving[handle.offset].append(partial(self._scheduler.call_soon, again))
         elif half is None:
-            self._answer_in_steps(self._elsewhere(handle, group, state), done)
+            self._answer_in_steps(self._elsewhere(handle, who, state), done)
+        elif who.must_not_know(half.group, half.owner):
+            done(EndOutcome(End.UNKNOWN_HANDLE, _UNKNOWN))
         elif group is not None and group != half.group:
             done(EndOutcome(End.WRONG_GROUP, f"the transaction is of the producer group {half.group!r}, not {group!r}"))
         elif self._halves.states.is_undecided(handle.offset):
@@ -123,7 +130,7 @@ class Ending:
                 handle.offset, half, state, late=group is not None and not from_check, remark=remark, done=done
             )
         else:
-            self._answer_decided(handle, half, group, state, done)
+            self._answer_decided(handle, half, who, state, done)
 
     def is_deciding(self, offset: int) -> bool:
         """Whether a half is being decided right now, or moved."""
@@ -227,24 +234,22 @@ class Ending:
 
     # Decided before
 
-    def _answer_decided(self, handle: Handle, half: Half, group: str | None, state: State, done: Told) -> None:
+    def _answer_decided(self, handle: Handle, half: Half, who: _Who, state: State, done: Told) -> None:
         known = self._halves.states.get(handle.offset)
         if known in _DECIDED:
             done(_already(state, _DECIDED[known]))
         elif known is Known.ELSEWHERE:
-            self._answer_in_steps(self._elsewhere(handle, group, state), done)
+            self._answer_in_steps(self._elsewhere(handle, who, state), done)
         else:
-            self._answer_in_steps(self._said_by_ops(handle, half, group, state), done)
+            self._answer_in_steps(self._said_by_ops(handle, half, who, state), done)
 
-    def _said_by_ops(
-        self, handle: Handle, half: Half, group: str | None, state: State
-    ) -> Generator[None, None, EndOutcome]:
+    def _said_by_ops(self, handle: Handle, half: Half, who: _Who, state: State) -> Generator[None, None, EndOutcome]:
         """Answer what the op record says of a half whose bits are gone; one that moved is looked for."""
         fate = yield from self._fate(handle.offset, half)
         if fate in STATES:
             return _already(state, STATES[fate])
         if fate is not None:
-            return (yield from self._elsewhere(handle, group, state))
+            return (yield from self._elsewhere(handle, who, state))
         return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is over; the record that says how is no longer there")
 
     def _fate(self, offset: int, half: Half) -> Generator[None, None, Fate | None]:
@@ -268,7 +273,7 @@ class Ending:
                 yield
         return None
 
-    def _elsewhere(self, handle: Handle, group: str | None, state: State) -> Generator[None, None, EndOutcome]:
+    def _elsewhere(self, handle: Handle, who: _Who, state: State) -> Generator[None, None, EndOutcome]:
         """Look for a half by its transaction's id: it was put again and decided there, or discarded."""
         halves, store = self._halves, self._halves.store
         for name in (HALF_TOPIC, DISCARD_TOPIC):
@@ -278,6 +283,11 @@ class Ending:
                 continue
             yield from query.steps()
             for message in query.found:
+                group = who.group
+                if who.must_not_know(
+                    message.properties.get("PGROUP", ""), message.properties.get(OWNER_NAME.decode(), "")
+                ):
+                    continue
                 if name == DISCARD_TOPIC:
                     if group in (None, message.properties.get("PGROUP")):
                         return EndOutcome(End.DISCARDED, _DISCARDED)
@@ -295,7 +305,7 @@ class Ending:
                         return _already(state, STATES[fate])
                     continue
                 return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is being moved; try again")
-        return EndOutcome(End.UNKNOWN_HANDLE, "there is no such transaction, or none any more")
+        return EndOutcome(End.UNKNOWN_HANDLE, _UNKNOWN)
 
     def _answer_in_steps(self, search: Generator[None, None, EndOutcome], done: Told) -> None:
         """Tell what a search finds, a piece of it in a turn."""
@@ -336,6 +346,20 @@ class Ending:
         done(EndOutcome(End.OK))
 
 
+class _Who(NamedTuple):
+    """Who decides: of which group, None for an operator; which principal, None where nobody asks who sends."""
+
+    group: str | None
+    owner: str | None
+
+    def must_not_know(self, group: str, owner: str) -> bool:
+        """Whether a half of this group and owner is to be unknown to it: another's, or nobody's of another group."""
+        if is_foreign(owner, self.owner):
+            return True
+        return self.owner is not None and not owner and self.group not in (None, group)
+
+
+_UNKNOWN = "there is no such transaction, or none any more"
 _DISCARDED = "the transaction was discarded after its checks; `pyddmq transactions resume` makes it undecided again"
 
 

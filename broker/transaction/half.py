@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from broker.format.numbers import whole_number
 from broker.format.record import SYS_TRANSACTION_MASK, born_timestamp, physical_offset, split, store_timestamp
+from broker.log.owner import OWNER_NAME
 from broker.queues.topics import Topic
 from broker.scheduled.release import Released, moved, without
 from broker.transaction import names
@@ -28,6 +29,7 @@ PRIVATE = (
     names.DELIVER_AT,
     names.DELAY_MS,
     names.AGE_MS,
+    OWNER_NAME,
 )
 _COPIED = (names.CHECK_TIMES, names.PREPARED_OFFSET, names.AGE_MS)
 IMMUNITY_SECONDS_MAX = 366 * 86_400
@@ -50,6 +52,7 @@ class Half(NamedTuple):
         topic: Where its message goes; "" when the record does not say.
         queue_id: Which queue there; -1 when the record does not say.
         group: Producer group.
+        owner: The principal that sent it; "" where nobody asked who sends.
         transaction_id: Its id; the unique key where the record names none.
         times: Checks that the record counts.
         age_ms: How old it was when it was put again.
@@ -67,6 +70,7 @@ class Half(NamedTuple):
     topic: str
     queue_id: int
     group: str
+    owner: str
     transaction_id: str
     times: int
     age_ms: int
@@ -97,6 +101,7 @@ def half_of(record: memoryview) -> Half:
         topic=_text(found, names.REAL_TOPIC),
         queue_id=-1 if queue is None else queue,
         group=_text(found, names.PRODUCER_GROUP),
+        owner=_text(found, OWNER_NAME),
         transaction_id=_text(found, names.TRANSACTION_ID) or _text(found, b"UNIQ_KEY"),
         times=whole_number(found.get(names.CHECK_TIMES)) or 0,
         age_ms=whole_number(found.get(names.AGE_MS)) or 0,

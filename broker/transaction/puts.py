@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from broker.errors import MessageRefused
 from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
+from broker.log.owner import OWNER_NAME
 from broker.log.put import Put
 from broker.queues.topics import Topic
 from broker.scheduled.delay.puts import DelayedPuts
@@ -32,6 +33,7 @@ def half_put(
     delay_ms: int,
     immunity_seconds: int | None,
     now_ms: int,
+    owner: str | None = None,
 ) -> Put:
     """Return what to append so that a message waits for its producer's decision; see `Transactions.half`."""
     check_waits(put, body_bytes_max=store.options.message_bytes_max, which="half")
@@ -58,6 +60,8 @@ def half_put(
     for kind, value in ((LEVEL, delay_level), (DELIVER_AT, deliver_at_ms), (DELAY_MS, delay_ms)):
         if value:
             own += b"%b\x01%d\x02" % (kind, value)
+    if owner is not None:
+        own += b"%b\x01%b\x02" % (OWNER_NAME, owner.encode())
     room = PROPERTIES_BYTES_MAX - _ROOM_BYTES
     if len(block) + len(own) > room:
         raise MessageRefused(

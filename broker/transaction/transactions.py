@@ -235,6 +235,7 @@ class Transactions:
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
         immunity_seconds: int | None = None,
+        owner: str | None = None,
     ) -> Put:
         """Return what to append in place of a message, so that it waits for its producer's decision.
 
@@ -247,6 +248,7 @@ class Transactions:
             deliver_at_ms: Moment of delivery, ms since the epoch; a commit after it delivers at once.
             delay_ms: Delay from the commit on.
             immunity_seconds: How long no check is made; None: `timeout_ms` of the settings.
+            owner: The principal whose it is; None where nobody asks who sends.
 
         Raises:
             MessageRefused: It can never be stored, or never be committed.
@@ -262,6 +264,7 @@ class Transactions:
             delay_ms=delay_ms,
             immunity_seconds=immunity_seconds,
             now_ms=self._clock.wall_ms(),
+            owner=owner,
         )
         if not self._attached:
             self._attach()
@@ -282,6 +285,7 @@ class Transactions:
         transaction_id: str | None = None,
         from_check: bool = False,
         remark: str = "",
+        owner: str | None = None,
     ) -> None:
         """Decide a transaction.
 
@@ -293,6 +297,7 @@ class Transactions:
             transaction_id: Compared with the handle's, where given.
             from_check: The answer to a check.
             remark: Why it is not known yet, for people.
+            owner: The principal who decides: what is another's is unknown to it. None: everybody.
         """
         self._ending.end(
             handle,
@@ -302,6 +307,7 @@ class Transactions:
             from_check=from_check,
             remark=remark,
             done=done,
+            owner=owner,
         )
 
     def on_committed(self, callback: Callable[[str, int], None]) -> None:
@@ -329,13 +335,13 @@ class Transactions:
         self._checker.settings = settings
         self._checker.changed()
 
-    def fetch_checks(self, group: str, count_max: int) -> list[Check]:
+    def fetch_checks(self, group: str, count_max: int, *, owner: str | None = None) -> list[Check]:
         """Return due checks of a producer group, in the order in which they became due.
 
         Nobody else gets them within the interval of the settings; that is how long the group has to answer with `end`,
         `from_check`. Each counts as made.
         """
-        return self._checker.fetch(group, count_max)
+        return self._checker.fetch(group, count_max, owner)
 
     def give_back(self, check: Check) -> None:
         """Take back a check that never reached a producer: it does not count and is due at once."""

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from broker.runtime.metrics import Metrics, declare
 from proxy.port.network import DESCRIPTORS_UNBOUNDED
+from proxy.tls.peer_certificate import PeerCertificate
 
 CLOSED = declare(
     "pyddmq_admin_connections_closed_total",
@@ -59,7 +60,7 @@ class AdminGuard:
         self.connections: dict[asyncio.Protocol, GuardedConnection] = {}
         self.reserve: dict[asyncio.Protocol, GuardedConnection] = {}
 
-    def __call__(self) -> asyncio.Protocol:
+    def __call__(self) -> GuardedConnection:
         """Make the protocol of a connection that was just accepted."""
         return GuardedConnection(self, self._factory())
 
@@ -153,6 +154,9 @@ class GuardedConnection(asyncio.Protocol):
         self._admitted = True
         self._inner.connection_made(transport)
         self._watch(HEAD_SECONDS_MAX, "slow_head")
+
+    def secured(self, certificate: PeerCertificate | None) -> None:
+        """The handshake of a TLS port is over (`proxy.tls.channel.Above`); the transport has the certificate."""
 
     def data_received(self, data: bytes) -> None:
         """Pass it on while the request is not too long."""

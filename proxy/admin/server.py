@@ -40,6 +40,7 @@ from proxy.operate.node_view import NodeView
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.lag import MODES, LagAnswer
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
+from proxy.tls.port import TlsPort
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -106,22 +107,33 @@ class AdminServer:
         self._changes = changes
         self._token = token or AdminToken(lambda: None)
         self._runner: web.AppRunner | None = None
-        self._listening: asyncio.Server | None = None
+        self._plain: asyncio.Server | None = None
+        self._encrypted: asyncio.Server | None = None
         self._lag: LoopLag | None = None
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port in use; valid between `start` and `stop`."""
-        assert self._listening is not None, "the admin port is not open"
-        host, port = self._listening.sockets[0].getsockname()[:2]
-        return str(host), int(port)
+        """Host and port of the plain port, which there is; valid between `start` and `stop`."""
+        assert self._plain is not None, "the admin port is not open"
+        return _address_of(self._plain)
 
-    async def start(self, host: str, port: int) -> None:
+    @property
+    def plain_address(self) -> tuple[str, int] | None:
+        """The same; None where there is none."""
+        return None if self._plain is None else _address_of(self._plain)
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Host and port of the TLS port; None where there is none."""
+        return None if self._encrypted is None else _address_of(self._encrypted)
+
+    async def start(self, host: str, port: int | None, *, tls: tuple[TlsPort, str, int] | None = None) -> None:
         """Listen.
 
         Args:
             host: Address to listen on; anything but loopback lets others read the node's state.
-            port: 0 takes a free one.
+            port: 0 takes a free one; None: there is no plain port.
+            tls: The encrypted port, with host and port number.
 
         Raises:
             ListenError: Somebody listens there already, or the address cannot be used.
@@ -134,24 +146,38 @@ class AdminServer:
         self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
         assert self._runner.server is not None, "it has been set up"
-        routes.guard = AdminGuard(self._runner.server, self._node.metrics, descriptors_max=self._descriptors_max)
+        guard = AdminGuard(self._runner.server, self._node.metrics, descriptors_max=self._descriptors_max)
+        routes.guard = guard
+        if port is not None:
+            self._plain = await self._listen(guard, host, port)
+        if tls is not None:
+            encrypted, host, port = tls
+            self._encrypted = await self._listen(lambda: encrypted.channel(guard()), host, port)
+        self._lag.start()
+
+    async def _listen(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
         try:
-            self._listening = await loop.create_server(routes.guard, host, port, backlog=64)
+            return await asyncio.get_running_loop().create_server(factory, host, port, backlog=64)
         except OSError as error:
             await self.stop()
             raise ListenError(host, port, error) from error
-        self._lag.start()
 
     async def stop(self) -> None:
         """Close the port and what is open on it; harmless when it never listened."""
         if self._lag is not None:
             self._lag.stop()
-        if self._listening is not None:
-            self._listening.close()
-            self._listening = None
+        for listening in (self._plain, self._encrypted):
+            if listening is not None:
+                listening.close()
+        self._plain = self._encrypted = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+
+def _address_of(listening: asyncio.Server) -> tuple[str, int]:
+    host, port = listening.sockets[0].getsockname()[:2]
+    return str(host), int(port)
 
 
 class _Routes:

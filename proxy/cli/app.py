@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
@@ -18,6 +18,9 @@ from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
 from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from proxy.cli.command_table import Folder
 
 _ANY_BYTES = ("body", "data")
 """Arguments that are no text: a message, and the path that is handed on as a string."""
@@ -100,10 +103,16 @@ def build(word: str | None = None) -> typer.Typer:
     alone = word in every or word in {folder.name for folder in FOLDERS}
     _add(app, {name: command for name, command in every.items() if not alone or name in (word, "version")})
     for folder in (folder for folder in FOLDERS if not alone or folder.name == word):
-        below = typer.Typer(help=folder.help, cls=_meaning(folder.meant), no_args_is_help=folder.meant is None)
-        _add(below, folder.commands)
-        app.add_typer(below, name=folder.name)
+        _add_folder(app, folder)
     return app
+
+
+def _add_folder(app: typer.Typer, folder: Folder) -> None:
+    below = typer.Typer(help=folder.help, cls=_meaning(folder.meant), no_args_is_help=folder.meant is None)
+    _add(below, folder.commands)
+    for each in folder.folders:
+        _add_folder(below, each)
+    app.add_typer(below, name=folder.name)
 
 
 def _main(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proxy.cli.commands import (
+    access_commands,
     actions_command,
     config_command,
     dlq_commands,
@@ -66,12 +67,14 @@ class Folder:
         help: What they are for.
         commands: Those below it.
         meant: The one that is meant when none is named.
+        folders: Further words below it.
     """
 
     name: str
     help: str
     commands: Commands
     meant: str | None = None
+    folders: tuple[Folder, ...] = ()
 
 
 COMMANDS: Commands = {
@@ -101,6 +104,22 @@ FOLDERS = (
             "push": demo_push_command.push,
             "transaction": demo_transaction_command.transaction,
         },
+    ),
+    Folder(
+        name="access",
+        help="Make tokens for clients, and see why something is allowed or denied.",
+        commands={"explain": access_commands.explain},
+        folders=(
+            Folder(
+                name="token",
+                help="Make, list and revoke the tokens by which clients say who they are.",
+                commands={
+                    "create": access_commands.create,
+                    "list": access_commands.list_tokens,
+                    "revoke": access_commands.revoke,
+                },
+            ),
+        ),
     ),
     Folder(
         name="groups",

@@ -15,6 +15,15 @@ ConsumerAddress = Annotated[
     str,
     typer.Option("--consumer", metavar="HOST:PORT", envvar="PYDDMQ_CONSUMER", help="The node's consumer port."),
 ]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        envvar="PYDDMQ_TOKEN_FILE",
+        help="File of the token by which to say who this is. Else that in PYDDMQ_TOKEN.",
+    ),
+]
 AdminAddress = Annotated[
     str,
     typer.Option("--admin", metavar="HOST:PORT", envvar="PYDDMQ_ADMIN", help="The node's admin port."),

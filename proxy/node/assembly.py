@@ -33,12 +33,17 @@ from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
+from conf.tls_checks import tls_host
 from proxy.node.kafka import KafkaClients, kafka_sends
 from proxy.node.parts import Opened, Seams
 from proxy.port.accepting import ServerLimits
 from proxy.port.memory import MemoryWatch
+from proxy.port.network import Network
 from proxy.port.server import Commons, Handler, ThriftServer
 from proxy.port.shares import Shares
+from proxy.services.access.guard import Guard
+from proxy.services.access.methods import check_handlers
+from proxy.services.access.sign_in import SignIn
 from proxy.services.ack_syncs import AckSyncs
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.delay_service import DelayService
@@ -51,6 +56,7 @@ from proxy.services.producer_service import ProducerService
 from proxy.services.publishing import Publishing
 from proxy.services.starting_service import StartingService
 from proxy.services.transaction_service import TransactionService
+from proxy.tls.ports import TlsPorts
 from upstream.budget import Budget
 from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.group import ConsumerGroup, MakeActions
@@ -228,6 +234,7 @@ def starting_servers(
     budget: Budget,
     request_turn: Callable[[], None],
     admin_hint: str,
+    guard: Guard,
 ) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
     """Make the consumers' and the producers' port, answering that the node is starting, and what they hold.
 
@@ -238,8 +245,9 @@ def starting_servers(
         budget: The node's account of memory.
         request_turn: As in `Commons`.
         admin_hint: As in `Commons`.
+        guard: Looks at rights, where there are rules.
     """
-    starting = StartingService(runtime.metrics, runtime.limited_log)
+    starting = StartingService(runtime.metrics, runtime.limited_log, guard)
     commons = Commons(
         runtime=runtime,
         request_turn=request_turn,
@@ -247,10 +255,31 @@ def starting_servers(
         budget=budget,
         relieve=memory.relieve,
         shares=Shares(runtime.clock, runtime.scheduler, runtime.metrics),
+        access=guard.access,
     )
-    consumer = ThriftServer("consumer", starting.consumer_handlers(), limits=limits, commons=commons)
-    producer = ThriftServer("producer", starting.producer_handlers(), limits=limits, commons=commons)
+    sign_in = SignIn(guard.access, guard.denials, runtime.metrics).handlers()
+    check_handlers({**starting.consumer_handlers(), **starting.producer_handlers(), **sign_in})
+    consumer = ThriftServer("consumer", {**starting.consumer_handlers(), **sign_in}, limits=limits, commons=commons)
+    producer = ThriftServer("producer", {**starting.producer_handlers(), **sign_in}, limits=limits, commons=commons)
     return consumer, producer, starting.held
+
+
+async def open_ports(
+    config: Config, consumer: ThriftServer, producer: ThriftServer, tls: TlsPorts, network: Network
+) -> None:
+    """Listen for consumers and producers, plain, by TLS, or both.
+
+    Raises:
+        ListenError: An address cannot be had.
+    """
+    node = config.node
+    for server, plain in ((consumer, node.consumer_port), (producer, node.producer_port)):
+        if plain is not None:
+            await server.listen(network, node.host, plain, backlog=node.backlog)
+        encrypted = tls.by_service.get(server.service)
+        if encrypted is not None:
+            host, port = tls_host(server.service, config.tls, node), config.tls.listeners()[server.service].port
+            await server.listen_tls(network, encrypted, host, port, backlog=node.backlog)
 
 
 def producer_handlers(
@@ -258,6 +287,7 @@ def producer_handlers(
     runtime: Runtime,
     budget: Budget,
     *,
+    guard: Guard,
     clients: KafkaClients,
     config: Callable[[], Config],
     state: Callable[[], str],
@@ -269,6 +299,7 @@ def producer_handlers(
         opened: Where messages go.
         runtime: The node's.
         budget: The node's account of memory.
+        guard: Looks at rights, where there are rules.
         clients: Are told who sends by them.
         config: The configuration in force.
         state: Of the node's life.
@@ -302,13 +333,14 @@ def producer_handlers(
     keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
     kafka = kafka_sends(config(), publishing, keyed.in_kafka, runtime, store.unique_keys.take)
     clients.sends = kafka
-    sends = ProducerService(checks, publishing, keyed, limited, kafka, **names)
+    sends = ProducerService(checks, publishing, keyed, limited, kafka, guard=guard, **names)
     transactions = TransactionService(
         opened.transactions,
         checks,
         publishing,
         keyed,
         limited,
+        guard=guard,
         runtime=runtime,
         state=state,
         settings=lambda: config().node,
@@ -318,12 +350,16 @@ def producer_handlers(
         publishing,
         keyed,
         limited,
+        guard,
         opened.loops,
         DelayCancels(store, opened.timers),
         runtime=runtime,
         interval_max=node.timer_max_delay_sec,
     )
-    return {**sends.handlers(), **transactions.handlers(), **delays.handlers()}
+    sign_in = SignIn(guard.access, guard.denials, runtime.metrics)
+    handlers = {**sends.handlers(), **transactions.handlers(), **delays.handlers(), **sign_in.handlers()}
+    check_handlers(handlers)
+    return handlers
 
 
 def node_seams(opened: Opened, runtime: Runtime, calls: NodeCalls, kafka: KafkaBroker | None) -> NodeSeams:
@@ -366,6 +402,7 @@ def consumer_service(
     *,
     settings: Callable[[], NodeConfig],
     budget: Budget,
+    guard: Guard,
     groups: Mapping[str, ConsumerGroup],
     leaving: Callable[[str], ConsumerGroup | None],
 ) -> ConsumerService:
@@ -374,6 +411,7 @@ def consumer_service(
     def acks_refused() -> ProgressFailed | None:
         return progress.failed
 
+    sign_in = SignIn(guard.access, guard.denials, runtime.metrics)
     fetches = FetchService(
         groups,
         runtime=runtime,
@@ -381,6 +419,7 @@ def consumer_service(
         acks=AckSyncs(progress, store.file_writes, runtime.scheduler),
         acks_refused=acks_refused,
         budget=budget,
+        guard=guard,
         leaving=leaving,
     )
     return ConsumerService(
@@ -389,7 +428,8 @@ def consumer_service(
         linger_ms_max=settings().max_linger_time,
         acks_refused=acks_refused,
         budget=budget,
-        fetch_handlers=fetches.handlers(),
+        guard=guard,
+        fetch_handlers={**fetches.handlers(), **sign_in.handlers()},
         leaving=leaving,
     )
 

@@ -20,6 +20,7 @@ from broker.runtime.metrics import Metrics, declare
 from broker.scheduled.recurring.loops import Loops
 from broker.store import Store, StoreError
 from conf import Config, GroupConfig
+from proxy.node.access import close_access, look_at_access, open_owners
 from proxy.node.assembly import (
     check_settings,
     consumer_group,
@@ -27,6 +28,7 @@ from proxy.node.assembly import (
     expiry,
     group_limits,
     node_seams,
+    open_ports,
     opening_deduplication,
     opening_progress,
     opening_store,
@@ -47,6 +49,7 @@ from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
+from proxy.tls.ports import LOOK_SECONDS
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.queues import offsets_of
@@ -73,6 +76,8 @@ class Node(Parts, CommitDriver):
             seams: Loop, clock, disk, randomness, network.
             registry: Where actions are found by name.
             metrics: A registry to count in; a new one when absent.
+
+        Raises AccessUnreadable, TlsFilesUnusable: see `Parts`.
         """
         super().__init__(config, seams=seams, registry=registry, metrics=metrics)
         self.vitals = Vitals(self.metrics, seams.clock)
@@ -115,20 +120,25 @@ class Node(Parts, CommitDriver):
                 budget=self.budget,
                 request_turn=self.request_turn,
                 admin_hint=admin_hint,
+                guard=self.guard,
             )
             self.servers = (consumer, producer)
-            await consumer.listen(seams.network, node.host, node.consumer_port, backlog=node.backlog)
-            await producer.listen(seams.network, node.host, node.producer_port, backlog=node.backlog)
+            await open_ports(self.config, consumer, producer, self.tls, seams.network)
             self._state = "recovering"
             self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
+            if self.tls.by_service:
+                self.periodic.repeat("tls", SWEEP_SECONDS, self.tls.sweep)
+                self.periodic.repeat("tls_files", LOOK_SECONDS, self.tls.look)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             opened = self._opened = await self._open_storage(steps, self.startup)
+            open_owners(self.access, opened, node, self.runtime)
             consumer.serve(opened.consumer_service.handlers())
             producer.serve(
                 producer_handlers(
                     opened,
                     self.runtime,
                     self.budget,
+                    guard=self.guard,
                     clients=self.kafka,
                     config=lambda: self.config,
                     state=lambda: self._state,
@@ -140,9 +150,8 @@ class Node(Parts, CommitDriver):
             for each in self.groups.values():
                 self.kafka_groups.start(each)
             opened.progress.groups_started()
-            opened.delays.start()
-            opened.timers.start()
-            opened.transactions.start()
+            for part in (opened.delays, opened.timers, opened.transactions):
+                part.start()
             self._run_timers()
             opened.consumer_service.resume(held.release())
         except BaseException:
@@ -202,10 +211,8 @@ class Node(Parts, CommitDriver):
         self.abandon_recording()
         if self._opened is not None:
             self._opened.index_work.stop()
-            self._opened.retaining.stop()
-            self._opened.delays.stop()
-            self._opened.timers.stop()
-            self._opened.transactions.stop()
+            for part in (self._opened.retaining, self.delays, self.timers, self.transactions):
+                part.stop()
 
     # The turn.
 
@@ -368,6 +375,7 @@ class Node(Parts, CommitDriver):
                     runtime,
                     settings=lambda: self.config.node,
                     budget=self.budget,
+                    guard=self.guard,
                     groups=self.groups,
                     leaving=self._leaving_group,
                 ),
@@ -441,6 +449,7 @@ class Node(Parts, CommitDriver):
         self.consumer.sweep()
         self.producer.sweep()
         self.memory.sweep()
+        look_at_access(self.access, self.servers)
         self.limited_log.flush()
         self.vitals.look()
         self.let_drained_go()
@@ -478,11 +487,9 @@ class Node(Parts, CommitDriver):
         except (ProgressFailed, OSError):
             _log.exception("progress_close_failed")
         try:
-            self.transactions.close()
-            self.deduplication.close()
-            self.delays.close()
-            self.timers.close()
-            self.store.close()
+            close_access(self.access)
+            for part in (self.transactions, self.deduplication, self.delays, self.timers, self.store):
+                part.close()
         except (StoreError, OSError):
             _log.exception("store_close_failed")
 

@@ -19,8 +19,10 @@ from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
-from conf import Config
+from conf import Config, access_files
 from conf.kafka import KafkaClusterConfig
+from proxy.access.access import Access
+from proxy.access.access import Files as AccessFiles
 from proxy.node.index_work import IndexWork
 from proxy.node.kafka import KafkaClients, KafkaGroups, MakeKafkaClient
 from proxy.node.retaining import Retaining
@@ -33,8 +35,12 @@ from proxy.recording.ack_logs import AckLogs
 from proxy.recording.message_lines import GroupLines
 from proxy.recording.recorder import Recorder
 from proxy.recording.visible_end import ShownEnd
+from proxy.services.access.denials import Denials
+from proxy.services.access.guard import Guard
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.topic_ports import TopicPorts
+from proxy.tls.files import RealTlsFiles, TlsLoader
+from proxy.tls.ports import TlsPorts
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.seams import Threads
 from upstream.calls.threads import LoopThreads
@@ -57,6 +63,8 @@ class Seams:
         syncs: Makes syncs in the background; without it they are made at once.
         threads: Runs blocking actions; threads beside the loop, when absent.
         kafka: Makes the client of a Kafka cluster; confluent-kafka, when absent.
+        access_files: Reads what the section `access` names; the files, when absent.
+        tls: Reads the files of TLS ports; the operating system's, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -70,6 +78,8 @@ class Seams:
     syncs: Syncs | None = None
     threads: Threads | None = None
     kafka: MakeKafkaClient | None = None
+    access_files: AccessFiles | None = None
+    tls: TlsLoader | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +117,8 @@ class Parts:
         config: The configuration in force; a reload puts another one there.
         runtime: What its parts share.
         calls: Makes the calls of actions that await or block.
+        access: Who may do what; None where everybody may do everything.
+        guard: Looks at that.
         kafka: The ways to the clusters of Kafka.
         threads: Where what blocks is run.
         leaving: Groups that a reload took out and that still drain.
@@ -115,6 +127,7 @@ class Parts:
         ack_logs: Notes what becomes of single messages.
         group_lines: Writes that into the log, and sums it up once a minute.
         shown_end: Tells others up to where they may read the store.
+        tls: The encrypted ports.
     """
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -125,6 +138,10 @@ class Parts:
             seams: Loop, clock, disk, randomness, network.
             registry: Where actions are found by name.
             metrics: A registry to count in; a new one when absent.
+
+        Raises:
+            AccessUnreadable: A file that the section `access` names cannot be used.
+            TlsFilesUnusable: A file of an encrypted port cannot be used.
         """
         self.config = config
         self.seams = seams
@@ -141,6 +158,11 @@ class Parts:
             alarms=seams.alarms or seams.loop,
             syncs=seams.syncs,
         )
+        self.access: Access | None = None
+        if config.access is not None:
+            files = seams.access_files or access_files
+            self.access = Access(config.access, clock=seams.clock, limited_log=self.limited_log, files=files)
+        self.guard = Guard(self.access, Denials(seams.loop, self.metrics, self.limited_log))
         threads = seams.threads or LoopThreads(seams.loop)
         self.calls = NodeCalls(
             clock=seams.clock,
@@ -165,6 +187,7 @@ class Parts:
         self.ack_logs = AckLogs(self, self.runtime)
         self.group_lines = GroupLines(self, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
+        self.tls = TlsPorts(config.tls, seams.tls or RealTlsFiles(), self.runtime)
         self._opened: Opened | None = None
 
     def _kafka_client(self, cluster: str, config: KafkaClusterConfig) -> KafkaClient:

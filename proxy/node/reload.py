@@ -16,14 +16,18 @@ import structlog
 from broker.errors import StoreError
 from broker.runtime.metrics import declare
 from conf import Config, ConfigError, GroupConfig, Loaded
+from conf.access_files import AccessUnreadable
 from conf.diff import ChangeKind, Changes, Refusal, diff
 from conf.places import Path
 from lag.samples import EventKind
+from proxy.access.access import Policy
+from proxy.node.access import replace_policy
 from proxy.node.action_places import group_path, unmakeable
 from proxy.node.node import Node
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.node.views import ReloadResult
 from proxy.services.topic_ports import wanted_types
+from proxy.tls.ports import Unusable
 from upstream.kafka.link import KafkaFailure
 
 _log = structlog.get_logger(__name__)
@@ -58,6 +62,8 @@ class Reloader:
         self._applied = applied
         self.configuration = ConfigurationView(file=file)
         """The file, when it was refused or is gone."""
+        self._policy: Policy | None = None
+        """What is prepared of `access`."""
 
     def reload(self) -> ReloadResult:
         """Read and apply; the outcome is logged and counted, and returned for whoever asked."""
@@ -92,13 +98,20 @@ class Reloader:
         problems = [*changes.refusals, *self._still_draining(config, changes)]
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
+        # First of what can fail, for it leaves nothing behind. Certificates come with every reload (docs/tls.md).
+        contexts = node.tls.prepare()
+        if isinstance(contexts, Unusable):
+            return ReloadResult(accepted=False, problems=(place(Refusal(("tls", *contexts.path), contexts.text)),))
         if changes.empty:
             node.config = config
+            node.tls.swap(contexts)
             return ReloadResult(accepted=True)
         try:
             prepared = self._prepare(config, changes)
         except _Unprepared as error:
             return ReloadResult(accepted=False, problems=(place(error.refusal),))
+        node.tls.swap(contexts)
+        node.tls.configure(config.tls)
         self._commit(config, changes, prepared)
         self._applied(config)
         return ReloadResult(accepted=True, changes=tuple(changes.sentences()))
@@ -133,6 +146,11 @@ class Reloader:
             else:
                 self._check_actions(config, name)
                 steps[name] = self._change(name, config)
+        if self._node.access is not None and config.access is not None:
+            try:
+                self._policy = self._node.access.prepared(config.access)
+            except AccessUnreadable as error:
+                raise _Unprepared(Refusal(error.path, error.text)) from error
         # Last, and in one write: unlike queues, a type that the running configuration does not want shows at once.
         with _blamed_on(("topics",)):
             node.store.topic_changes.set_types(wanted_types(config))
@@ -176,6 +194,8 @@ class Reloader:
         node = self._node
         node.config = config
         node.ports.publish(config)
+        if node.access is not None and self._policy is not None:
+            replace_policy(node.access, self._policy, node.servers)
         for step in steps.values():
             step()
         node.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))

@@ -21,9 +21,12 @@ import asyncio
 from collections import deque
 from typing import Any, Self, cast
 
+from proxy.access.rights import Rights
 from proxy.port.accepting import Accepting
-from proxy.port.network import address_text
+from proxy.port.network import address_text, host_of
 from proxy.port.reading import Reading
+from proxy.tls.channel import TLS_BYTES, TlsTransport
+from proxy.tls.peer_certificate import PeerCertificate
 from proxy.wire.errors import FrameError
 from proxy.wire.texts import client_name
 from upstream.budget import Pressure
@@ -36,19 +39,27 @@ class Connection(Reading, asyncio.Protocol):
     """The protocol of one accepted socket; also the `Holder` of what is delivered over it.
 
     Attributes:
-        address: `ip:port` of the client.
+        address: `ip:port` of the client, for people; an IPv4 address that came mapped into IPv6 as IPv4's.
+        host: The same without its port.
+        is_encrypted: Whether it came by TLS.
+        certificate: The client's, checked against the client CA; None where it has shown none.
         since_ms: When it was accepted, wall clock.
         client: What the client first said of itself (library and version), fit to be shown; "" until it does. Nothing
             is decided by it.
+        rights: What it may do; None where everybody may do everything.
     """
 
-    __slots__ = ("address", "client", "since_ms")
+    __slots__ = ("address", "certificate", "client", "host", "is_encrypted", "rights", "since_ms")
 
     def __init__(self, server: Accepting[Self]) -> None:
         super().__init__(server)
         self.address = "?"
+        self.host = ""
+        self.is_encrypted = False
+        self.certificate: PeerCertificate | None = None
         self.since_ms = 0
         self.client = ""
+        self.rights: Rights | None = None
 
     def note_client(self, said: str | bytes | None) -> None:
         """Keep what the client says of itself, the first time that it does."""
@@ -65,14 +76,22 @@ class Connection(Reading, asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)
         peer: Any = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            self.address = address_text(str(peer[0]), peer[1])
+            self.host = host_of(str(peer[0]))
+            self.address = address_text(self.host, peer[1])
+        if isinstance(transport, TlsTransport):
+            self._tls = transport
+            self.is_encrypted = True
         socket = transport.get_extra_info("socket")
         if not self._server.admit(self, -1 if socket is None else socket.fileno()):
             self.closed = True
             self._transport.abort()
             return
         self._peer = self._server.peer_of(transport)
-        self._account(CONNECTION_BYTES)
+        self._account(self._idle_bytes)
+
+    def secured(self, certificate: PeerCertificate | None) -> None:
+        """The handshake is over; see `proxy.tls.channel.Above`."""
+        self.certificate = certificate
 
     def data_received(self: Self, data: bytes) -> None:
         """Handle every frame that is complete."""
@@ -116,9 +135,7 @@ class Connection(Reading, asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more: parked pulls are answered empty, the rest is answered, then the socket closes."""
         self._ended = True
-        for slot in list(self._slots):
-            if slot.withdraw is not None:
-                slot.withdraw()
+        self.withdraw_waiting()
         self._close_when_done()
         return True
 
@@ -168,12 +185,23 @@ class Connection(Reading, asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """Bytes that the connection makes the node hold, above those of an idle one."""
-        return self._counted - CONNECTION_BYTES
+        return self._counted - self._idle_bytes
 
     @property
-    def host(self) -> str:
-        """Address of the client without its port."""
-        return self.address.rpartition(":")[0]
+    def _idle_bytes(self) -> int:
+        return CONNECTION_BYTES + TLS_BYTES if self.is_encrypted else CONNECTION_BYTES
+
+    def part(self) -> None:
+        """Read no more, let what was asked be answered, and close."""
+        if self._reading and self._transport is not None:
+            self._transport.pause_reading()
+        self.eof_received()
+
+    def withdraw_waiting(self) -> None:
+        """Answer what waits for messages: empty."""
+        for slot in list(self._slots):
+            if slot.withdraw is not None:
+                slot.withdraw()
 
     def is_idle(self, since: float) -> bool:
         """Whether nothing was asked since that moment, and nothing waits, is unread or unanswered."""

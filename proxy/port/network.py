@@ -14,6 +14,7 @@ import select
 import socket
 import sys
 from collections.abc import Callable
+from ipaddress import IPv6Address
 from typing import Protocol
 
 DESCRIPTORS_UNBOUNDED = 1 << 31
@@ -47,6 +48,18 @@ def raise_descriptor_limit() -> int:
 def address_text(host: str, port: int) -> str:
     """Return `host:port`; an IPv6 host stands in brackets, as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_of(peer: str) -> str:
+    """Return the address of a peer in one form: one of IPv4 that came mapped into IPv6 (`::ffff:10.0.0.1`) as IPv4's.
+
+    A socket that listens on `::` sees both kinds; a bound or a rule for an address must hold for either.
+    """
+    if "." in peer and ":" in peer:
+        mapped = IPv6Address(peer.partition("%")[0]).ipv4_mapped
+        if mapped is not None:
+            return str(mapped)
+    return peer
 
 
 class ListenError(Exception):

@@ -16,6 +16,7 @@ from typing import Self
 from proxy.port.accepting import Accepting
 from proxy.port.network import NoPeer, Peer
 from proxy.port.reply_slot import SLOT_BYTES, Lost, ReplySlot
+from proxy.tls.channel import TlsTransport
 from proxy.wire.frames import FrameSplitter
 
 CARRIED_MAX = 4
@@ -54,6 +55,7 @@ class Replying:
         "_splitter",
         "_stuck_bytes",
         "_stuck_replies",
+        "_tls",
         "_transport",
         "_unread",
         "_writable",
@@ -79,6 +81,7 @@ class Replying:
         self._unread = 0
         self._counted = 0
         self._peer: Peer = _NO_PEER
+        self._tls: TlsTransport | None = None
         self._sent = 0
         self._carried: deque[tuple[int, Lost]] = deque(maxlen=CARRIED_MAX)
         """Replies with messages since the peer was last heard of: where each begins in all that was sent."""
@@ -252,7 +255,8 @@ class Replying:
                 if self._peer.gone():
                     data, lost = lost() or b"", None
                 else:
-                    self._carried.append((self._sent, lost))
+                    # As the peer's system counts: by TLS the bytes are others, and there are some before the first.
+                    self._carried.append((self._sent if self._tls is None else self._tls.sent, lost))
             self._sent += len(data)
             transport.write(data)
             if lost is not None and transport.is_closing():

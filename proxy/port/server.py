@@ -20,11 +20,14 @@ from dataclasses import dataclass
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import Counter, declare
+from proxy.access.access import Access, Policy
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.network import Listener, Network, NoPeer, Peer
 from proxy.port.shares import Shares
 from proxy.port.too_long import answer_too_long
+from proxy.tls.channel import TlsTransport
+from proxy.tls.port import TlsPort
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     APPLICATION_PROTOCOL_ERROR,
@@ -43,7 +46,8 @@ REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service",
 CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
 CONNECTIONS_REFUSED = declare(
     "pyddmq_connections_refused_total",
-    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory and the like",
+    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory, expired, revoked "
+    "and the like",
     ("service", "reason"),
 )
 CALLS_FAILED = declare(
@@ -59,6 +63,8 @@ _WHY = {
     "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
     "memory": "the node is short of memory (memoryMax)",
     "slow_frame": "a frame took longer than frameTimeout to arrive",
+    "expired": "the token by which it said who it is has expired",
+    "revoked": "the token by which it said who it is, or its key, was taken out",
 }
 """Sentences for the reasons that are ours."""
 
@@ -80,6 +86,7 @@ class Commons:
         budget: The node's account of memory; without one there is no ceiling.
         relieve: Called when a connection brought the account to where others must be closed.
         shares: The loop's time; of each port's own when left out.
+        access: Who may do what; without it everybody may do everything.
     """
 
     runtime: Runtime
@@ -88,6 +95,7 @@ class Commons:
     budget: Budget | None = None
     relieve: Callable[[], None] = lambda: None
     shares: Shares | None = None
+    access: Access | None = None
 
 
 class ThriftServer:
@@ -118,6 +126,7 @@ class ThriftServer:
         self.service = service
         self.requests = 0
         self.limits = limits
+        self._access = commons.access
         self.admin_hint = commons.admin_hint
         self.budget = commons.budget or Budget()
         self.relieve = commons.relieve
@@ -133,7 +142,8 @@ class ThriftServer:
         self._hosts: dict[str, int] = {}
         self._idle: dict[Connection, None] = {}
         """Some of those that were idle for long when the last sweep came by, the oldest first."""
-        self._listener: Listener | None = None
+        self._plain: Listener | None = None
+        self._encrypted: Listener | None = None
         self._network: Network | None = None
         self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
@@ -142,9 +152,19 @@ class ThriftServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port listened on."""
-        assert self._listener is not None, "the server listens"
-        return self._listener.address
+        """Host and port of the plain port, which there is."""
+        assert self._plain is not None, "the server listens"
+        return self._plain.address
+
+    @property
+    def plain_address(self) -> tuple[str, int] | None:
+        """The same; None where there is none."""
+        return None if self._plain is None else self._plain.address
+
+    @property
+    def tls_address(self) -> tuple[str, int] | None:
+        """Host and port of the TLS port; None where there is none."""
+        return None if self._encrypted is None else self._encrypted.address
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
         """Have calls from now on handled by these (method name to handler), on open connections too."""
@@ -155,12 +175,18 @@ class ThriftServer:
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
         """Start to accept connections. Raises ListenError."""
         self._network = network
-        self._listener = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+        self._plain = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+
+    async def listen_tls(self, network: Network, tls: TlsPort, host: str, port: int, *, backlog: int) -> None:
+        """Start to accept connections by TLS, beside the others; they share the limits. Raises ListenError."""
+        self._network = network
+        self._encrypted = await network.listen(lambda: tls.channel(Connection(self)), host, port, backlog=backlog)
 
     def stop_listening(self) -> None:
         """Accept no more; open connections stay."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in (self._plain, self._encrypted):
+            if listener is not None:
+                listener.close()
 
     def close_connections(self, *, at_once: bool = False) -> None:
         """Close what is open, after what was written has left or at once, and whoever was accepted and comes later."""
@@ -209,7 +235,9 @@ class ThriftServer:
 
     def peer_of(self, transport: asyncio.BaseTransport) -> Peer:
         """Return what the system knows of a connection's other end."""
-        return NoPeer() if self._network is None else self._network.peer(transport)
+        if self._network is None:
+            return NoPeer()
+        return self._network.peer(transport.below if isinstance(transport, TlsTransport) else transport)
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone; harmless twice."""
@@ -266,6 +294,9 @@ class ThriftServer:
         if type(frame) is CutFrame:
             self._refuse_too_long(connection, call, frame)
             return
+        if self._access is not None and connection.rights is None:
+            # Not when it is accepted: a certificate is known after the handshake.
+            connection.rights = self._access.rights_of(connection.host, connection.certificate)
         found = self._handlers.get(call.method)
         if found is None:
             self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
@@ -341,6 +372,29 @@ class ThriftServer:
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._refuse("slow_frame", connection)
                 connection.abort()
+            elif self._access is not None and connection.rights is not None and self._access.is_over(connection.rights):
+                self._refuse("expired", connection)
+                connection.drop()
+
+    def review(self, before: Policy) -> None:
+        """Decide anew what open connections may do, after another policy took the place of one.
+
+        What waits for messages by a right that is lost is answered empty; its client asks again and is denied.
+        """
+        access = self._access
+        assert access is not None, "there is a policy"
+        for connection in list(self.connections):
+            rights = connection.rights
+            if rights is None:
+                continue
+            renewed = access.renewed(rights, connection.host, connection.certificate, before)
+            if renewed is None:
+                self._refuse("revoked", connection)
+                connection.drop()
+                continue
+            connection.rights = renewed
+            if rights.may_not_any_more(renewed):
+                connection.withdraw_waiting()
 
     def close_for_memory(self, connection: Connection) -> None:
         """Close a connection that holds much, at once; whoever asked for it tells which."""

@@ -19,6 +19,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -30,7 +31,9 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
+from conf.access_files import AccessUnreadable
 from conf.checks import check_access
+from conf.tls_checks import tls_host
 from proxy.node import logs
 from proxy.node.action_places import unmakeable
 from proxy.node.alarms import alarms_of
@@ -41,7 +44,12 @@ from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_
 from proxy.process.config_watch import ConfigWatch, Signature
 from proxy.process.exit_codes import ExitCode
 from proxy.process.service_manager import ServiceManager, StartReporter
+from proxy.tls.port import TlsPort
+from proxy.tls.ports import TlsFilesUnusable
 from upstream.kafka.link import KafkaFailure
+
+if TYPE_CHECKING:
+    from proxy.admin import AdminServer
 
 _log = structlog.get_logger(__name__)
 
@@ -102,7 +110,7 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     except ConfigError as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, error)
     config = options.over(loaded.config)
-    for path, text in check_access(config.node):
+    for path, text in check_access(config.node, ruled=config.access is not None):
         # What the command line put over a file that is right by itself.
         return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", *path), text))
     try:
@@ -133,6 +141,11 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
             return runner.run(_serve(options, config, seen, registry, disk=disk or RealDisk(), metrics=metrics))
     except ListenError as error:
         return _give_up(options, ExitCode.PORT_TAKEN, error)
+    except AccessUnreadable as error:
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(error.path, error.text))
+    except TlsFilesUnusable as error:
+        problem = loaded.problem(("tls", *error.unusable.path), error.unusable.text)
+        return _give_up(options, ExitCode.CONFIG_INVALID, problem)
     except ActionError as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, f"{options.config}: {error}")
     except KafkaFailure as error:
@@ -225,14 +238,14 @@ async def _serve(
         descriptors_max=seams.descriptors_max + min(64, seams.descriptors_max // 4),
     )
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
-    await admin.start(config.node.admin_host, config.node.admin_port)
+    await admin.start(config.node.admin_host, config.node.admin_port, tls=_admin_tls(node))
     manager = ServiceManager(os.environ.get("NOTIFY_SOCKET", ""))
     tasks: list[asyncio.Task[None]] = []
     stop, hurry = asyncio.Event(), asyncio.Event()
     _on_signals(loop, stop, hurry)
     try:
         reporter = StartReporter(node, manager, terminal=None if options.json else sys.stderr)
-        if not await _start(node, f"http://{address_text(*admin.address)}/", stop, reporter):
+        if not await _start(node, admin_url(admin), stop, reporter):
             _log.info("stopped", text="before the recovery was done; the next start recovers again")
             return ExitCode.OK
         # What is there by now is left out of the collector's passes: the first one over all that a start made would
@@ -242,7 +255,7 @@ async def _serve(
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
         if options.watch:
             tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.limited_log)))
-        _announce(options, node, admin.address)
+        _announce(options, node, admin)
         manager.ready("serving")
         await stop.wait()
         _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
@@ -325,19 +338,51 @@ def _signature(path: Path) -> Signature:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None:
+def _admin_tls(node: Node) -> tuple[TlsPort, str, int] | None:
+    """The admin port over TLS, with host and port; None where there is none."""
+    tls, listener = node.tls.by_service.get("admin"), node.config.tls.admin
+    if tls is None or listener is None:
+        return None
+    return tls, tls_host("admin", node.config.tls, node.config.node), listener.port
+
+
+def admin_url(admin: AdminServer) -> str:
+    """Where people look at a node."""
+    if admin.plain_address is not None:
+        return f"http://{address_text(*admin.plain_address)}/"
+    return "" if admin.tls_address is None else f"https://{address_text(*admin.tls_address)}/"
+
+
+def _addresses(node: Node, admin: AdminServer) -> dict[str, str | None]:
+    """The ready line's addresses (D24): a service without a plain port has null there."""
+    addresses: dict[str, str | None] = {}
+    for name, server in (("producer", node.producer), ("consumer", node.consumer), ("admin", admin)):
+        addresses[name] = None if server.plain_address is None else address_text(*server.plain_address)
+    for name, server in (("producerTls", node.producer), ("consumerTls", node.consumer), ("adminTls", admin)):
+        if server.tls_address is not None:
+            addresses[name] = address_text(*server.tls_address)
+    return addresses
+
+
+def _shown(addresses: dict[str, str | None], service: str, scheme: str) -> str:
+    """The ports of a service as people are told."""
+    plain, encrypted = addresses[service], addresses.get(f"{service}Tls")
+    return " and ".join(each for each in (plain, f"{scheme}{encrypted}" if encrypted else None) if each)
+
+
+def _announce(options: ServeOptions, node: Node, admin: AdminServer) -> None:
     """Say once, in the log and on stdout, that the node serves, what it is and where everything is."""
     from proxy.operate.live_node import product_version
 
-    producer, consumer = (address_text(*server.address) for server in (node.producer, node.consumer))
-    admin_text = address_text(*admin)
+    addresses = _addresses(node, admin)
+    producer, consumer = (_shown(addresses, service, "tls://") for service in ("producer", "consumer"))
     data = str(Path(node.config.node.data).resolve())
     hint = "the sample; name your own with --config" if options.sample else "changes are taken while the node runs"
     text = (
         f"pyddmq is ready\n"
         f"  producers  {producer}   (Thrift, framed)\n"
         f"  consumers  {consumer}   (Thrift, framed)\n"
-        f"  status     http://{admin_text}/\n"
+        f"  status     {admin_url(admin)}\n"
         f"  data       {data}\n"
         f"  config     {options.config}   ({hint})\n"
         f"Ctrl-C stops it after what is out to clients has been answered."
@@ -350,15 +395,15 @@ def _announce(options: ServeOptions, node: Node, admin: tuple[str, int]) -> None
         data=data,
         producer=producer,
         consumer=consumer,
-        admin=admin_text,
+        admin=_shown(addresses, "admin", "https://"),
         access=node.config.node.access,
         recovery_seconds=round(node.seams.clock.monotonic() - node.started_monotonic, 3),
         clean=node.store.recovery.clean,
         pid=os.getpid(),
     )
-    addresses = {"producer": producer, "consumer": consumer, "admin": admin_text, "data": data}
+    ready = {**addresses, "data": data}
     try:
-        print(json.dumps(addresses) if options.json else text, flush=True)
+        print(json.dumps(ready) if options.json else text, flush=True)
     except OSError as error:
         # Whoever should have read it does not; the node serves all the same.
-        _log.warning("ready_line_not_written", error=str(error), **addresses)
+        _log.warning("ready_line_not_written", error=str(error), **ready)

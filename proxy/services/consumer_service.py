@@ -18,6 +18,7 @@ from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
+from proxy.services.access.guard import Guard
 from proxy.services.held_calls import HeldCall, carries_results, leave_unanswered
 from proxy.services.result_steps import is_long, pieces
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
@@ -66,6 +67,7 @@ class ConsumerService:
         linger_ms_max: int,
         acks_refused: Callable[[], ProgressFailed | None],
         budget: Budget,
+        guard: Guard,
         fetch_handlers: Mapping[str, Handler] = MappingProxyType({}),
         leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
     ) -> None:
@@ -78,10 +80,12 @@ class ConsumerService:
             acks_refused: Why results cannot be recorded at present, or None. Nothing is handed out then, since it
                 would come again and again.
             budget: The node's account of memory.
+            guard: Looks at rights, where there are rules.
             fetch_handlers: Answer fetch and ack (`FetchService`).
             leaving: Finds a group that was taken out and drains: results for it still count.
         """
         self._groups = groups
+        self._guard = guard
         self._fetch_handlers = fetch_handlers
         self._leaving = leaving
         self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, send=self._send)
@@ -104,6 +108,11 @@ class ConsumerService:
         """Apply the results that ride on the pull, then take or wait for one batch."""
         request = scan_pull(call)
         connection.note_client(request.version)
+        if connection.rights is not None:
+            if not self._guard.pull(connection, call, request):
+                return
+            if request.results:
+                request = request._replace(results=self._guard.results(connection, request.results, "pull"))
         refused = self._acks_refused()
         if request.results:
             if refused is not None and carries_results(request.results):
@@ -147,8 +156,13 @@ class ConsumerService:
     def submit(self, connection: Connection, call: Call) -> None:
         """Apply a chain of results; false only when it took nothing (D13)."""
         results, refused = scan_submit(call), self._acks_refused()
-        holds_offsets = any(each.success or each.fail for each in results)
+        holds_offsets = carries_results(results)
         header = call.header()
+        if connection.rights is not None:
+            allowed = self._guard.submit(connection, call, results)
+            if allowed is None:
+                return
+            results = allowed
 
         def answer(counted: bool) -> None:
             connection.answer(encode_bool_reply(header, counted or not holds_offsets))
@@ -173,6 +187,9 @@ class ConsumerService:
             pulls = each.call.method == "pull"
             request = scan_pull(each.call) if pulls else None
             results = scan_submit(each.call) if request is None else request.results
+            if each.connection.rights is not None:
+                # Its group's right was looked at before it was held; those of its results may be others.
+                results = self._guard.results(each.connection, results, each.call.method)
             if request is not None:
                 each.connection.note_client(request.version)
             if refused is None:
@@ -209,6 +226,8 @@ class ConsumerService:
             connection.answer(encode_stats_reply(call, []))
             return
         connection.note_client(request.version)
+        if connection.rights is not None and not self._guard.stats(connection, call, request.group):
+            return
         group = self._groups.get(request.group)
         rows = [] if group is None else [(request.group, *each) for each in group.offsets(request.topic)]
         connection.answer(encode_stats_reply(call, rows))

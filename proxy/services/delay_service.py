@@ -17,6 +17,7 @@ from typing import Any
 from broker.deduplication.deduplication import Judged
 from broker.format.java import queue_of_key
 from broker.log.awaited import AwaitedSteps
+from broker.log.owner import owned
 from broker.runtime.bundle import Runtime
 from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelOutcome
@@ -28,6 +29,7 @@ from broker.store import Position, Put, StoreError
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
+from proxy.services.access.guard import Guard, owner_of
 from proxy.services.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.services.keyed_sends import Again, KeyedSends, delay_id, keyed
 from proxy.services.limited_sends import LimitedSends
@@ -43,6 +45,8 @@ RECENT_MAX = 16_384
 MARK = "from_chronos"
 """Property of a delivered delay message (R93; DDMQ's scheduler of delays is called chronos)."""
 _ANY_LEVEL = 1
+_Add = tuple[str, str, str | None]
+"""Its topic, its id, and whose it is: what another principal adds under the same id is another message."""
 _OUTCOMES = {CancelOutcome.CANCELLED: 1, CancelOutcome.TOO_LATE: 2, CancelOutcome.UNKNOWN: 3}
 """As `DelayResult.cancelOutcome` (D33)."""
 _OUTCOME_TEXTS = {
@@ -60,6 +64,7 @@ class DelayService:
         publishing: Stores and answers.
         keyed_sends: Knows what was sent before.
         limited: Sends above a rate that are tried again.
+        guard: Looks at rights, where there are rules.
         loops: Makes what waits.
         cancels: Ends it.
         runtime: Wall clock; runs the steps of cancels; counts.
@@ -72,6 +77,7 @@ class DelayService:
         publishing: Publishing,
         keyed_sends: KeyedSends,
         limited: LimitedSends,
+        guard: Guard,
         loops: Loops,
         cancels: DelayCancels,
         *,
@@ -82,6 +88,7 @@ class DelayService:
         self._publishing = publishing
         self._keyed = keyed_sends
         self._limited = limited
+        self._guard = guard
         self._loops = loops
         self._cancels = cancels
         metrics = self._metrics = runtime.metrics
@@ -89,8 +96,8 @@ class DelayService:
         self._scheduler = runtime.scheduler
         self._runner = StepRunner(partial(runtime.scheduler.call_later, 0))
         self._interval_max = interval_max
-        self._recent: dict[tuple[str, str], list[tuple[ReplySlot, Call]] | None] = {}
-        """Id of an add with its topic -> who else waits for its answer; None once it is stored."""
+        self._recent: dict[_Add, list[tuple[ReplySlot, Call]] | None] = {}
+        """Which add -> who else waits for its answer; None once it is stored."""
         self._repeated = metrics.counter(counted.REPEATED)
 
     def handlers(self) -> dict[str, Handler]:
@@ -122,6 +129,10 @@ class DelayService:
         """Do what a call asks, or have it tried again where it is above a rate."""
         said = ""
         try:
+            if connection.rights is not None:
+                self._guard.topic(connection, "sendDelaySync", message.get("topic", ""))
+                key = message.get("uniqKey") if message.get("action") != CANCEL else None
+                self._guard.numbers(connection, "sendDelaySync", None if key is None else key.encode())
             judged = self._judge(message)
             if judged is not None and judged.places:
                 encode = partial(self._stored_again, message)
@@ -197,7 +208,8 @@ class DelayService:
         *,
         slot: ReplySlot | None,
     ) -> None:
-        key = put.topic.name, occurrence.id
+        owner = owner_of(connection)
+        key = put.topic.name, occurrence.id, owner
         if key in self._recent:
             give_tokens_back([port])
             self._repeat(connection, call, key, slot)
@@ -205,7 +217,7 @@ class DelayService:
         # All occurrences of a loop in one queue: consumers get them in their order.
         queue_id = queue_of_key(occurrence.uuid, port.queue_count)
         try:
-            waiting = self._loops.first(put._replace(queue_id=queue_id), occurrence)
+            waiting = self._loops.first(owned(put._replace(queue_id=queue_id), owner), occurrence)
         except StoreError as error:
             give_tokens_back([port])
             raise store_refusal(error) from error
@@ -228,7 +240,7 @@ class DelayService:
                 del self._recent[old]
         self._recent[key] = []
 
-    def _repeat(self, connection: Connection, call: Call, key: tuple[str, str], slot: ReplySlot | None) -> None:
+    def _repeat(self, connection: Connection, call: Call, key: _Add, slot: ReplySlot | None) -> None:
         """Answer an add that came before with what becomes, or became, of that."""
         self._repeated.add()
         waiters = self._recent[key]
@@ -238,13 +250,13 @@ class DelayService:
         else:
             waiters.append((connection.later() if slot is None else slot, call.header()))
 
-    def _stored(self, key: tuple[str, str], call: Call, _: Sequence[Position]) -> bytes:
+    def _stored(self, key: _Add, call: Call, _: Sequence[Position]) -> bytes:
         for slot, other in self._recent.get(key) or ():
             slot.answer(_stored_reply(other, key[1]))
         self._recent[key] = None
         return _stored_reply(call, key[1])
 
-    def _not_stored(self, key: tuple[str, str], call: Call, code: ResultCode, text: str) -> bytes:
+    def _not_stored(self, key: _Add, call: Call, code: ResultCode, text: str) -> bytes:
         for slot, other in self._recent.pop(key, None) or ():
             slot.answer(_refused("", other, code, text))
         return _refused("", call, code, text)
@@ -260,7 +272,7 @@ class DelayService:
             raise
         if slot is None:
             slot = connection.later()
-        steps = self._cancels.steps(port.topic.name, occurrence)
+        steps = self._cancels.steps(port.topic.name, occurrence, owner=owner_of(connection))
         self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, call.header(), occurrence.id))
 
     def _answering(

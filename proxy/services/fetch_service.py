@@ -17,6 +17,7 @@ from conf.node import NodeConfig
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
+from proxy.services.access.guard import Guard
 from proxy.services.ack_syncs import AckSyncs
 from proxy.services.waiting_pulls import LINGER_MS_MIN
 from proxy.wire import (
@@ -64,6 +65,7 @@ class FetchService:
         acks: AckSyncs,
         acks_refused: Callable[[], Exception | None],
         budget: Budget,
+        guard: Guard,
         leaving: Callable[[str], ConsumerGroup | None],
     ) -> None:
         """Set up.
@@ -75,9 +77,11 @@ class FetchService:
             acks: Makes acks durable.
             acks_refused: Why positions cannot be recorded at present, or None.
             budget: The node's account of memory.
+            guard: Looks at rights, where there are rules.
             leaving: Finds a group that was taken out and drains: acks for it still count.
         """
         self._groups = groups
+        self._guard = guard
         self._leaving = leaving
         self._settings = settings
         self._acks = acks
@@ -99,6 +103,8 @@ class FetchService:
     def fetch(self, connection: Connection, call: Call) -> None:
         """Answer with what is there of the caller's queues, or wait for it."""
         request = scan_fetch(call)
+        if connection.rights is not None and not self._guard.fetch(connection, call, request):
+            return
         consumer = _consumer(request["consumerId"])
         call = call.header()
         only_named = request.get("onlyNamed")
@@ -225,6 +231,8 @@ class FetchService:
     def ack(self, connection: Connection, call: Call) -> None:
         """Move positions; answered when they are durable, and false where any of them did not count (W73)."""
         request = scan_ack(call)
+        if connection.rights is not None and not self._guard.ack(connection, call, request["groupId"]):
+            return
         consumer = _consumer(request["consumerId"])
         offsets: Positions = request["offsets"]
         reason = self._ack_refusal(request["groupId"], request["cluster"])

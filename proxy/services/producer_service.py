@@ -16,6 +16,7 @@ from broker.store import Position, Put
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
+from proxy.services.access.guard import Guard
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.kafka.sends import KafkaSends
 from proxy.services.keyed_sends import Again, KeyedSends
@@ -51,6 +52,7 @@ class ProducerService:
         keyed: Knows what was sent before.
         limited: Sends above a rate that are tried again.
         kafka: Takes calls with messages for Kafka; None where the configuration has no cluster.
+        guard: Looks at rights, where there are rules.
         qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
         broker_name: Stands in the handles of timers.
     """
@@ -63,6 +65,7 @@ class ProducerService:
         limited: LimitedSends,
         kafka: KafkaSends | None,
         *,
+        guard: Guard,
         qid_prefix: str,
         broker_name: str,
     ) -> None:
@@ -71,6 +74,7 @@ class ProducerService:
         self._keyed = keyed
         self._limited = limited
         self._kafka = kafka
+        self._guard = guard
         self._qid_prefix = qid_prefix
         self._broker_name = broker_name
 
@@ -112,6 +116,13 @@ class ProducerService:
         ports: list[TopicPort] = []
         stored = self._stored
         key, judged = message.unique_key, None
+        if connection.rights is not None:
+            try:
+                self._guard.produce(connection, call.method, (message,))
+                self._guard.numbers(connection, call.method, key)
+            except Refusal as refusal:
+                self._publishing.refuse(connection, call, refusal, 1, slot=slot)
+                return
         if key is not None and self._kafka is not None:
             after = partial(self._send, connection, call, message, timeout_ms)
             if self._kafka.wait([key], connection, call, timeout_ms=timeout_ms, slot=slot, again=after):
@@ -179,6 +190,10 @@ class ProducerService:
     ) -> None:
         """Store a batch, or have it tried again where it is above a rate; it has no timeout to go by."""
         try:
+            if connection.rights is not None:
+                self._guard.produce(connection, call.method, request.messages)
+                first = next((each.unique_key for each in request.messages if each.unique_key is not None), None)
+                self._guard.numbers(connection, call.method, first, len(request.messages))
             if request.messages[0].unique_key is None:
                 self._append_batch(connection, call, request, slot)
                 return

@@ -7,20 +7,24 @@ away when they get an exception for them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from proxy.port.connection import Connection
 from proxy.port.server import Handler
+from proxy.services.access.guard import Guard
 from proxy.services.consumer_service import PULLS_REFUSED
 from proxy.services.fetch_service import FETCHES_REFUSED as LOW_LEVEL_FETCHES_REFUSED
 from proxy.services.held_calls import HeldCalls, carries_results
+from proxy.services.message_rules import Refusal
 from proxy.services.publishing import SENDS_REFUSED
 from proxy.services.transaction_service import FETCHES_REFUSED
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,
     Call,
+    SendMessage,
     TextError,
     encode_application_exception,
     encode_bool_reply,
@@ -59,7 +63,8 @@ class StartingService:
         held: Calls with results, to be taken when the node is ready.
     """
 
-    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog, guard: Guard) -> None:
+        self._guard = guard
         self._metrics, self._limited_log = metrics, limited_log
         self.held = HeldCalls(metrics, limited_log)
         self._pulls = metrics.counter(PULLS_REFUSED, PullCode.STARTING.name.lower())
@@ -89,66 +94,127 @@ class StartingService:
         }
 
     def _pull(self, connection: Connection, call: Call) -> None:
-        if carries_results(scan_pull(call).results):
+        request = scan_pull(call)
+        if connection.rights is not None and not self._guard.pull(connection, call, request):
+            return
+        if carries_results(request.results):
             self.held.hold(connection, call)
             return
         self._pulls.add()
         connection.answer(encode_pull_exception(call, PullCode.STARTING, _PULL_TEXT))
 
     def _submit(self, connection: Connection, call: Call) -> None:
-        if carries_results(scan_submit(call)):
+        results = scan_submit(call)
+        if connection.rights is not None and self._guard.submit(connection, call, results) is None:
+            return
+        if carries_results(results):
             self.held.hold(connection, call)
         else:
             connection.answer(encode_bool_reply(call, True))
 
     def _stats(self, connection: Connection, call: Call) -> None:
-        scan_stats(call)
+        request = scan_stats(call)
+        if connection.rights is not None and not self._guard.stats(connection, call, request.group):
+            return
         connection.answer(encode_pull_exception(call, PullCode.STARTING, _PULL_TEXT))
 
     def _fetch(self, connection: Connection, call: Call) -> None:
-        scan_fetch(call)
+        request = scan_fetch(call)
+        if connection.rights is not None and not self._guard.fetch(connection, call, request):
+            return
         self._metrics.counter(LOW_LEVEL_FETCHES_REFUSED, PullCode.STARTING.name.lower()).add()
         connection.answer(encode_fetch_refusal(call, PullCode.STARTING))
 
     def _ack(self, connection: Connection, call: Call) -> None:
-        offsets = scan_ack(call)["offsets"]
+        request = scan_ack(call)
+        if connection.rights is not None and not self._guard.ack(connection, call, request["groupId"]):
+            return
+        offsets = request["offsets"]
         self._metrics.counter(ACKS_REFUSED, "starting").add(sum(map(len, offsets.values())))
         connection.answer(encode_bool_reply(call, False))
 
     def _send(self, connection: Connection, call: Call) -> None:
+        refusal = None
         with suppress(TextError):
-            scan_send(call)
-        self._refuse(connection, call, 1)
+            refusal = self._denied(connection, call, (scan_send(call).message,))
+        self._refuse(connection, call, 1, refusal)
 
     def _send_batch(self, connection: Connection, call: Call) -> None:
+        refusal = None
         try:
-            count = len(scan_send_batch(call).messages)
+            messages = scan_send_batch(call).messages
+            count = len(messages)
+            refusal = self._denied(connection, call, messages)
         except TextError as error:
             count = error.count
-        self._refuse(connection, call, count)
+        self._refuse(connection, call, count, refusal)
 
-    def _refuse(self, connection: Connection, call: Call, count: int) -> None:
-        self._sends.add(count)
-        connection.answer(encode_result_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _SEND_TEXT))
+    def _denied(self, connection: Connection, call: Call, messages: Sequence[SendMessage]) -> Refusal | None:
+        """Why messages may not be sent whether the node is ready or not; None where they may."""
+        if connection.rights is None:
+            return None
+        try:
+            self._guard.produce(connection, call.method, messages)
+        except Refusal as refusal:
+            return refusal
+        return None
+
+    def _refuse(self, connection: Connection, call: Call, count: int, refusal: Refusal | None) -> None:
+        code, text = _told(refusal, _SEND_TEXT)
+        self._count(refusal, count)
+        connection.answer(encode_result_reply(call, code, text))
+
+    def _count(self, refusal: Refusal | None, count: int = 1) -> None:
+        """Count messages that are refused."""
+        sends = self._sends if refusal is None else self._metrics.counter(SENDS_REFUSED, str(int(refusal.code)))
+        sends.add(count)
 
     def _send_delay(self, connection: Connection, call: Call) -> None:
-        with suppress(TextError):
-            scan_delay(call)
-        self._sends.add()
-        connection.answer(encode_delay_result_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _SEND_TEXT, ""))
+        refusal = None
+        try:
+            message = scan_delay(call).message
+            if connection.rights is not None:
+                self._guard.topic(connection, call.method, message.get("topic", ""))
+        except TextError:
+            pass
+        except Refusal as denied:
+            refusal = denied
+        self._count(refusal)
+        connection.answer(encode_delay_result_reply(call, *_told(refusal, _SEND_TEXT), ""))
 
     def _half(self, connection: Connection, call: Call) -> None:
-        with suppress(TextError):
-            scan_half(call)
-        self._sends.add()
-        connection.answer(encode_half_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _SEND_TEXT))
+        refusal = None
+        try:
+            request = scan_half(call)
+            if connection.rights is not None:
+                self._guard.half(connection, request)
+        except TextError:
+            pass
+        except Refusal as denied:
+            refusal = denied
+        self._count(refusal)
+        connection.answer(encode_half_reply(call, *_told(refusal, _SEND_TEXT)))
 
     def _end(self, connection: Connection, call: Call) -> None:
-        with suppress(TextError):
-            scan_end(call)
-        connection.answer(encode_result_reply(call, ResultCode.FAIL_SERVER_SHUTDOWN, _END_TEXT))
+        refusal = None
+        try:
+            request = scan_end(call)
+            if connection.rights is not None:
+                self._guard.transact(connection, call.method, request.group)
+        except TextError:
+            pass
+        except Refusal as denied:
+            refusal = denied
+        connection.answer(encode_result_reply(call, *_told(refusal, _END_TEXT)))
 
     def _fetch_checks(self, connection: Connection, call: Call) -> None:
-        scan_fetch_checks(call)
+        request = scan_fetch_checks(call)
+        if connection.rights is not None and not self._guard.checks(connection, call, request):
+            return
         self._fetches.add()
         connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, _FETCH_TEXT))
+
+
+def _told(refusal: Refusal | None, text: str) -> tuple[ResultCode, str]:
+    """Return code and text of an answer: that of a denial, or that the node is starting."""
+    return (ResultCode.FAIL_SERVER_SHUTDOWN, text) if refusal is None else (refusal.code, refusal.text)

@@ -24,6 +24,7 @@ from conf import NodeConfig
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
+from proxy.services.access.guard import Guard, owner_of
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
@@ -88,6 +89,7 @@ class TransactionService:
         publishing: Stores and answers.
         keyed: Knows what was sent before.
         limited: The sends that wait for a second try.
+        guard: Looks at rights, where there are rules.
         runtime: Runs what is later, as the end of a linger; counts.
         state: The node's state: "ready", "draining" or "failed".
         settings: The configuration in force: maxLingerTime, maxRecvMsgsLength and maxParkedPulls hold for fetches too.
@@ -104,6 +106,7 @@ class TransactionService:
         keyed: KeyedSends,
         limited: LimitedSends,
         *,
+        guard: Guard,
         runtime: Runtime,
         state: Callable[[], str],
         settings: Callable[[], NodeConfig],
@@ -114,6 +117,7 @@ class TransactionService:
         self._publishing = publishing
         self._keyed = keyed
         self._limited = limited
+        self._guard = guard
         self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
         self._state = state
@@ -153,8 +157,11 @@ class TransactionService:
         ports: list[TopicPort] = []
         refused = encode_half_reply
         try:
-            _check_group(request.group)
             key, judged = request.message.unique_key, None
+            if connection.rights is not None:
+                self._guard.half(connection, request)
+                self._guard.numbers(connection, "sendHalfSync", key)
+            _check_group(request.group)
             if key is not None:
                 judged = self._keyed.judge([key])
                 if judged.places:
@@ -162,7 +169,7 @@ class TransactionService:
                     self._keyed.answer(connection, call, [key], judged, encode, refused=refused, slot=slot)
                     return
             self._checks.check([request.message], puts, ports, transactional=True, keyed=judged is not None)
-            self._make_half(puts, ports, request)
+            self._make_half(puts, ports, request, owner_of(connection))
             stored = partial(self._stored, request.message.key, ports[0].topic.name)
             positions = self._publishing.append(
                 puts, ports, connection, call, stored=stored, refused=refused, published=False, slot=slot
@@ -177,7 +184,7 @@ class TransactionService:
             ):
                 self._publishing.refuse(connection, call, refusal, 1, refused, slot=slot)
 
-    def _make_half(self, puts: list[Put], ports: list[TopicPort], request: HalfCall) -> None:
+    def _make_half(self, puts: list[Put], ports: list[TopicPort], request: HalfCall, owner: str | None) -> None:
         """Turn the put into a half's, whose delay begins with the commit. Raises Refusal; the token is given back."""
         message = request.message
         try:
@@ -187,6 +194,7 @@ class TransactionService:
                 delay_level=message.delay_level or 0,
                 deliver_at_ms=message.deliver_at_ms or 0,
                 delay_ms=message.delay_ms or 0,
+                owner=owner,
             )
         except StoreError as error:
             give_tokens_back(ports)
@@ -238,6 +246,8 @@ class TransactionService:
             connection.answer(encode_result_reply(call, ResultCode.FAIL_ILLEGAL_MSG, str(error)))
             return
         try:
+            if connection.rights is not None:
+                self._guard.transact(connection, "endTransaction", request.group)
             state = _checked_ending(request, request.group)
         except Refusal as refusal:
             self._metrics.counter(counted.REFUSED, refusal.code.name.lower()).add()
@@ -249,14 +259,22 @@ class TransactionService:
             code = _CODES[outcome.end]
             slot.answer(encode_result_reply(header, code, outcome.text or code.text))
 
-        self._end(request, request.group, state, done)
+        self._end(request, request.group, state, owner_of(connection), done)
 
-    def _end(self, request: Ending, group: str, state: State, done: Callable[[EndOutcome], None]) -> None:
+    def _end(
+        self, request: Ending, group: str, state: State, owner: str | None, done: Callable[[EndOutcome], None]
+    ) -> None:
         self._transactions.end(
-            request.handle, group=group, state=state, from_check=request.from_check, remark=request.remark, done=done
+            request.handle,
+            group=group,
+            state=state,
+            owner=owner,
+            from_check=request.from_check,
+            remark=request.remark,
+            done=done,
         )
 
-    def _take(self, answer: Ending, group: str) -> None:
+    def _take(self, answer: Ending, group: str, owner: str | None) -> None:
         """Take an answer that rides on a fetch; one that cannot count is counted and fails nothing (as D13)."""
         group = answer.group or group
         try:
@@ -265,17 +283,21 @@ class TransactionService:
             self._metrics.counter(counted.REFUSED, refusal.code.name.lower()).add()
             return
         # The broker counts what it refuses; a half whose decision could not be kept is checked again.
-        self._end(answer, group, state, lambda _: None)
+        self._end(answer, group, state, owner, lambda _: None)
 
     # Checks
 
     def fetch_checks(self, connection: Connection, call: Call) -> None:
         """Take the answers that ride on the fetch, then what is due, or wait for it."""
         request = scan_fetch_checks(call)
+        if connection.rights is not None:
+            if not self._guard.checks(connection, call, request):
+                return
+            request = request._replace(answers=self._guard.answers(connection, request))
         answers, call, request = request.answers, call.header(), request._replace(answers=[])
         if len(answers) <= STEP_ANSWERS:
             for answer in answers:
-                self._take(answer, request.group)
+                self._take(answer, request.group, owner_of(connection))
             self._fetch(connection, call, request)
         else:
             connection.work(self._taking(answers, connection, call, request))
@@ -285,7 +307,7 @@ class TransactionService:
     ) -> Generator[None, None, None]:
         """Take many answers in steps, then serve the fetch."""
         for place, answer in enumerate(answers):
-            self._take(answer, request.group)
+            self._take(answer, request.group, owner_of(connection))
             if place % STEP_ANSWERS == STEP_ANSWERS - 1:
                 yield
         self._fetch(connection, call, request)
@@ -319,7 +341,7 @@ class TransactionService:
     def _start(self, slot: ReplySlot | None, connection: Connection, call: Call, request: CheckCall) -> None:
         """Serve a fetch whose turn on its connection has come (D18)."""
         answer = connection.answer if slot is None else slot.answer
-        checks = self._due(request)
+        checks = self._due(request, connection)
         if checks:
             self._send(answer, call, checks)
         elif connection.ended:
@@ -338,7 +360,7 @@ class TransactionService:
             self.parked -= 1
 
         def wake() -> None:
-            if slot.data is None and not connection.closed and (checks := self._due(request)):
+            if slot.data is None and not connection.closed and (checks := self._due(request, connection)):
                 leave()
                 self._send(slot.answer, call, checks)
 
@@ -352,15 +374,16 @@ class TransactionService:
         timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
         slot.withdraw = withdraw
 
-    def _due(self, request: CheckCall) -> list[Check]:
+    def _due(self, request: CheckCall, connection: Connection) -> list[Check]:
         """Checks for a fetch; none while the node drains."""
         if self._state() == "draining":
             return []
+        owner = owner_of(connection)
         count_max = min(request.count_max or CHECKS_MAX, CHECKS_MAX)
         found: list[Check] = []
         room = self._settings().max_recv_msgs_length
         while len(found) < (count_max if count_max > 0 else CHECKS_MAX) and room > 0:
-            checks = self._transactions.fetch_checks(request.group, 1)
+            checks = self._transactions.fetch_checks(request.group, 1, owner=owner)
             if not checks:
                 break
             found += checks

@@ -29,8 +29,9 @@ _BINARY_CALL = bytes((BINARY, 1, 0, CALL))
 _CONSUMER_METHODS = ("pull", "submit", "getConsumeStats", "fetch", "ack")
 _PRODUCER_METHODS = ("sendSync", "sendBatchSync", "sendAsync", "sendDelaySync")
 _TRANSACTION_METHODS = ("sendHalfSync", "endTransaction", "fetchChecks")
+_BOTH = ("authenticate",)
 _new = tuple.__new__
-_known_names = {name.encode(): name for name in _CONSUMER_METHODS + _PRODUCER_METHODS + _TRANSACTION_METHODS}
+_known_names = {name.encode(): name for name in _CONSUMER_METHODS + _PRODUCER_METHODS + _TRANSACTION_METHODS + _BOTH}
 
 
 class Call(NamedTuple):

@@ -10,6 +10,7 @@ is, so that it can be answered (`CutFrame`), and the connection lives.
 
 from __future__ import annotations
 
+from proxy.tls.failures import ALERT
 from proxy.wire.errors import FrameError
 
 __all__ = ["CutFrame", "FrameError", "FrameSplitter"]
@@ -216,7 +217,8 @@ class FrameSplitter:
             text = "a Thrift call without a frame: wrap the client's transport in TFramedTransport"
             return FrameError(text, reason="unframed")
         if head[0] == 0x16 and head[1] == 0x03:
-            return FrameError("a TLS greeting: this port serves no TLS, connect without it", reason="tls")
+            text = "a TLS greeting: this port serves no TLS; use the port under `tls`, or connect without it"
+            return FrameError(text, reason="tls", answer=ALERT)
         if size == 0:
             return FrameError(
                 "a frame of 0 bytes: send nothing between calls; each frame holds one whole Thrift message",

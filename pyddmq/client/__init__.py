@@ -9,6 +9,7 @@ from pyddmq.client.connection import Connection
 from pyddmq.client.consumer import Consumer
 from pyddmq.client.delays import CancelOutcome
 from pyddmq.client.errors import (
+    AccessRefused,
     CallRejected,
     CallTimedOut,
     CannotConnect,
@@ -25,6 +26,7 @@ from pyddmq.client.errors import (
     SendRefused,
     SendTimedOut,
     SequenceGap,
+    TlsFailed,
     TopicKindMismatch,
     TopicNotAllowed,
     TopicNotFound,
@@ -35,6 +37,7 @@ from pyddmq.client.fetches import FetchedMessage, FetchedQueue
 from pyddmq.client.producer import Producer
 from pyddmq.client.pulls import GroupStats, PulledMessage
 from pyddmq.client.sends import OutgoingMessage, SendReceipt
+from pyddmq.client.tls import Tls
 from pyddmq.client.transaction_producer import TransactionProducer
 from pyddmq.client.transactions import (
     AsyncTransactionListener,
@@ -45,6 +48,7 @@ from pyddmq.client.transactions import (
 )
 
 __all__ = [
+    "AccessRefused",
     "AsyncTransactionListener",
     "CallRejected",
     "CallTimedOut",
@@ -74,6 +78,8 @@ __all__ = [
     "SendRefused",
     "SendTimedOut",
     "SequenceGap",
+    "Tls",
+    "TlsFailed",
     "TopicKindMismatch",
     "TopicNotAllowed",
     "TopicNotFound",

@@ -20,12 +20,12 @@ _FRAME_LENGTH = struct.Struct(">i")
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split `host:port` (an IPv6 host stands in brackets).
+    """Split `host:port` or `tls://host:port` (an IPv6 host stands in brackets).
 
     Raises:
         ClientMisuse: It is no such text.
     """
-    host, _, port = address.rpartition(":")
+    host, _, port = address.removeprefix("tls://").rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ClientMisuse(f"{address!r} is no address; write host:port, such as 127.0.0.1:9713")
@@ -69,6 +69,8 @@ class Codec:
         (size,) = _FRAME_LENGTH.unpack(head)
         if head == b"HTTP":
             raise NotThrift(self._address, "it speaks HTTP, as the admin port does")
+        if head[:2] == b"\x15\x03":
+            raise NotThrift(self._address, f"it speaks TLS; write tls://{self._address}")
         if not 0 < size <= REPLY_BYTES_MAX:
             raise NotThrift(self._address, f"its reply begins with {head!r}, which is no frame length")
         return int(size)

@@ -8,35 +8,50 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, parse_address, reason_of
+from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, reason_of
 from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift
+from pyddmq.client.tls import Tls, endpoint, failure
+from pyddmq.client.tokens import METHOD as TOKEN_METHOD
+from pyddmq.client.tokens import SigningIn, Token
 
 
 class Connection:
     """Connects when first needed, and again after a failure.
 
     Attributes:
-        address: The node's `host:port`.
+        address: The node's `host:port`, or `tls://host:port`.
     """
 
-    def __init__(self, address: str, service: Any, *, protocol: WireProtocol = "binary") -> None:
+    def __init__(
+        self,
+        address: str,
+        service: Any,
+        *,
+        protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
+    ) -> None:
         """Set up; nothing is opened yet.
 
         Args:
-            address: `host:port` of the node.
+            address: `host:port` or `tls://host:port` of the node.
             service: The thriftpy2 service class whose methods are called.
             protocol: TBinaryProtocol (fast here, thriftpy2 has it in Cython) or TCompactProtocol (DDMQ's own choice).
+            tls: For `tls://`; the system's CAs and no certificate of one's own when left out.
+            token: Brought by the first call of each connection; that of the environment when left out (`token_of`).
 
         Raises:
             ClientMisuse: A malformed address or an unknown protocol.
         """
         self.address = address
-        self._peer = parse_address(address)
+        self._endpoint = endpoint(address, tls)
         self._codec = Codec(address, service, protocol)
+        self._signing_in = SigningIn(address, token, protocol)
         self._socket: socket.socket | None = None
         self._sequence = 0
 
@@ -44,17 +59,52 @@ class Connection:
         """Connect, unless that is done.
 
         Raises:
-            CannotConnect: Nobody listens there.
+            CannotConnect: Nobody listens there; TlsFailed, which is one: there is no TLS with it.
+            ClientMisuse: A file of `tls` or the token's cannot be used, or a token would go over a network as it is.
+            AccessRefused: The node does not take the token.
+            ConnectionLost, CallTimedOut, NotThrift, CallRejected: Likewise of the call that brings it.
         """
         if self._socket is not None and self._closed_by_peer(self._socket):
             self.close()
         if self._socket is not None:
             return
+        tls = self._endpoint.tls
+        context = None if tls is None else tls.context()
         try:
-            self._socket = socket.create_connection(self._peer, timeout=timeout_ms / 1000)
+            sock = socket.create_connection(self._endpoint.peer, timeout=timeout_ms / 1000)
         except OSError as error:
             raise CannotConnect(self.address, reason_of(error)) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            try:
+                sock = context.wrap_socket(sock, server_hostname=self._endpoint.server_name)
+            except OSError as error:
+                sock.close()
+                raise failure(self.address, error) or CannotConnect(self.address, reason_of(error)) from error
+        self._socket = sock
+        try:
+            self._sign_in(sock, timeout_ms)
+        except BaseException:
+            self.close()
+            raise
+
+    def _sign_in(self, sock: socket.socket, timeout_ms: int) -> None:
+        try:
+            peer = sock.getpeername()
+        except OSError as error:
+            raise CannotConnect(self.address, reason_of(error)) from error
+        token = self._signing_in.token(peer, is_encrypted=isinstance(sock, ssl.SSLSocket))
+        if token is None:
+            return
+        codec = self._signing_in.codec()
+        request = codec.encode(TOKEN_METHOD, {"token": token}, 1)
+        try:
+            self._exchange(codec, sock, TOKEN_METHOD, request, 1, timeout_ms)
+        except Exception as error:
+            told = self._signing_in.refused(error)
+            if told is error:
+                raise
+            raise told from error
 
     def close(self) -> None:
         """Close; a later call opens a new connection."""
@@ -68,7 +118,8 @@ class Connection:
         sock = self._socket
         if sock is not None:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # The plain one: that of `ssl` takes its state away from under the other thread.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def call(self, method: str, arguments: Mapping[str, object], *, timeout_ms: int) -> Any:
         """Call one method and wait for its answer.
@@ -95,23 +146,28 @@ class Connection:
         request = self._codec.encode(method, arguments, self._sequence)
         self.open(timeout_ms=timeout_ms)
         assert self._socket is not None, "open() leaves a socket or raises"
+        return self._exchange(self._codec, self._socket, method, request, self._sequence, timeout_ms)
+
+    def _exchange(  # noqa: PLR0917 - one call, whoever makes it
+        self, codec: Codec, sock: socket.socket, method: str, request: bytes, sequence: int, timeout_ms: int
+    ) -> Any:
         deadline = time.monotonic() + timeout_ms / 1000
         try:
-            self._socket.settimeout(timeout_ms / 1000)
-            self._socket.sendall(request)
-            reply = _receive(self._socket, self._codec.size_of(_receive(self._socket, HEAD_BYTES, deadline)), deadline)
+            sock.settimeout(timeout_ms / 1000)
+            sock.sendall(request)
+            reply = _receive(sock, codec.size_of(_receive(sock, HEAD_BYTES, deadline)), deadline)
         except TimeoutError as error:
             self.close()
             raise CallTimedOut(self.address, method, timeout_ms) from error
         except OSError as error:
             self.close()
-            raise ConnectionLost(self.address, method, reason_of(error)) from error
+            raise failure(self.address, error) or ConnectionLost(self.address, method, reason_of(error)) from error
         except BaseException:
             # An interrupt or a foreign answer leaves the stream in the middle of something.
             self.close()
             raise
         try:
-            return self._codec.decode(method, self._sequence, reply)
+            return codec.decode(method, sequence, reply)
         except NotThrift:
             self.close()
             raise
@@ -121,8 +177,12 @@ class Connection:
         """Whether an idle connection has ended meanwhile; asking now makes sure that nothing is sent into it."""
         try:
             sock.settimeout(0)
+            if isinstance(sock, ssl.SSLSocket):
+                # Nothing may come between two calls but messages of TLS itself, which end with the exception.
+                sock.recv(1)
+                return True
             return not sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             return False
         except OSError:
             return True

@@ -25,6 +25,8 @@ from pyddmq.client.pulls import (
 )
 from pyddmq.client.reasons import reason_of
 from pyddmq.client.results import QueueResult
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 
 class Consumer(Pulls):
@@ -48,11 +50,13 @@ class Consumer(Pulls):
         submit_tries: int = 3,
         patience_ms: int = 30_000,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; the connection is opened by the first call or `connect`.
 
         Args:
-            address: `host:port` of the node's consumer port.
+            address: `host:port` or `tls://host:port` of the node's consumer port.
             group: The consumer group.
             topic: Only messages of this topic; None for any topic of the group.
             batch_size: Messages per pull at most; the subscription's maxPullBatchSize may lower it.
@@ -61,6 +65,9 @@ class Consumer(Pulls):
             submit_tries: How often `close` tries to submit what is left.
             patience_ms: How long `messages` and `run` go on without any answer before they raise.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
@@ -74,7 +81,7 @@ class Consumer(Pulls):
             submit_tries=submit_tries,
             patience_ms=patience_ms,
         )
-        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol)
+        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
         self._stopping = threading.Event()
         self._calling = threading.Lock()
         self._closed = False

@@ -72,6 +72,15 @@ class CannotConnect(Unreachable):
         self.reason = reason
 
 
+class TlsFailed(CannotConnect):
+    """A connection by TLS cannot be had: a certificate, a name or a version does not fit. Nothing was taken of a call.
+
+    To try again does not help, so that nobody does.
+    """
+
+    retriable = False
+
+
 class ConnectionLost(Unreachable):
     """The connection ended before the answer was complete; the call may have taken effect."""
 
@@ -120,6 +129,10 @@ class CallRejected(Refused):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
         self.undecided = code not in _NEVER_BEGUN
+
+
+class AccessRefused(Refused):
+    """The node does not take the token by which the client says who it is; nothing was done of the call."""
 
 
 class SendRefused(Refused):

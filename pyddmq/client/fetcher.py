@@ -18,6 +18,8 @@ from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse, Refused, Unreachable, pull_refusal
 from pyddmq.client.fetches import FetchedMessage, FetchedQueue, Hand, Queue, offsets_of, queues_of
 from pyddmq.client.pulls import LINGER_MS_MIN, PAUSE_MS_FIRST, PAUSE_MS_MAX, VERSION
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 from pyddmq.codes import PullCode
 
 _numbers = count()
@@ -49,11 +51,13 @@ class Fetcher:
         timeout_ms: int = 5000,
         patience_ms: int = 30_000,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; the connection is opened by the first call.
 
         Args:
-            address: `host:port` of the node's consumer port.
+            address: `host:port` or `tls://host:port` of the node's consumer port.
             group: The group; its topics have `actions: [LowLevel]`.
             consumer_id: Name of this fetcher; one of its own when absent, `pid@host#n`.
             cluster: The node's brokerCluster, to be told when it is another one; empty: any.
@@ -63,6 +67,9 @@ class Fetcher:
             timeout_ms: How long an answer may take beyond the linger.
             patience_ms: How long `messages` goes on without any answer before it raises.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
@@ -78,7 +85,7 @@ class Fetcher:
         self._timeout_ms = timeout_ms
         self._patience_ms = patience_ms
         self._idl: Any = idl.load("consumer")
-        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol)
+        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
         self._hand = Hand()
         self._calling = threading.Lock()
         self._stopping = threading.Event()

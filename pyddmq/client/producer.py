@@ -28,6 +28,8 @@ from pyddmq.client.sends import (
     receipts_of,
     wire_message,
 )
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 if TYPE_CHECKING:
     from pyddmq.client.soon import SendFuture, SoonSends
@@ -56,6 +58,8 @@ class Producer(DelayedSends):
         resends: int = 1,
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
         on_resend: Callable[[Exception], None] | None = None,
         deduplicate: bool = True,
         patience_ms: int = 0,
@@ -64,11 +68,14 @@ class Producer(DelayedSends):
         """Set up; the connection is opened by the first send or `connect`.
 
         Args:
-            address: `host:port` of the node's producer port.
+            address: `host:port` or `tls://host:port` of the node's producer port.
             timeout_ms: How long the node may take for a send; the client waits one second more for its answer.
             resends: How often a failed send is tried again; 0 for never.
             resend_pause_ms: Wait before each resend.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
             on_resend: Called with the failure before each resend.
             deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md).
             patience_ms: How long a send goes on, beyond `resends`, while no node answers, or it starts or stops.
@@ -81,8 +88,12 @@ class Producer(DelayedSends):
         if timeout_ms <= 0 or in_flight_max <= 0:
             raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
         self._idl: Any = idl.load("producer")
-        self._connection = Connection(address, getattr(self._idl, self._service), protocol=protocol)
+        self._connection = Connection(
+            address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token
+        )
         self._protocol = protocol
+        self._tls = tls
+        self._token = token
         self._in_flight_max = in_flight_max
         self._soon: SoonSends | None = None
         self._timeout_ms = timeout_ms
@@ -250,7 +261,13 @@ class Producer(DelayedSends):
         from pyddmq.client.soon import SoonSends
 
         def sends() -> OrderedSends:
-            connection = AsyncConnection(self.address, getattr(self._idl, self._service), protocol=self._protocol)
+            connection = AsyncConnection(
+                self.address,
+                getattr(self._idl, self._service),
+                protocol=self._protocol,
+                tls=self._tls,
+                token=self._token,
+            )
             return OrderedSends(
                 connection, self._resending, in_flight_max=self._in_flight_max, deduplicate=self._deduplicate
             )

@@ -13,6 +13,8 @@ from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse
 from pyddmq.client.producer import Producer
 from pyddmq.client.sends import HALF, OutgoingMessage
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 from pyddmq.client.transactions import (
     TransactionListener,
     TransactionResult,
@@ -42,6 +44,8 @@ class TransactionProducer(Producer):
         resends: int = 1,
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
         on_resend: Callable[[Exception], None] | None = None,
         deduplicate: bool = True,
         patience_ms: int = 0,
@@ -60,6 +64,9 @@ class TransactionProducer(Producer):
                 only where the node has told that it knows messages by their numbers.
             resend_pause_ms: Wait before each.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
             on_resend: Called with the failure before each.
             deduplicate: Number messages, as for `Producer`, like the next one.
             patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
@@ -77,6 +84,8 @@ class TransactionProducer(Producer):
             resends=resends,
             resend_pause_ms=resend_pause_ms,
             protocol=protocol,
+            tls=tls,
+            token=token,
             on_resend=on_resend,
             deduplicate=deduplicate,
             patience_ms=patience_ms,
@@ -84,7 +93,7 @@ class TransactionProducer(Producer):
         self.group = group
         self._listener = listener
         self._checks = CheckThread(
-            Connection(address, self._idl.TransactionProducerService, protocol=protocol),
+            Connection(address, self._idl.TransactionProducerService, protocol=protocol, tls=tls, token=token),
             Checks(self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms),
             listener,
             on_error=on_check_error,

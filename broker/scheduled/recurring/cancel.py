@@ -12,6 +12,7 @@ from collections.abc import Generator
 
 from broker.format.message import Message
 from broker.log.awaited import AwaitedSteps, all_durable
+from broker.log.owner import OWNER_NAME, is_foreign
 from broker.query import by_key
 from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
@@ -27,6 +28,8 @@ disk: a loop that comes round faster than the disk syncs would be ahead of its c
 _FOUND_MAX = 64
 """Records looked at, the newest first. The newest of a loop is what is pending, older ones are delivered or moved; more
 than one is pending when an add was repeated."""
+_OWNED_MAX = 1024
+"""Likewise where others' messages of the same id are passed over."""
 
 
 class DelayCancels:
@@ -36,12 +39,13 @@ class DelayCancels:
         self._store = store
         self._timers = timers
 
-    def steps(self, topic: str, occurrence: Occurrence) -> AwaitedSteps[CancelOutcome]:
+    def steps(self, topic: str, occurrence: Occurrence, *, owner: str | None = None) -> AwaitedSteps[CancelOutcome]:
         """Cancel, in steps of bounded work; the outcome is durable when it is returned.
 
         Args:
             topic: Where it was sent to; it is there.
             occurrence: Which one, or any of a loop.
+            owner: Who cancels: what is another principal's is unknown to it. None: everybody.
 
         Raises:
             StoreError: The cancel cannot be stored.
@@ -58,8 +62,10 @@ class DelayCancels:
                 if not left or store.failed is not None:
                     self._flush()
                 under_way = parts.due.delivery.in_flight
-                query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX).run()
-                waited = [each for each in query.found if each.properties.get("REAL_TOPIC") == topic]
+                query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX if owner is None else _OWNED_MAX).run()
+                waited = [
+                    each for each in query.found if each.properties.get("REAL_TOPIC") == topic and _is_of(each, owner)
+                ]
                 pending = {each.unique_key for each in waited if parts.is_pending(each.physical, each.offset)}
                 for unique_key in pending:
                     cancelling = self._timers.cancelling(topic, unique_key)
@@ -71,28 +77,34 @@ class DelayCancels:
                 if not waited or not (pending or under_way):
                     break
             if waited:
-                return (yield from self._ended(topic, occurrence, waited[0]))
+                return (yield from self._ended(topic, occurrence, waited[0], owner))
         # It did not wait, or what waited is no longer kept.
-        was_delivered = yield from self._is_delivered(topic, occurrence)
+        was_delivered = yield from self._is_delivered(topic, occurrence, owner)
         return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN
 
-    def _ended(self, topic: str, occurrence: Occurrence, newest: Message) -> AwaitedSteps[CancelOutcome]:
+    def _ended(
+        self, topic: str, occurrence: Occurrence, newest: Message, owner: str | None
+    ) -> AwaitedSteps[CancelOutcome]:
         """Tell how it ended, from the newest record that waited: a move cancels a record too, and delivers later."""
         last = (_occurrence(newest) or occurrence) if occurrence.is_loop else occurrence
-        if (yield from self._is_delivered(topic, last)):
+        if (yield from self._is_delivered(topic, last, owner)):
             return CancelOutcome.TOO_LATE
         outcome: CancelOutcome = yield from self._timers.cancelling(topic, newest.unique_key)
         return outcome
 
-    def _is_delivered(self, topic: str, occurrence: Occurrence) -> Generator[None, None, bool]:
-        delivered = by_key(self._store, topic, occurrence.id, limit=1)
+    def _is_delivered(self, topic: str, occurrence: Occurrence, owner: str | None) -> Generator[None, None, bool]:
+        delivered = by_key(self._store, topic, occurrence.id, limit=1 if owner is None else _OWNED_MAX)
         yield from delivered.steps()
-        return bool(delivered.found)
+        return any(_is_of(each, owner) for each in delivered.found)
 
     def _flush(self) -> None:
         self._store.flush()
         if self._store.failed is not None:
             raise self._store.failed
+
+
+def _is_of(message: Message, owner: str | None) -> bool:
+    return not is_foreign(message.properties.get(OWNER_NAME.decode(), ""), owner)
 
 
 def _occurrence(message: Message) -> Occurrence | None:

@@ -13,7 +13,7 @@ import typer
 
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError, translate
-from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress
+from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress, TokenFile
 from proxy.cli.output import body_fields, check_reader, print_json, print_line, printable
 from proxy.operate.views.groups import GroupsAnswer
 from proxy.process.exit_codes import ExitCode
@@ -43,6 +43,7 @@ def pull(
         typer.Option("--dead-letters", help="The group's dead letters, through the group that subscribes to them."),
     ] = False,
     consumer: ConsumerAddress = CONSUMER_DEFAULT,
+    token_file: TokenFile = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -60,7 +61,7 @@ def pull(
     result = "none" if no_ack else "fail" if fail else "ack"
     taken = 0
     try:
-        with Consumer(consumer, group, topic, linger_ms=_LINGER_MS) as client:
+        with Consumer(consumer, group, topic, linger_ms=_LINGER_MS, token=token_file) as client:
             client.connect()
             idle_left_ms = max(wait_ms, 1)
             told = False

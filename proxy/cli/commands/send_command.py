@@ -20,7 +20,7 @@ from proxy.cli.commands.send_loop import Loop, loop_options, send_loop
 from proxy.cli.errors import CliError, translate
 from proxy.cli.input_lines import Line, batches_of, lines_of
 from proxy.cli.moments import duration_option, moment_option
-from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress
+from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress, TokenFile
 from proxy.cli.output import print_json, print_line, progress
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
@@ -71,6 +71,7 @@ def send(
         bool, typer.Option("--quiet", "-q", help="No line per message and no progress bar: how many, and errors.")
     ] = False,
     producer: ProducerAddress = PRODUCER_DEFAULT,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> int:
     """Publish messages and print queue, offset and id of each.
@@ -106,7 +107,9 @@ def send(
     try:
         with contextlib.ExitStack() as stack:
             lines, bytes_total = _input(body, file, stack)
-            sender = stack.enter_context(Producer(producer, timeout_ms=timeout_ms, patience_ms=patience_ms))
+            sender = stack.enter_context(
+                Producer(producer, timeout_ms=timeout_ms, patience_ms=patience_ms, token=token_file)
+            )
             sender.connect()
             advance = stack.enter_context(
                 progress(

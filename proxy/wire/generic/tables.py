@@ -13,6 +13,10 @@ from pyddmq import idl
 TEXT_KINDS = {11: True, 18: False}
 """thriftpy2's type codes for string and binary, which share one code on the wire."""
 
+SERVICES = {"consumer": "AuthenticatedConsumerService", "producer": "AuthenticatedProducerService"}
+"""By file, the service that has all methods of its port."""
+SHARED_METHODS = frozenset({"authenticate"})
+
 _LOOSE = {("Message", "value")}
 """Strings that some clients put bytes into."""
 
@@ -71,13 +75,15 @@ class Method:
 def methods() -> dict[str, Method]:
     """Return every method of both ports by name; the interface definitions are loaded at the first call.
 
-    TransactionProducerService has the methods of ProducerService too.
+    The services that are named have the methods of those that they extend. Both have `authenticate`, which is the same.
     """
     found: dict[str, Method] = {}
-    for file, service_name in (("consumer", "ConsumerService"), ("producer", "TransactionProducerService")):
+    for file, service_name in SERVICES.items():
         service = getattr(idl.load(file), service_name)
         for name in service.thrift_services:
-            assert name not in found, "method names differ between the services"
+            if name in SHARED_METHODS and name in found:
+                continue
+            assert name not in found, "the names of other methods differ between the services"
             arguments = struct_type(getattr(service, name + "_args"))
             found[name] = Method(name, arguments, struct_type(getattr(service, name + "_result")))
     return found

@@ -24,6 +24,8 @@ from pyddmq.client.pulls import (
 )
 from pyddmq.client.reasons import reason_of
 from pyddmq.client.results import QueueResult
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 
 class AsyncConsumer(Pulls):
@@ -45,6 +47,8 @@ class AsyncConsumer(Pulls):
         submit_tries: int = 3,
         patience_ms: int = 30_000,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
         """Set up; the connection is opened by the first call or `connect`.
 
@@ -58,6 +62,9 @@ class AsyncConsumer(Pulls):
             submit_tries: How often `close` tries to submit what is left.
             patience_ms: How long an iteration goes on without any answer before it raises.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
 
         Raises:
             ClientMisuse: A malformed address, unknown protocol or number out of range.
@@ -72,7 +79,7 @@ class AsyncConsumer(Pulls):
             patience_ms=patience_ms,
         )
         self.address = address
-        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol)
+        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
         self._stopping = asyncio.Event()
         self._is_calling = False
         self._pulling: asyncio.Task[list[PulledMessage]] | None = None

@@ -25,6 +25,8 @@ from pyddmq.client.sends import (
     receipts_of,
     wire_message,
 )
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 T = TypeVar("T")
 
@@ -47,6 +49,8 @@ class AsyncProducer:
         resends: int = 1,
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
         on_resend: Callable[[Exception], None] | None = None,
         deduplicate: bool = True,
         patience_ms: int = 0,
@@ -60,6 +64,9 @@ class AsyncProducer:
             resends: How often a failed send is tried again; 0 for never.
             resend_pause_ms: Wait before each resend.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
             on_resend: Called with the failure before each resend.
             deduplicate: Number messages. Without numbers, and at a node that does not know them, nothing keeps the
                 order of sends that are under way together: they go one after the other then.
@@ -75,7 +82,7 @@ class AsyncProducer:
         self.address = address
         self._timeout_ms = timeout_ms
         self._sends = OrderedSends(
-            AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol),
+            AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token),
             Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
             in_flight_max=in_flight_max,
             deduplicate=deduplicate,

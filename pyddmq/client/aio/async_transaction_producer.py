@@ -12,6 +12,8 @@ from pyddmq.client.checks import CLOSE_SECONDS, Checks, checked_message, decisio
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.errors import ClientError, ClientMisuse
 from pyddmq.client.sends import HALF, IN_FLIGHT_MAX, OutgoingMessage, wire_message
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 from pyddmq.client.transactions import (
     AsyncTransactionListener,
     TransactionResult,
@@ -40,6 +42,8 @@ class AsyncTransactionProducer(AsyncProducer):
         resends: int = 1,
         resend_pause_ms: int = 50,
         protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
         on_resend: Callable[[Exception], None] | None = None,
         deduplicate: bool = True,
         patience_ms: int = 0,
@@ -58,6 +62,9 @@ class AsyncTransactionProducer(AsyncProducer):
             resends: How often a half is sent again, and a decision that was not answered.
             resend_pause_ms: Wait before each.
             protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
             on_resend: Called with the failure before each.
             deduplicate: Number messages.
             patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
@@ -75,6 +82,8 @@ class AsyncTransactionProducer(AsyncProducer):
             resends=resends,
             resend_pause_ms=resend_pause_ms,
             protocol=protocol,
+            tls=tls,
+            token=token,
             on_resend=on_resend,
             deduplicate=deduplicate,
             patience_ms=patience_ms,
@@ -83,7 +92,9 @@ class AsyncTransactionProducer(AsyncProducer):
         self.group = group
         self._listener = listener
         self._checks = Checks(self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms)
-        self._check_connection = AsyncConnection(address, self._idl.TransactionProducerService, protocol=protocol)
+        self._check_connection = AsyncConnection(
+            address, self._idl.TransactionProducerService, protocol=protocol, tls=tls, token=token
+        )
         self._on_check_error = on_check_error
         self._closing = asyncio.Event()
         self._fetching = False

@@ -201,8 +201,8 @@ MUTANTS = (
     Mutant(
         name="an option of the command line opens the ports to the network",
         file="proxy/process/serve.py",
-        old="    for path, text in check_access(config.node):\n",
-        new="    for path, text in check_access(loaded.config.node):\n",
+        old="    for path, text in check_access(config.node, ruled=config.access is not None):\n",
+        new="    for path, text in check_access(loaded.config.node, ruled=config.access is not None):\n",
         caught_by=(
             "tests/acceptance/test_cli_edges.py::test_option_cannot_open_a_node_that_its_configuration_keeps_closed",
         ),

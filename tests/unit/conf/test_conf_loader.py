@@ -205,10 +205,10 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
     [
         ("node: {producerPort: 9713}", "node.consumerPort", "producerPort's as well"),
         ("node: {adminPort: 9613}", "node.adminPort", "producerPort's as well"),
-        ("node: {host: 0.0.0.0}", "node.host", "write `access: open` under node"),
-        ("node: {adminHost: 192.0.2.7}", "node.adminHost", "write `access: open` under node"),
+        ("node: {host: 0.0.0.0}", "node.host", "`access: open` under node"),
+        ("node: {adminHost: 192.0.2.7}", "node.adminHost", "`access: open` under node"),
         ("node: {host: broker.example, access: loopback}", "node.host", "no address of the loopback"),
-        ("node: {host: '::'}", "node.host", "there is no authentication"),
+        ("node: {host: '::'}", "node.host", "there are no rules"),
         ("node: {access: closed}", "node.access", "open"),
         ("node: {maxReadBufferBytes: 100000}", "node.maxMessageBytes", "maxReadBufferBytes"),
         ("node: {segmentBytes: 65536}", "node.maxMessageBytes", "segmentBytes"),

@@ -61,7 +61,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "proxy": (
         ("idl",),
-        ("wire",),
+        ("wire", "tls", "access"),
         ("port",),
         ("services",),
         ("recording",),

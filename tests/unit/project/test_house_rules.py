@@ -89,8 +89,16 @@ ALLOWED: dict[str, frozenset[str]] = {
     "proxy/node/alarms.py": frozenset({"os.*"}),
     # Reads one file, before there is a node.
     "conf/loader.py": frozenset({"open"}),
+    # Reads the files of `access`, before there is a node and when they change.
+    "conf/access_files.py": frozenset({"open", "os.*"}),
     # Reads secrets, from a file or the environment, when an action opens.
     "conf/secrets.py": frozenset({"open", "os.*"}),
+    # What a handshake told; and contexts and connections of `ssl`, which read no socket.
+    "proxy/tls/peer_certificate.py": frozenset({"ssl"}),
+    "proxy/tls/channel.py": frozenset({"ssl"}),
+    "proxy/tls/failures.py": frozenset({"ssl"}),
+    # Reads certificates and keys, behind `TlsLoader`.
+    "proxy/tls/files.py": frozenset({"ssl", "open", "os.*"}),
     # Makes the sockets of pushes, behind `Outside`.
     "actions/http/edge.py": frozenset({"socket", "ssl"}),
     # A process of its own, which has nothing of a node.

@@ -17,6 +17,7 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks
 from proxy.services.publishing import Publishing
 from proxy.services.transaction_service import TransactionService
+from proxy.testing.access import open_guard
 from proxy.wire import Reply, decode_reply, encode_call
 from proxy.wire.call import COMPACT
 from tests.integration.keyed_tools import keyed_sends
@@ -81,6 +82,7 @@ def port() -> Port:
         budget=budget,
         limited_log=RateLimitedLog(found.clock),
     )
+    runtime = runtime_of(found.disk, found.clock, metrics=metrics, scheduler=found.scheduler)
     service = TransactionService(
         found.transactions,
         checks,
@@ -89,7 +91,8 @@ def port() -> Port:
         LimitedSends(scheduler=found.scheduler, budget=budget, metrics=metrics, waiting_max=lambda: 1),
         state=lambda: made.state,
         settings=lambda: NodeConfig(max_parked_pulls=2),
-        runtime=runtime_of(found.disk, found.clock, metrics=metrics, scheduler=found.scheduler),
+        guard=open_guard(runtime),
+        runtime=runtime,
     )
     server = ThriftServer(
         "producer",

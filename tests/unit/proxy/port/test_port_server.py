@@ -105,6 +105,23 @@ def test_connection_too_many_is_closed_counted_and_told(limits: dict[str, Any], 
     assert [line["reason"] for line in logs if line["event"] == "connection_refused"] == [reason]
 
 
+@pytest.mark.parametrize(
+    ("peer", "host", "address"),
+    [
+        ("10.0.0.1", "10.0.0.1", "10.0.0.1:5000"),
+        ("::ffff:10.0.0.1", "10.0.0.1", "10.0.0.1:5000"),
+        ("2001:db8::1", "2001:db8::1", "[2001:db8::1]:5000"),
+        ("64:ff9b::10.0.0.1", "64:ff9b::10.0.0.1", "[64:ff9b::10.0.0.1]:5000"),
+    ],
+)
+def test_address_has_one_form(peer: str, host: str, address: str) -> None:
+    """A port on `::` sees IPv4 mapped into IPv6; bounds and rules hold for the address all the same."""
+    connection, _ = Port().connect(peer)
+    assert (connection.host, connection.address) == (host, address)
+    assert not connection.is_encrypted
+    assert connection.certificate is None
+
+
 def test_place_of_a_connection_that_is_gone_is_free() -> None:
     """Of the port and of its address; being told of it twice frees one place, not two."""
     port = Port(connections_max=2, address_connections_max=1)

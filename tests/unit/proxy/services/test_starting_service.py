@@ -14,6 +14,7 @@ from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services.starting_service import StartingService
+from proxy.testing.access import open_guard
 from proxy.wire import decode_reply, encode_call
 from tests.unit.proxy.port.test_connection_turn import Peer
 from tests.wire_values import PROTOCOLS
@@ -23,12 +24,13 @@ from tests.wire_values import PROTOCOLS
 def test_transactions_are_told_to_come_again(protocol: int) -> None:
     """Halves and decisions with code 20, fetches with a sentence; nothing is taken."""
     clock, metrics = ManualClock(), Metrics()
+    runtime = runtime_of(SimDisk(), clock, metrics=metrics, scheduler=ManualScheduler(clock))
     server = ThriftServer(
         "producer",
-        StartingService(metrics, RateLimitedLog(clock)).producer_handlers(),
+        StartingService(metrics, RateLimitedLog(clock), open_guard(runtime)).producer_handlers(),
         limits=ServerLimits(),
         commons=Commons(
-            runtime=runtime_of(SimDisk(), clock, metrics=metrics, scheduler=ManualScheduler(clock)),
+            runtime=runtime,
             request_turn=lambda: None,
         ),
     )

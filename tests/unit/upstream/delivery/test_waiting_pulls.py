@@ -8,6 +8,7 @@ from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services.consumer_service import ConsumerService
+from proxy.testing.access import open_guard
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.proxy.port.test_connection_turn import Peer
 from tests.unit.upstream_world import World
@@ -29,12 +30,14 @@ class Port:
                 request_turn=lambda: None,
             ),
         )
+        runtime = runtime_of(world.disk, world.clock, metrics=metrics, scheduler=world.scheduler)
         service = ConsumerService(
             {"g": world.group},
             linger_ms_max=10_000,
             acks_refused=lambda: world.progress.failed,
             budget=self.server.budget,
-            runtime=runtime_of(world.disk, world.clock, metrics=metrics, scheduler=world.scheduler),
+            guard=open_guard(runtime),
+            runtime=runtime,
         )
         self.server.serve(service.handlers())
 

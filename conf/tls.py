@@ -1,0 +1,132 @@
+"""The section `tls`: encrypted ports beside the plain ones, and the files that they show and check certificates by.
+
+What stands under `tls` holds for all of its ports, what stands under one of them for that one. The files are read at
+the start and again with every reload: which they are takes a restart, what is in them does not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from conf.base import Model, Reload, setting
+from conf.node import Port
+
+__all__ = ["ClientCertificates", "TlsConfig", "TlsFiles", "TlsListenerConfig", "TlsVersion"]
+
+ClientCertificates = Literal["none", "optional", "required"]
+TlsVersion = Literal["1.2", "1.3"]
+_LIVE = Reload.LIVE
+_RESTART = Reload.RESTART
+
+
+class TlsFiles(Model):
+    """The files of one port, and how clients are asked for certificates: what a context is made of."""
+
+    certificate: str
+    key: str
+    client_certificates: ClientCertificates = "none"
+    client_ca: str | None = None
+    crl: str | None = None
+    minimum_version: TlsVersion = "1.2"
+
+
+class TlsListenerConfig(Model):
+    """One encrypted port: `tls.producer`, `tls.consumer`, `tls.admin`."""
+
+    port: Port = setting(..., "The port; 0 takes any free one.", reload=_RESTART)
+    host: str | None = setting(
+        None,
+        "Address that it binds. Another one than the loopback needs `access: open` under node: a certificate says who "
+        "somebody is, not what they may.",
+        reload=_RESTART,
+        absent="that of the plain port",
+        min_length=1,
+    )
+    certificate: str | None = setting(
+        None, "As above, for this port.", reload=_RESTART, absent="as above", min_length=1
+    )
+    key: str | None = setting(None, "As above, for this port.", reload=_RESTART, absent="as above", min_length=1)
+    client_certificates: ClientCertificates | None = setting(
+        None, "As above, for this port.", reload=_RESTART, absent="as above"
+    )
+    client_ca: str | None = setting(None, "As above, for this port.", reload=_RESTART, absent="as above", min_length=1)
+    crl: str | None = setting(None, "As above, for this port.", reload=_RESTART, absent="as above", min_length=1)
+
+
+class TlsConfig(Model):
+    """The section `tls`; without a port in it nothing is encrypted."""
+
+    certificate: str | None = setting(
+        None,
+        "PEM file with the node's certificate, and after it those between it and its CA.",
+        reload=_RESTART,
+        min_length=1,
+    )
+    key: str | None = setting(
+        None,
+        "PEM file with its private key, not encrypted; may be the same file.",
+        reload=_RESTART,
+        min_length=1,
+    )
+    client_certificates: ClientCertificates = setting(
+        "none",
+        "Whether clients are asked for a certificate of clientCa: `none` asks for nothing, `optional` takes those that "
+        "have none (one that is wrong is refused all the same), `required` refuses them.",
+        reload=_RESTART,
+    )
+    client_ca: str | None = setting(
+        None, "PEM file with the CAs whose certificates clients may show.", reload=_RESTART, min_length=1
+    )
+    crl: str | None = setting(
+        None,
+        "PEM file with the revocation lists of those CAs. With it each of them needs one in it that has not expired, "
+        "or its clients are refused.",
+        reload=_RESTART,
+        min_length=1,
+    )
+    minimum_version: TlsVersion = setting("1.2", "The oldest version of TLS that is taken.", reload=_RESTART)
+    handshake_timeout: int = setting(
+        10_000,
+        "How long a handshake may take, from the connection on, in ms; then its connection is closed.",
+        reload=_LIVE,
+        ge=100,
+        le=300_000,
+    )
+    expiry_warning_days: int = setting(
+        14,
+        "From how many days before the node's certificate expires that is shown as a finding.",
+        reload=_LIVE,
+        ge=0,
+        le=3650,
+    )
+    producer: TlsListenerConfig | None = setting(None, "Port of ProducerService over TLS.", reload=_RESTART)
+    consumer: TlsListenerConfig | None = setting(None, "Port of ConsumerService over TLS.", reload=_RESTART)
+    admin: TlsListenerConfig | None = setting(None, "Port of the admin HTTP server over TLS (https).", reload=_RESTART)
+
+    def listeners(self) -> dict[str, TlsListenerConfig]:
+        """Return the ports that are to be, by "producer", "consumer" and "admin"."""
+        named = {"producer": self.producer, "consumer": self.consumer, "admin": self.admin}
+        return {name: each for name, each in named.items() if each is not None}
+
+    def files(self, name: str) -> TlsFiles:
+        """Return what the context of a port is made of.
+
+        Raises:
+            KeyError: There is no such port.
+        """
+        own = self.listeners()[name]
+        asked = own.client_certificates or self.client_certificates
+        return TlsFiles(
+            certificate=own.certificate or self.certificate or "",
+            key=own.key or self.key or "",
+            client_certificates=asked,
+            client_ca=(own.client_ca or self.client_ca) if asked != "none" else None,
+            crl=(own.crl or self.crl) if asked != "none" else None,
+            minimum_version=self.minimum_version,
+        )
+
+    def place(self, name: str, field: str) -> tuple[str, ...]:
+        """Return where a file of a port stands in the section: with the port, or above."""
+        own = getattr(self.listeners()[name], field) is not None
+        key = str(type(self).model_fields[field].alias)
+        return (name, key) if own else (key,)

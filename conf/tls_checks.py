@@ -1,0 +1,86 @@
+"""Contradictions of the section `tls`, in itself and with `node`; as `conf.checks`, with paths below `tls`.
+
+What the files hold is looked at where a context is made of them (`proxy.tls.files`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conf.checks import Finding, is_loopback
+from conf.node import NodeConfig
+from conf.places import Path
+from conf.tls import TlsConfig
+
+_PLAIN = {"producer": "producerPort", "consumer": "consumerPort", "admin": "adminPort"}
+
+
+def tls_host(name: str, tls: TlsConfig, node: NodeConfig) -> str:
+    """Return the address that an encrypted port binds."""
+    return tls.listeners()[name].host or (node.admin_host if name == "admin" else node.host)
+
+
+def check_tls(tls: TlsConfig, node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
+    """Find ports without what they need, ports that collide, and those that are open and not meant to be.
+
+    Args:
+        tls: The section.
+        node: Where plain ports are.
+        ruled: Whether there is a section `access`, whose rules hold for the Thrift ports.
+    """
+    listeners = tls.listeners()
+    for name in listeners:
+        yield from _check_files(name, tls)
+    taken: list[tuple[str, str, int | None]] = [
+        ("node.producerPort", node.host, node.producer_port),
+        ("node.consumerPort", node.host, node.consumer_port),
+        ("node.adminPort", node.admin_host, node.admin_port),
+    ]
+    for name, listener in listeners.items():
+        host = tls_host(name, tls, node)
+        for other, other_host, other_port in taken:
+            if (
+                listener.port == other_port
+                and other_port != 0
+                and (host == other_host or {host, other_host} & {"0.0.0.0", "::"})
+            ):
+                text = f"{listener.port} is {other}'s as well; give each its own port, or 0 for any free one"
+                yield (name, "port"), text
+        taken.append((f"tls.{name}.port", host, listener.port))
+        ruled_here = ruled and name != "admin"
+        if listener.host is not None and not (ruled_here or node.access == "open" or is_loopback(listener.host)):
+            text = (
+                f"{listener.host} is no address of the loopback, and a certificate says who somebody is, not what they "
+                "may; write a section `access` with `rules` beside node for the Thrift ports, `access: open` under "
+                "node where that is meant, or 127.0.0.1 here"
+            )
+            yield (name, "host"), text
+
+
+def check_plain_ports(tls: TlsConfig, node: NodeConfig) -> Iterator[Finding]:
+    """Find services that would have no port at all; paths below `node`."""
+    ports = {"producer": node.producer_port, "consumer": node.consumer_port, "admin": node.admin_port}
+    for name, port in ports.items():
+        if port is None and name not in tls.listeners():
+            text = f"is null, and there is no `tls.{name}`: nobody would reach the service; give one of the two a port"
+            yield (_PLAIN[name],), text
+
+
+def _check_files(name: str, tls: TlsConfig) -> Iterator[tuple[Path, str]]:
+    files = tls.files(name)
+    for field, value in (("certificate", files.certificate), ("key", files.key)):
+        if not value:
+            text = f"has no {field}; name a PEM file as `tls.{field}` (`pyddmq tls dev DIR` makes one for trying it)"
+            yield (name,), text
+    if files.client_certificates != "none" and files.client_ca is None:
+        yield (
+            (name,),
+            f"asks for client certificates ({files.client_certificates}), and no `tls.clientCa` says whose; name a PEM "
+            "file with the CA",
+        )
+    if files.client_certificates == "none":
+        own = tls.listeners()[name]
+        for key, unread in (("clientCa", own.client_ca), ("crl", own.crl)):
+            if unread is not None:
+                text = "is read only where certificates are asked for; write `clientCertificates: required`"
+                yield (name, key), f"{text}, or take it out"

@@ -1,0 +1,230 @@
+"""Access of one node: the policy in force, who connections are by it, and its change.
+
+A policy is a configuration with what its files say; another one takes its place whole or not at all. Who is asked for
+rights names what is known of a connection: what it proved, its certificate, its address (in this order; a proof that
+fails is never followed by the others).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.runtime.metrics import declare
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Clock
+from conf import access_files
+from conf.access import ANONYMOUS, AccessConfig
+from conf.access_files import AccessFiles, AccessUnreadable, Signature
+from proxy.access import tokens
+from proxy.access.jwts import Jwts
+from proxy.access.owners import Owners
+from proxy.access.rights import Rights
+from proxy.access.rules import Patterns, Rules
+
+DENIED = declare(
+    "pyddmq_access_denied_total",
+    "Calls, and results that ride on calls, that were denied (docs/security.md). reason: right (no rule gives it), "
+    "owner (it is another principal's), proof (a token that proves nothing)",
+    ("method", "reason"),
+)
+SIGNED_IN = declare("pyddmq_access_sign_ins_total", "Connections that told who they are by a token", ("way",))
+
+DENIED_WAY = "denied"
+"""Of a connection that failed to prove who it is; it is about to end."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Certificate(Protocol):
+    """What is known of a client's certificate: the subject by RFC 4514, and its alternative names with their kinds."""
+
+    @property
+    def subject(self) -> str:
+        """The whole subject."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """`DNS:...`, `URI:...`, `email:...`."""
+        ...
+
+
+class Files(Protocol):
+    """Reads what a configuration names; `conf.access_files` does."""
+
+    def read(self, config: AccessConfig) -> AccessFiles:
+        """Read all. Raises AccessUnreadable."""
+        ...
+
+    def signature(self, config: AccessConfig) -> Signature:
+        """Return what tells whether a file has changed."""
+        ...
+
+
+class Policy:
+    """A configuration, with what its files say."""
+
+    def __init__(self, config: AccessConfig, files: AccessFiles, signature: Signature) -> None:
+        """Compile. Raises AccessUnreadable: a key is none."""
+        self.config = config
+        self.signature = signature
+        self.tokens = files.tokens
+        self.jwts = Jwts(config, files.keys)
+        self.rules = Rules(config)
+        self._networks: list[tuple[Network, str]] = [
+            (ipaddress.ip_network(each.cidr), each.principal) for each in config.networks
+        ]
+        self._certificates = [
+            (each.subject, None if each.name is None else Patterns([each.name]), each.principal)
+            for each in config.certificates
+        ]
+
+    def of_network(self, host: str) -> str | None:
+        """Return whom an address is of."""
+        try:
+            address = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return None
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        for network, principal in self._networks:
+            if address in network:
+                return principal
+        return None
+
+    def of_certificate(self, certificate: Certificate) -> str | None:
+        """Return whom a certificate is of."""
+        for subject, name, principal in self._certificates:
+            if name is None:
+                if subject == certificate.subject:
+                    return principal
+            elif any(name.match(each) is not None for each in certificate.names):
+                return principal
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proven:
+    """What a token proved.
+
+    Attributes:
+        principal: Whose it is.
+        way: `token` or `jwt`.
+        expires_ms: From when on it proves nothing.
+        proof: Its id, or the name of its key.
+    """
+
+    principal: str
+    way: str
+    expires_ms: int
+    proof: str
+
+
+class Access:
+    """What one node knows of who may do what.
+
+    Attributes:
+        policy: In force.
+        owners: Whose producers' names are; None until the store is open.
+    """
+
+    def __init__(
+        self, config: AccessConfig, *, clock: Clock, limited_log: RateLimitedLog, files: Files = access_files
+    ) -> None:
+        """Read the files. Raises AccessUnreadable."""
+        self._clock = clock
+        self._limited_log = limited_log
+        self._files = files
+        self.policy = self.prepared(config)
+        self.owners: Owners | None = None
+
+    def prepared(self, config: AccessConfig) -> Policy:
+        """Make the policy of a configuration; nothing changes. Raises AccessUnreadable."""
+        # Before the content: what changes between the two is found by the next look.
+        signature = self._files.signature(config)
+        return Policy(config, self._files.read(config), signature)
+
+    def look(self) -> bool:
+        """Take what the files say now, where they have changed; what cannot be read leaves all as it is.
+
+        Returns:
+            Whether another policy is in force.
+        """
+        policy = self.policy
+        if self._files.signature(policy.config) == policy.signature:
+            return False
+        try:
+            self.policy = self.prepared(policy.config)
+        except AccessUnreadable as error:
+            self._limited_log.note("access_file_refused", text=f"{error}: what was read before stays in force")
+            return False
+        return True
+
+    # Who it is
+
+    def rights_of(self, host: str, certificate: Certificate | None) -> Rights:
+        """Return what a connection may do that has proved nothing."""
+        policy = self.policy
+        found = None if certificate is None else policy.of_certificate(certificate)
+        if found is not None:
+            return Rights(found, policy.rules, way="certificate")
+        found = policy.of_network(host)
+        if found is not None:
+            return Rights(found, policy.rules, way="network")
+        return Rights(ANONYMOUS, policy.rules, way=ANONYMOUS)
+
+    def proven(self, text: str) -> Proven | None:
+        """Return what a token proves; None where it proves nothing."""
+        now_ms = self._clock.wall_ms()
+        if text.startswith(tokens.PREFIX):
+            stored = tokens.find(text, self.policy.tokens, now_ms)
+            if stored is None:
+                return None
+            return Proven(principal=stored.principal, way="token", expires_ms=stored.expires_ms, proof=stored.id)
+        signed = self.policy.jwts.find(text, now_ms)
+        if signed is None:
+            return None
+        return Proven(principal=signed.principal, way="jwt", expires_ms=signed.expires_ms, proof=signed.key)
+
+    def rights_by(self, proven: Proven) -> Rights:
+        """Return what a connection may do that proved who it is."""
+        return Rights(
+            proven.principal, self.policy.rules, way=proven.way, expires_ms=proven.expires_ms, proof=proven.proof
+        )
+
+    def renewed(self, rights: Rights, host: str, certificate: Certificate | None, before: Policy) -> Rights | None:
+        """Return what takes the place of rights by the policy before; None where its proof is none any more."""
+        policy = self.policy
+        if rights.way == DENIED_WAY:
+            return rights
+        if rights.way == "token":
+            stored = policy.tokens.get(rights.proof)
+            if stored is None or stored != before.tokens.get(rights.proof):
+                return None
+        elif rights.way == "jwt":
+            if not policy.jwts.knows(rights.proof, before.jwts):
+                return None
+        else:
+            return self.rights_of(host, certificate)
+        return Rights(rights.principal, policy.rules, way=rights.way, expires_ms=rights.expires_ms, proof=rights.proof)
+
+    def is_over(self, rights: Rights) -> bool:
+        """Whether its proof has expired."""
+        return rights.expires_ms is not None and self._clock.wall_ms() >= rights.expires_ms
+
+    # Whose what is
+
+    def owns(self, name: bytes, principal: str) -> bool:
+        """Whether a producer's name is a principal's; see `Owners.claim`. Raises OSError."""
+        assert self.owners is not None, "messages are taken once the store is open"
+        return self.owners.claim(name, principal)
+
+    def sync(self) -> None:
+        """Make durable what became known; called about once a second."""
+        if self.owners is not None:
+            try:
+                self.owners.sync()
+            except OSError as error:
+                self._limited_log.note("owners_not_synced", text=str(error))

@@ -1,0 +1,137 @@
+"""Rules, compiled: may this principal do this with that, and which line says so.
+
+A pure function of the configuration. A line gives, none takes away, so the order of lines does not matter; the first
+one that gives is the one that is named. Names are looked up in sets, patterns are tried one by one: a decision costs
+more with more patterns, and is kept by each connection (`proxy.access.rights`).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from conf.access import ANONYMOUS, AccessConfig, AccessRule
+from conf.base import DLQ_PREFIX, RETRY_PREFIX
+
+
+class Action(enum.StrEnum):
+    """What one may have the right to do; the values are the keys of a rule."""
+
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    TRANSACT = "transact"
+    VIEW = "view"
+    OPERATE = "operate"
+    READ_BODIES = "readBodies"
+    ADMINISTER = "administer"
+
+
+NODE = "node"
+"""The resource of ADMINISTER."""
+
+
+class Decision(NamedTuple):
+    """What was decided.
+
+    Attributes:
+        allowed: Whether it may.
+        rule: Which entry of `access.rules` gives it, from 0; None where none does.
+        text: Why, for people.
+    """
+
+    allowed: bool
+    rule: int | None
+    text: str
+
+
+class Patterns:
+    """A list of names and patterns; `*` is any run of characters."""
+
+    __slots__ = ("_names", "_patterns")
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._names = frozenset(text for text in texts if "*" not in text)
+        self._patterns = [(text, _compiled(text)) for text in dict.fromkeys(texts) if "*" in text]
+
+    def match(self, name: str) -> str | None:
+        """Return which entry has a name; None where none has it."""
+        if name in self._names:
+            return name
+        for text, pattern in self._patterns:
+            if pattern.match(name):
+                return text
+        return None
+
+
+class _Rule(NamedTuple):
+    principals: Patterns
+    resources: dict[Action, Patterns]
+
+
+class Rules:
+    """The rules of one configuration."""
+
+    def __init__(self, config: AccessConfig) -> None:
+        self._rules = [_Rule(Patterns(rule.principals), _resources(rule)) for rule in config.rules]
+
+    def decide(self, principal: str, action: Action, resource: str) -> Decision:
+        """Decide; pure.
+
+        Args:
+            principal: A name, or `anonymous`.
+            action: What it wants to do.
+            resource: A topic, group or producer group, whichever the action is about; `node` of ADMINISTER.
+        """
+        name = _of_group(action, resource)
+        mine: list[int] = []
+        for at, rule in enumerate(self._rules):
+            who = _principal_entry(rule.principals, principal)
+            if who is None:
+                continue
+            mine.append(at)
+            given = rule.resources.get(action)
+            found = None if given is None else given.match(name)
+            if found is not None:
+                return Decision(True, at, f"{who} has {action} on {found}")
+        if not mine:
+            return Decision(False, None, f"no rule names {principal}")
+        return Decision(False, None, f"none of the rules that name {principal} gives {action} on {resource}")
+
+    def naming(self, principal: str) -> Sequence[int]:
+        """Which rules name a principal."""
+        return [at for at, rule in enumerate(self._rules) if _principal_entry(rule.principals, principal) is not None]
+
+
+def _principal_entry(principals: Patterns, principal: str) -> str | None:
+    found = principals.match(principal)
+    return None if principal == ANONYMOUS and found != ANONYMOUS else found
+
+
+def _of_group(action: Action, resource: str) -> str:
+    """Retry and dead-letter topics go with their group, where groups may be meant."""
+    if action in (Action.PRODUCE, Action.TRANSACT):
+        return resource
+    return resource.removeprefix(DLQ_PREFIX).removeprefix(RETRY_PREFIX)
+
+
+def _resources(rule: AccessRule) -> dict[Action, Patterns]:
+    lists = {
+        Action.PRODUCE: rule.produce,
+        Action.CONSUME: rule.consume,
+        Action.TRANSACT: rule.transact,
+        Action.VIEW: rule.view,
+        Action.OPERATE: rule.operate,
+        Action.READ_BODIES: rule.read_bodies,
+        Action.ADMINISTER: [NODE] if rule.administer else [],
+    }
+    return {action: Patterns(texts) for action, texts in lists.items() if texts}
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    # Each star takes as little as it can, and what stands behind it is not looked for again once it is found: that
+    # never misses a match, and no name takes longer than its length times that of the pattern.
+    first, *between, last = re.split(r"\*+", text)
+    middle = "".join(f"(?>.*?{re.escape(part)})" for part in between)
+    return re.compile(f"{re.escape(first)}{middle}.*{re.escape(last)}\\Z", re.DOTALL)

@@ -1,0 +1,95 @@
+"""Denied calls: counted, told, and those that would have waited answered late.
+
+A client that pulls without the right comes again at once, as often as it is answered; so its answer waits as long as it
+asked for, a second at most. What waits is bounded in number, for it costs memory: beyond that answers come at once.
+"""
+
+from __future__ import annotations
+
+from broker.runtime.metrics import Metrics, declare
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Scheduler
+from proxy.access.access import DENIED
+from proxy.port.connection import Connection
+from proxy.services.waiting_pulls import LINGER_MS_MIN
+
+LINGER_MS_MAX = 1_000
+HELD_MAX = 1_024
+"""Denied calls that wait at a time, over all connections."""
+
+HELD = declare("pyddmq_access_denied_held", "Denied calls whose answer waits for its linger", kind="gauge")
+
+_TEXT_MAX = 255
+
+
+class Denials:
+    """The denials of one node.
+
+    Attributes:
+        held: Answers that wait.
+    """
+
+    def __init__(self, scheduler: Scheduler, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._limited_log = limited_log
+        self._shown = metrics.counter(HELD)
+        self.held = 0
+
+    def note(
+        self, connection: Connection, method: str, resource: str, *, reason: str = "right", count: int = 1
+    ) -> None:
+        """Count something that is denied and tell of it, once a minute for each method and reason.
+
+        Args:
+            connection: Whose.
+            method: What was called.
+            resource: On what, as the client says it.
+            reason: `right`, `owner` or `proof`.
+            count: How many.
+        """
+        rights = connection.rights
+        assert rights is not None, "without rules nothing is denied"
+        self._metrics.counter(DENIED, method, reason).add(count)
+        self._limited_log.note(
+            "access_denied",
+            "",
+            count,
+            kind=f"{method} {reason}",
+            method=method,
+            reason=reason,
+            principal=rights.principal,
+            way=rights.way,
+            client=connection.address,
+            resource=resource[:_TEXT_MAX],
+        )
+
+    def hold(self, connection: Connection, reply: bytes, linger_ms: int | None) -> None:
+        """Answer the request being handled when its linger is over, or its client is."""
+        if self.held >= HELD_MAX or connection.ended:
+            connection.answer(reply)
+            return
+        slot = connection.later()
+        self._count(1)
+
+        def end() -> None:
+            timer.cancel()
+            slot.withdraw = None
+            self._count(-1)
+            if not connection.closed:
+                slot.answer(reply)
+
+        wait_ms = min(max(linger_ms or 0, LINGER_MS_MIN), LINGER_MS_MAX)
+        timer = self._scheduler.call_later(wait_ms / 1000, end)
+        slot.withdraw = end
+
+    def _count(self, change: int) -> None:
+        self.held += change
+        self._shown.value = self.held
+
+
+def denied_text(connection: Connection, action: str, resource: str) -> str:
+    """Say what was denied; the name is the client's own, and nothing is said about whether there is such a thing."""
+    rights = connection.rights
+    principal = "" if rights is None else rights.principal
+    return f"{principal} has no right to {action} {resource[:_TEXT_MAX]!r}: ask who runs the node for a rule"

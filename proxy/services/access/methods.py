@@ -1,0 +1,41 @@
+"""Which right each method of both services needs. A port takes no method that is not in here.
+
+The looks are `proxy.services.access.guard`'s; a test makes the list of methods from the interface definitions and calls
+each of them without its right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from proxy.access.rules import Action
+
+RIGHTS: Mapping[str, tuple[Action, ...]] = MappingProxyType(
+    {
+        # Whoever it is: it is how one becomes somebody.
+        "authenticate": (),
+        # On the group; each result that rides on it by its own.
+        "pull": (Action.CONSUME,),
+        "submit": (Action.CONSUME,),
+        "fetch": (Action.CONSUME,),
+        "ack": (Action.CONSUME,),
+        # On the group, either of the two.
+        "getConsumeStats": (Action.CONSUME, Action.VIEW),
+        # On the topic, of a batch on each; a cancel's message besides is its principal's.
+        "sendSync": (Action.PRODUCE,),
+        "sendAsync": (Action.PRODUCE,),
+        "sendBatchSync": (Action.PRODUCE,),
+        "sendDelaySync": (Action.PRODUCE,),
+        # On the producer group, and on the topic of a half; what is decided and asked about besides is its principal's.
+        "sendHalfSync": (Action.TRANSACT, Action.PRODUCE),
+        "endTransaction": (Action.TRANSACT,),
+        "fetchChecks": (Action.TRANSACT,),
+    }
+)
+
+
+def check_handlers(methods: Mapping[str, object]) -> None:
+    """Assert that each method that a port takes has its right in the table."""
+    unguarded = methods.keys() - RIGHTS.keys()
+    assert not unguarded, f"no right is listed for {sorted(unguarded)}: proxy/services/access/methods.py"

@@ -1,0 +1,141 @@
+"""All TLS ports of a node: their files are read at the start, with every reload, and when they change.
+
+New contexts are made for all ports before one of them is swapped: a file that cannot be used leaves every port as it
+was, and is told of until a reading succeeds. Files are replaced one after the other, so a change is taken up once two
+looks have seen the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import structlog
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
+from conf.tls import TlsConfig
+from proxy.tls.files import Signature, TlsContext, TlsFileBad, TlsLoader
+from proxy.tls.handshakes import Handshakes
+from proxy.tls.port import TlsPort
+
+RELOADS = declare(
+    "pyddmq_tls_reloads_total", "Readings of the certificates of TLS ports: applied, refused", ("outcome",)
+)
+LOOK_SECONDS = 5.0
+"""How often the files are looked at."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Unusable(NamedTuple):
+    """A file of a port that cannot be used: where its name stands below `tls`, and a sentence with the file."""
+
+    path: tuple[str, ...]
+    text: str
+
+
+class TlsFilesUnusable(Exception):
+    """A node cannot have its TLS ports.
+
+    Attributes:
+        unusable: Which file, and why.
+    """
+
+    def __init__(self, unusable: Unusable) -> None:
+        super().__init__(f"tls.{'.'.join(unusable.path)}: {unusable.text}")
+        self.unusable = unusable
+
+
+class TlsPorts:
+    """Those that a configuration has; none where it has none.
+
+    Attributes:
+        by_service: The ports, by "producer", "consumer" and "admin".
+        refused: Why the files that were read last were not taken; "" where they were.
+        refused_ms: When that was, epoch milliseconds.
+    """
+
+    def __init__(self, config: TlsConfig, loader: TlsLoader, runtime: Runtime) -> None:
+        """Read the files. Raises TlsFilesUnusable."""
+        self._config = config
+        self._loader = loader
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
+        handshakes = Handshakes(runtime.clock, runtime.scheduler)
+        self.by_service: dict[str, TlsPort] = {}
+        self.refused = ""
+        self.refused_ms = 0
+        for name in config.listeners():
+            try:
+                self.by_service[name] = TlsPort(
+                    name,
+                    config.files(name),
+                    loader,
+                    handshakes=handshakes,
+                    handshake_seconds=config.handshake_timeout / 1000,
+                    runtime=runtime,
+                )
+            except TlsFileBad as error:
+                raise TlsFilesUnusable(Unusable(config.place(name, error.field), str(error))) from error
+        self._read = self._signature()
+        self._seen = self._read
+
+    def configure(self, config: TlsConfig) -> None:
+        """Take over what changes live."""
+        self._config = config
+        for port in self.by_service.values():
+            port.handshake_seconds = config.handshake_timeout / 1000
+
+    @property
+    def expiry_warning_ms(self) -> int:
+        """How long before its end a certificate is told of."""
+        return self._config.expiry_warning_days * 86_400_000
+
+    def prepare(self) -> dict[str, TlsContext] | Unusable:
+        """Make contexts of what the files hold now; one that cannot be used is told of, and nothing changes."""
+        self._read = self._seen = self._signature()
+        contexts = {}
+        now_ms = self._clock.wall_ms()
+        for name, port in self.by_service.items():
+            try:
+                contexts[name] = made = self._loader.build(port.files)
+                if made.not_after_ms <= now_ms < port.current.not_after_ms:
+                    raise TlsFileBad("certificate", port.files.certificate, "has expired, and the one in force has not")
+            except TlsFileBad as error:
+                self.refused, self.refused_ms = str(error), now_ms
+                self._metrics.counter(RELOADS, "refused").add()
+                _log.error(
+                    "tls_reload_refused",
+                    port=name,
+                    text=f"{error}; the certificates in force stay, until this is mended",
+                )
+                return Unusable(self._config.place(name, error.field), str(error))
+        return contexts
+
+    def swap(self, contexts: dict[str, TlsContext]) -> None:
+        """Bring contexts into force that `prepare` made."""
+        if not contexts:
+            return
+        self.refused, self.refused_ms = "", 0
+        self._metrics.counter(RELOADS, "applied").add()
+        for name, context in contexts.items():
+            self.by_service[name].swap(context)
+        _log.info("tls_reloaded", ports=list(contexts), subject=next(iter(contexts.values())).subject)
+
+    def look(self) -> None:
+        """Read the files again if they are others than those read last, and the same as at the last look."""
+        now = self._signature()
+        seen, self._seen = self._seen, now
+        if now == self._read or now != seen:
+            return
+        contexts = self.prepare()
+        if not isinstance(contexts, Unusable):
+            self.swap(contexts)
+
+    def sweep(self) -> None:
+        """See `TlsPort.sweep`."""
+        for port in self.by_service.values():
+            port.sweep()
+
+    def _signature(self) -> tuple[Signature, ...]:
+        return tuple(self._loader.signature(port.files) for port in self.by_service.values())

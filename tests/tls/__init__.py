@@ -1,0 +1,1 @@
+"""TLS: certificates made for tests, and nodes with encrypted ports over real sockets."""
