@@ -6,9 +6,15 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
+COPY requirements.lock requirements-build.lock ./
+# What is installed is what was tried: each package by its version and the sum of its file (`make lock`).
+RUN python -m venv /opt/build \
+ && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements-build.lock \
+ && python -m venv /opt/pyddmq \
+ && /opt/pyddmq/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock
 COPY . .
-RUN python -m venv /opt/pyddmq \
- && /opt/pyddmq/bin/pip install --no-cache-dir --disable-pip-version-check '.[server,speed,rocketmq]'
+RUN /opt/build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && /opt/pyddmq/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps /wheels/*.whl
 
 FROM python:3.12-slim
 RUN groupadd --gid 10001 pyddmq \

@@ -13,12 +13,13 @@ FUZZ_SECONDS ?= 60
 CHAOS_SECONDS ?= 600
 CHAOS_SEED ?= 1
 LAG_BENCH ?=
+LOCK := $(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes --upgrade
 # Once more with every accelerator in Python, as on a machine without a C compiler.
 PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/proxy/services/test_wire_against_thrift.py tests/integration/broker/store/test_store.py \
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz docs clean
+.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -118,6 +119,12 @@ rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17
 fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each target
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+lock: setup ## write the versions and sums that an installation can be held to, from pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+	$(LOCK) --extra server --extra speed --extra rocketmq --extra kafka --output-file requirements.lock pyproject.toml
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(LOCK) --output-file requirements-build.lock -
 
 docs: setup ## write the pages that are made from the code
 	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md

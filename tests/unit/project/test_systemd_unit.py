@@ -50,6 +50,21 @@ def test_codes_that_a_restart_cannot_mend_end_it() -> None:
     }
 
 
+def test_node_is_shut_off_from_the_machine() -> None:
+    """What systemd itself counts as exposure stays under 2.0; what the node makes is its user's alone."""
+    assert unit()["Service"]["UMask"] == "0077"
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not here")
+    done = subprocess.run(
+        [program, "security", "--offline=true", str(UNIT)], capture_output=True, text=True, check=False, timeout=60
+    )
+    found = re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)
+    if found is None:
+        pytest.skip(f"this systemd-analyze judges no unit offline: {done.stderr.strip()[:100]}")
+    assert float(found[1]) < 2.0, done.stdout
+
+
 def test_command_exists() -> None:
     """What ExecStart calls is a command of the program with these options."""
     program, *arguments = shlex.split(unit()["Service"]["ExecStart"])
