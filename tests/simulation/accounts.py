@@ -83,19 +83,31 @@ class Account:
         """Whether a delivery was answered by its client until a turn, or the node may think so (D40).
 
         What may be mistaken for its answer is one of another delivery of the message to the same client that does not
-        name it, and is told apart by nothing else: one of several answers to that delivery (`repeated`), or one to a
-        delivery from before a restart (`before the restart`).
+        name it, and is told apart by nothing else: one to a delivery from before a restart, or one to a delivery that
+        the node had for answered already (`_had_for_answered`).
         """
-        stamp = delivery.stamp
-        for each in self.answers:
-            if each.client != delivery.client or each.stamp.sequence <= stamp.sequence or each.stamp.turn > turn:
-                continue
-            if each.of is None or each.of == stamp:
-                return True
-            repeated = sum(
-                other.of == each.of and other.stamp.sequence <= each.stamp.sequence for other in self.answers
-            )
-            before_the_restart = each.of.life < stamp.life
-            if not each.named and (repeated > 1 or before_the_restart):
-                return True
-        return False
+        return any(
+            each.stamp.turn <= turn and self._may_answer(each, delivery)
+            for each in self.answers
+            if each.client == delivery.client and each.stamp.sequence > delivery.stamp.sequence
+        )
+
+    def _may_answer(self, answer: Answer, delivery: Delivery) -> bool:
+        """Whether the node may have taken an answer for one of a delivery before it, to the same client."""
+        if answer.of is None or answer.of == delivery.stamp:
+            return True
+        before_the_restart = answer.of.life < delivery.stamp.life
+        return not answer.named and (before_the_restart or self._had_for_answered(answer))
+
+    def _had_for_answered(self, answer: Answer) -> bool:
+        """Whether the delivery that is answered had an answer before, for what the node knows.
+
+        That was its own, or one that was itself mistaken for it: whoever is taken at an answer from before a restart is
+        one answer ahead from then on.
+        """
+        of = next((each for each in self.deliveries if each.stamp == answer.of), None)
+        return of is not None and any(
+            of.stamp.sequence < each.stamp.sequence < answer.stamp.sequence and self._may_answer(each, of)
+            for each in self.answers
+            if each.client == of.client
+        )

@@ -88,8 +88,10 @@ class SimRedisServer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
+        self._loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
+        # Also at a kill of the node, with what lay in its pipe, when no loop runs.
         self._got += data
         size = int.from_bytes(self._got[:4], "big")
         if len(self._got) < 4 + size:
@@ -104,7 +106,7 @@ class SimRedisServer(asyncio.Protocol):
             self._did["full"] += 1
             self._answer([Refused("OOM command not allowed")] * len(commands))
             return
-        self._at_work = asyncio.get_running_loop().create_task(self._work(commands, draw))
+        self._at_work = self._loop.create_task(self._work(commands, draw))
 
     async def _work(self, commands: list[Words], draw: float) -> None:
         answers = await self._memory.round_trip(commands)

@@ -224,6 +224,24 @@ def test_answer_of_an_earlier_delivery_ends_no_later_one(
         history.check()
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_answer_may_be_one_too_many_since_a_restart(*, named: bool) -> None:
+    """One from before it was taken for that of the next delivery, whose own is then taken for that of the one after."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    earliest = history.deliver(1, first)
+    history.ledger.ended(power_lost=False, time=history.time)
+    earlier = history.deliver(1, first)
+    history.answer(first, success=False, of=earliest, named=named)
+    present = history.deliver(1, first, later=0 if not named else 6.0)
+    history.answer(first, confirm=False, of=earlier, named=named)
+    history.deliver(2, second)
+    history.answer(first, of=present, named=named)
+    history.answer(second)
+    with pytest.raises(PromiseBroken, match="promise 3") if named else nullcontext():
+        history.check()
+
+
 def test_successor_before_predecessor_is_noticed() -> None:
     """Promise 3: a timed-out message is not overtaken by the next of its key."""
     history = History()
