@@ -57,13 +57,15 @@ class Cost:
         rows: Rows that it was over.
         seconds: Wall clock.
         cpu: Seconds of the processor, of this process and all below it.
-        peak_mb: Most memory of one process among them, in MB: Spark's driver, where Spark did it.
+        java_mb: Most memory of one JVM among them, in MB: Spark's driver. It has had so much since it was started.
+        python_mb: Likewise of one process of Python, this one or a worker of Spark's.
     """
 
     rows: int
     seconds: float
     cpu: float
-    peak_mb: float
+    java_mb: float
+    python_mb: float
 
     @property
     def per_million(self) -> float:
@@ -167,26 +169,33 @@ def processes() -> Iterator[int]:
     yield from found
 
 
-def usage() -> tuple[float, float]:
-    """Return the processor's seconds of these processes, ended children counted, and the most memory of one in MB."""
-    ticks, peak = 0, 0
+def usage() -> tuple[float, float, float]:
+    """Return the processor's seconds of these processes, ended children counted, and the most memory of one in MB.
+
+    The memory is that of a JVM, and that of any other.
+    """
+    ticks, peaks = 0, {True: 0, False: 0}
     for each in processes():
         try:
             ticks += sum(map(int, Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]))
             status = Path(f"/proc/{each}/status").read_text()
         except OSError:
             continue
-        peak = max([peak, *(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))])
-    return ticks / TICKS, peak / 1024
+        is_java = status.startswith("Name:\tjava\n")
+        found = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+        peaks[is_java] = max([peaks[is_java], *found])
+    return ticks / TICKS, peaks[True] / 1024, peaks[False] / 1024
 
 
 def measured(rows: int, work: Callable[[], object]) -> Cost:
     """Do some work, and return what it cost."""
+    # What this process needed before, to make the samples, is none of it.
+    Path("/proc/self/clear_refs").write_text("5")
     before, began = usage()[0], time.perf_counter()
     work()
     seconds = time.perf_counter() - began
-    after, peak = usage()
-    return Cost(rows=rows, seconds=seconds, cpu=after - before, peak_mb=peak)
+    after, java_mb, python_mb = usage()
+    return Cost(rows=rows, seconds=seconds, cpu=after - before, java_mb=java_mb, python_mb=python_mb)
 
 
 def duckdb_part(place: str, days: int) -> None:
@@ -228,7 +237,7 @@ def line(name: str, cost: Cost) -> str:
     """Return a cost as a row of a table."""
     return (
         f"| {name} | {cost.rows / 1e6:.2f} M | {cost.seconds:.1f} s | {cost.cpu:.1f} s | {cost.per_million:.1f} s | "
-        f"{cost.rows / cost.seconds / 1e6:.2f} M/s | {cost.peak_mb:,.0f} MB |"
+        f"{cost.rows / cost.seconds / 1e6:.2f} M/s | {cost.java_mb:,.0f} MB | {cost.python_mb:,.0f} MB |"
     )
 
 
@@ -243,8 +252,8 @@ def main() -> None:
     folder = tempfile.mkdtemp(dir=given.folder)
     try:
         generate(folder, days=given.days, queues=given.queues)
-        print("| what | rows | wall | CPU | CPU per million | rows per second | most memory of a process |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
+        print("| what | rows | wall | CPU | CPU per million | rows per second | most memory: a JVM | Python |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
         with spark_session(folder) as spark:
             # The first one of a session warms it up; it is told apart.
             sizes = [("first report", 1), ("report", max(1, given.days // 2)), ("report", given.days)]

@@ -15,6 +15,7 @@ import pytest
 from broker.runtime.disk import RealDisk
 from lag.export.export import export
 from lag.export.place import ExportPlace
+from lag.journal.reader import Wanted
 from lag.spark import package
 from tests.conftest import need_module, need_program
 from tests.spark.test_jobs_report import EVERY_MS, SNAPSHOTS, START_MS, write_story
@@ -74,6 +75,23 @@ def test_zip_has_the_whole_program(submit: Path) -> None:
     assert ended.stderr == "pyddmq lag report: samples come from journals or from exported files: " + (
         "give --journal or --exported\n"
     )
+
+
+def test_zip_compacts(submit: Path) -> None:
+    """The job of that name, which needs no session: it says what is wrong, and what it did."""
+    need_pyarrow()
+    place = ExportPlace(str(submit / "many"))
+    write_story(f"{submit}/node", "node")
+    for until in (40, 80, SNAPSHOTS):
+        export(RealDisk(read_only=True), f"{submit}/node", place, Wanted(until_ms=START_MS + until * EVERY_MS))
+    program = [sys.executable, "-c", f"import sys; sys.path.insert(0, 'pyddmq_spark.zip')\n{program_of_the_page()}"]
+    ended = run(submit, "compact", place.url, program=program)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "0 deleted" in ended.stdout
+    assert not ended.stdout.startswith("0 files made")
+    ended = run(submit, "compact", f"{submit}/none", program=program)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.endswith("none has no exported files\n")
 
 
 @pytest.mark.long

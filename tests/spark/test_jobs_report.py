@@ -239,12 +239,13 @@ def check_parts(folder: Path, report: Report) -> None:
     """By date, a row for each queue and part, that add up to what the report draws; other days stay as they are."""
     import pyarrow.parquet as pq
 
+    read_table: Any = pq.read_table
     assert sorted(each.name for each in folder.glob("date=*")) == [f"date=2024-05-0{day}" for day in (4, 5, 6)]
     assert [each.name for each in (folder / "date=2024-05-04").iterdir()] == ["before.parquet"]
     rows = [
         row
         for day in ("2024-05-05", "2024-05-06")
-        for row in pq.read_table(folder / f"date={day}", partitioning=None).to_pylist()
+        for row in read_table(folder / f"date={day}", partitioning=None).to_pylist()
     ]
     assert sum(row["samples"] for row in rows) == report.samples
     for group in report.groups:

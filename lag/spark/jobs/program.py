@@ -3,7 +3,7 @@
     spark-submit --master ... --py-files pyddmq_spark.zip report.py --journal DIR[,DIR...] --from TIME --out FILE
 
 where report.py is `from pyddmq_spark.lag.spark.jobs.program import main; raise SystemExit(main())`. The
-first argument may be another job: `watch`, `residence` or `backlog`.
+first argument may be another job: `watch`, `residence`, `backlog` or `compact`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lag.report.data import Report, as_plain
 from lag.report.markdown import render_markdown
 from lag.report.tables import incidents_csv, queues_csv
 from lag.rules.limits import Limits
-from lag.spark.jobs import backlog_program, watch
+from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.history import Window
@@ -41,7 +41,7 @@ FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make a report, or what the first word says: `watch`, `residence`, `backlog`. Exit code 0, 1 failed, 2 wrong."""
+    """Make a report, or what the first word says (`watch`, ...). Exit code 0, 1 failed, 2 wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["watch"]:
         return watch.main(words[1:])
@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return residence(words[1:])
     if words[:1] == ["backlog"]:
         return backlog_program.main(words[1:])
+    if words[:1] == ["compact"]:
+        return compact_program.main(words[1:])
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
     parser.add_argument("--journal", default="", help="folders of lag journals, with commas between them")
     parser.add_argument("--exported", default="", help="or places of exported Parquet, with commas between them")

@@ -46,6 +46,7 @@ def test_costs_are_counted() -> None:
     """Of this process and those below it."""
     cost = bench.measured(2_000_000, lambda: sum(range(3_000_000)))
     assert cost.seconds > 0
-    assert cost.peak_mb > 10
-    text = bench.line("work", bench.Cost(rows=2_000_000, seconds=4.0, cpu=6.0, peak_mb=1_000.0))
-    assert text == "| work | 2.00 M | 4.0 s | 6.0 s | 3.0 s | 0.50 M/s | 1,000 MB |"
+    assert cost.python_mb > 10
+    assert cost.java_mb == 0
+    text = bench.line("work", bench.Cost(rows=2_000_000, seconds=4.0, cpu=6.0, java_mb=1_000.0, python_mb=200.0))
+    assert text == "| work | 2.00 M | 4.0 s | 6.0 s | 3.0 s | 0.50 M/s | 1,000 MB | 200 MB |"
