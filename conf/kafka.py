@@ -171,8 +171,8 @@ class KafkaClusterConfig(Model):
     )
     commit_interval: int = setting(
         100,
-        "Ms until an acknowledgement is committed to Kafka: what a crash may repeat (D52). No answer waits for it; "
-        "node.ackFlush is about the node's own store.",
+        "Ms until an acknowledgement is committed to Kafka: what a crash may repeat (D52). With node.ackFlush `sync` "
+        "it is committed at once, and its answer waits for that.",
         reload=_RESTART,
         ge=1,
         le=60_000,

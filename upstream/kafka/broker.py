@@ -121,6 +121,10 @@ class KafkaBroker:
         """Whether what this member was given is its own for certain (D54)."""
         return self.partitions.lease.holds
 
+    def settle(self, told: Callable[[bool], None]) -> None:
+        """Tell once what has finished by now is committed; False: it will not be, others get it again."""
+        self.partitions.commits.settle(told)
+
     # Queues
 
     def queue(self, topic: str, queue_id: int) -> KafkaQueue | None:

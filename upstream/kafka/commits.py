@@ -70,10 +70,11 @@ class Commits:
         self._queues = queues
         self._tracker_of = tracker_of
         self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
         self._answered = answered
         self._ticks = Repeated(runtime.scheduler, interval_seconds, self._tick)
-        self._patience = Later(runtime.scheduler, self._forget)
+        self._patience = Later(runtime.scheduler, self._give_up)
         self._stands: dict[KafkaQueue, Stand] = {}
         """What of each queue Kafka has."""
         self._turns: dict[KafkaQueue, int] = {}
@@ -81,6 +82,14 @@ class Commits:
         self._turn = 0
         self._sent = -1.0
         self._under_way: object | None = None
+        self._settling: list[tuple[int, Callable[[bool], None]]] = []
+        """Who waits until what was finished then is committed, with the turn of the last commit by then."""
+        self._open: set[int] = set()
+        """Turns of commits that are under way."""
+        self._tick_turn = 0
+        self._covered = 0
+        """Turn of the last commit of all that had changed that has succeeded."""
+        self._soon = False
 
     def begin(self) -> None:
         """Begin to commit."""
@@ -90,6 +99,37 @@ class Commits:
         """Commit no more by itself."""
         self._ticks.end()
         self._patience.cancel()
+        self.unsettle()
+
+    def settle(self, told: Callable[[bool], None]) -> None:
+        """Tell once what has finished by now is committed, which is begun at once; False: it will not be."""
+        self._settling.append((self._turn, told))
+        self._hurry()
+
+    def unsettle(self) -> None:
+        """Tell who waits that it will not be: a partition is another's."""
+        settling, self._settling = self._settling, []
+        for _, told in settling:
+            told(False)
+
+    def _hurry(self) -> None:
+        if self._settling and not self._soon and self._under_way is None:
+            self._soon = True
+            self._scheduler.call_soon(self._settle_soon)
+
+    def _settle_soon(self) -> None:
+        self._soon = False
+        if self._settling:
+            self._tick()
+
+    def _look(self) -> None:
+        """Tell who waits for what is committed now; of those who asked before the last commit of all began, all."""
+        covered = self._covered
+        if not any(turn <= covered for turn in self._open):
+            ready = [told for turn, told in self._settling if turn < covered]
+            self._settling = [each for each in self._settling if each[0] >= covered]
+            for told in ready:
+                told(True)
 
     def now(
         self,
@@ -107,6 +147,7 @@ class Commits:
         """
         self._turn += 1
         turn = self._turn
+        self._open.add(turn)
         stands = {queue: self._stand(queue) for queue in queues}
         commits: dict[KafkaQueue, Commit] = {}
         named: dict[KafkaQueue, Named | None] = {}
@@ -135,6 +176,7 @@ class Commits:
         self._turns.update(dict.fromkeys(here, turn))
 
         def answered(failure: KafkaFailure | None) -> None:
+            self._open.discard(turn)
             if failure is None:
                 self._stands.update({queue: stands[queue] for queue in here})
                 self._lease.extend(sent)
@@ -143,8 +185,13 @@ class Commits:
                 self._metrics.counter(COMMITS, self._group).add()
             else:
                 self._metrics.counter(COMMIT_ERRORS, self._group, failure.code).add()
+                if failure.fenced or any(queue not in self._queues() for queue in here):
+                    # What was given up without its last commit, or is another's.
+                    self.unsettle()
             done(failure)
             self._answered(failure)
+            self._look()
+            self._hurry()
 
         self._member.commit([commits[queue] for queue in here], answered)
 
@@ -164,17 +211,30 @@ class Commits:
         if not changed and now - self._sent >= self._lease.renew_after:
             changed = list(queues)
         if not changed:
+            if self._settling:
+                self._turn += 1
+                self._covered = self._turn
+                self._look()
             return
         self._sent = now
         mark = self._under_way = object()
         # Where no answer comes, as from a cluster that is gone, another try is made.
         self._patience.after(self._lease.renew_after * 2)
 
-        def done(_: KafkaFailure | None) -> None:
+        turn = self._tick_turn = self._turn + 1
+
+        def done(failure: KafkaFailure | None) -> None:
+            if failure is None:
+                self._covered = max(self._covered, turn)
             if self._under_way is mark:
                 self._forget()
 
         self.now(changed, done)
+
+    def _give_up(self) -> None:
+        # What it holds the next one has, too.
+        self._open.discard(self._tick_turn)
+        self._forget()
 
     def _forget(self) -> None:
         self._under_way = None

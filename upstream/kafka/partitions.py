@@ -383,6 +383,7 @@ class Partitions:
             if still and self.lease.holds:
                 self.commits.now(still, committed, clean=gone - busy)
             else:
+                self.commits.unsettle()
                 committed(None)
 
         look()
@@ -400,6 +401,8 @@ class Partitions:
         queues = [self._owned[place] for place in places if place in self._owned]
         self._take(queues)
         self.commits.forget(queues)
+        if queues:
+            self.commits.unsettle()
         if not self._owned:
             self._is_member = False
             self.lease.end()

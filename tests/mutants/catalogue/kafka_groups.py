@@ -126,6 +126,16 @@ MUTANTS = (
         caught_by=(f"{BLOBS}::test_slot_that_a_commit_names_is_not_the_next_ones",),
     ),
     Mutant(
+        name="an answer waits for no commit where acks are sync",
+        file="proxy/services/settled.py",
+        old="        each.node.settle(told)\n",
+        new="        told(True)\n",
+        caught_by=(
+            f"{NODE}::test_answer_waits_for_the_commit_where_acks_are_sync",
+            f"{NODE}::test_result_that_cannot_be_committed_any_more_is_not_answered",
+        ),
+    ),
+    Mutant(
         name="trouble of a cluster shows nowhere",
         file="upstream/kafka/partitions.py",
         old="        self.trouble = failure\n",
