@@ -78,6 +78,11 @@ class Settings:
         own = self._reading("pyddmq-reader", client_id)
         return self._make("Consumer", {**self._bounds(), **self._common, **own, **callbacks})
 
+    def admin(self, client_id: str, **callbacks: Any) -> Any:
+        """Return an `AdminClient`, for commands: what it has to say is told by `error_cb`. Raises KafkaUnusable."""
+        own = {"client.id": client_id, "log_level": 0}
+        return self._make("AdminClient", {**self._common, **own, **callbacks})
+
     def producer(self, client_id: str, **callbacks: Any) -> Any:
         """Return a `Producer`. Raises KafkaUnusable."""
         free = {"linger.ms": 2, "queue.buffering.max.kbytes": 64 * 1024}
@@ -114,6 +119,10 @@ class Settings:
         package = confluent()
         problem = "cannot be used"
         try:
+            if kind == "AdminClient":
+                from confluent_kafka.admin import AdminClient
+
+                return AdminClient(settings, logger=self._logger)
             return getattr(package, kind)(settings, logger=self._logger)
         except package.KafkaException as error:
             problem = self.hide(error.args[0].str() if hasattr(error.args[0], "str") else str(error.args[0]))
