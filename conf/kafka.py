@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ValidationError
 
-from conf.base import Model, Reload, setting
+from conf.base import Model, Reload, is_kafka_topic, setting
 from conf.secrets import Secret, masked
 
 __all__ = ["OWN_KEYS", "GroupProtocol", "KafkaClusterConfig", "LibrdkafkaValue", "Takeover", "librdkafka_problem"]
@@ -23,6 +23,8 @@ LibrdkafkaValue = str | int | float | bool | Secret
 _RESTART = Reload.RESTART
 MAX_POLL_INTERVAL_MS = 300_000
 """After so long without a poll a member is out of its group; revokeTimeout stays below a third of it (D55)."""
+
+COMMIT_TOPIC = "__pyddmq_commits"
 
 _CLUSTER = "the cluster's `bootstrapServers`"
 _EDGE = "a committed offset stands for what was answered; take it out"
@@ -89,6 +91,12 @@ def _check_servers(text: str) -> str:
                 f"{masked(server.strip())!r} is no server; write host:port, several with commas between them"
             )
     return ",".join(server.strip() for server in text.split(","))
+
+
+def _check_commit_topic(name: str) -> str:
+    if not is_kafka_topic(name):
+        raise ValueError(f"{name!r} is no name of a topic in Kafka; write letters, digits, `. _ -`")
+    return name
 
 
 def _read_value(value: Any) -> Any:
@@ -165,11 +173,17 @@ class KafkaClusterConfig(Model):
     )
     commit_interval: int = setting(
         100,
-        "Ms until an acknowledgement is committed to Kafka: what a crash may repeat (D52). No answer waits for it; "
-        "node.ackFlush is about the node's own store.",
+        "Ms until an acknowledgement is committed to Kafka: what a crash may repeat (D52). With node.ackFlush `sync` "
+        "it is committed at once, and its answer waits for that.",
         reload=_RESTART,
         ge=1,
         le=60_000,
+    )
+    commit_topic: Annotated[str, AfterValidator(_check_commit_topic)] = setting(
+        COMMIT_TOPIC,
+        "A compacted topic for what a commit has no room for (D53); made in Kafka. Where it is missing, the rest of "
+        "such a commit is left out and counted.",
+        reload=_RESTART,
     )
     revoke_timeout: int = setting(
         10_000,

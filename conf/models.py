@@ -206,8 +206,8 @@ class SubscriptionConfig(Model):
     )
     total_max_tps: Annotated[float, Field(gt=0)] | None = setting(
         None,
-        "DDMQ's rate over all proxies, in the place of maxTps where given (R66). Of a topic in Kafka each node takes the "
-        "part of it that its partitions are of all; of the store's one node owns every queue.",
+        "DDMQ's rate over all proxies, in the place of maxTps where given (R66). Of a topic in Kafka each node takes "
+        "the part of it that its partitions are of all; of the store's one node owns every queue.",
         reload=_LIVE,
         absent="maxTps",
     )

@@ -116,7 +116,8 @@ class NodeConfig(Model):
     ack_flush: FlushMode = setting(
         "async",
         "`async` makes acks durable soon after a log sync and after 100 ms at the latest; `sync` makes every reply "
-        "wait for it (D9). A killed process loses no ack either way.",
+        "wait for it (D9). A killed process loses no ack either way. Of a group that reads from Kafka `sync` makes "
+        "replies wait for the commit there (D52).",
         reload=_RESTART,
     )
     segment_bytes: Annotated[int, AfterValidator(_check_segment_bytes)] = setting(

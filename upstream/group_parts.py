@@ -30,6 +30,7 @@ class NodeSeams:
         endings: Where this group tells what becomes of single messages.
         calls: Makes the calls of async and blocking actions; None where there is no event loop.
         may_hand_out: As of `PullBuffer`.
+        settle: Tells, once, whether what has finished by now is durable; None: all is by the end of the turn.
     """
 
     broker: Broker
@@ -38,6 +39,7 @@ class NodeSeams:
     endings: EndingHook = field(default_factory=EndingHook)
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None
+    settle: Callable[[Callable[[bool], None]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -362,13 +362,23 @@ def producer_handlers(
     return handlers
 
 
-def node_seams(opened: Opened, runtime: Runtime, calls: NodeCalls, kafka: KafkaBroker | None) -> NodeSeams:
-    """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store."""
+def node_seams(
+    opened: Opened, runtime: Runtime, calls: NodeCalls, kafka: KafkaBroker | None, *, settles: bool
+) -> NodeSeams:
+    """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store.
+
+    `settles`: Answers wait until results are durable (`ackFlush: sync`).
+    """
     if kafka is None:
         broker = EmbeddedBroker(opened.store, runtime)
         return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, calls=calls)
     return NodeSeams(
-        broker=kafka, progress=kafka.progress, runtime=runtime, calls=calls, may_hand_out=kafka.may_hand_out
+        broker=kafka,
+        progress=kafka.progress,
+        runtime=runtime,
+        calls=calls,
+        may_hand_out=kafka.may_hand_out,
+        settle=kafka.settle if settles else None,
     )
 
 
@@ -431,6 +441,7 @@ def consumer_service(
         guard=guard,
         fetch_handlers={**fetches.handlers(), **sign_in.handlers()},
         leaving=leaving,
+        settles=settings().ack_flush == "sync",
     )
 
 

@@ -152,6 +152,7 @@ class KafkaGroups:
                 revoke_seconds=settings.revoke_timeout / 1000,
                 takeover_seconds=max((each.timeout for each in group.topics), default=0) / 1000 if strict else 0.0,
                 waiting_bytes=settings.waiting_bytes,
+                commit_topic=settings.commit_topic,
                 whole_names=settings.group_protocol == "consumer",
             ),
         )

@@ -401,7 +401,7 @@ class Node(Parts, CommitDriver):
         kafka = self.kafka_groups.broker(config, group)
         return consumer_group(
             self.opened,
-            node_seams(self.opened, self.runtime, self.calls, kafka),
+            node_seams(self.opened, self.runtime, self.calls, kafka, settles=config.node.ack_flush == "sync"),
             self.budget,
             config=group,
             settings=config.node,

@@ -22,7 +22,10 @@ class ExitCode(enum.IntEnum):
         return code
 
     OK = 0, "done"
-    CHECK_FAILED = 1, "a check of `demo` failed, or a command failed in a way that has no code of its own"
+    CHECK_FAILED = (
+        1,
+        "a check of `demo` or `config check --kafka` failed, or a command failed in a way that has no code of its own",
+    )
     USAGE = 2, "the command line is wrong: unknown option, missing or malformed argument"
     CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
     CANNOT_CONNECT = 4, "nothing answers at the address, or what answers is no pyddmq, or its other port"

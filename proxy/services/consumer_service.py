@@ -21,6 +21,7 @@ from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.held_calls import HeldCall, carries_results, leave_unanswered
 from proxy.services.result_steps import is_long, pieces
+from proxy.services.settled import unsettled, when_settled
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
 from proxy.wire import (
     Call,
@@ -70,6 +71,7 @@ class ConsumerService:
         guard: Guard,
         fetch_handlers: Mapping[str, Handler] = MappingProxyType({}),
         leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
+        settles: bool = False,
     ) -> None:
         """Set up.
 
@@ -83,11 +85,13 @@ class ConsumerService:
             guard: Looks at rights, where there are rules.
             fetch_handlers: Answer fetch and ack (`FetchService`).
             leaving: Finds a group that was taken out and drains: results for it still count.
+            settles: Whether there are groups whose results are durable later than with the turn, and answers wait.
         """
         self._groups = groups
         self._guard = guard
         self._fetch_handlers = fetch_handlers
         self._leaving = leaving
+        self._settles = settles
         self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, send=self._send)
         self._metrics = runtime.metrics
         self._acks_refused = acks_refused
@@ -122,12 +126,24 @@ class ConsumerService:
                 header, rest = call.header(), request._replace(results=[])
 
                 def pull(_: bool) -> None:
-                    self._pull(connection, header, rest, self._acks_refused())
+                    if not self._pull_later(request, connection, header):
+                        self._pull(connection, header, rest, self._acks_refused())
 
                 connection.work(self._applying(request.results, connection, pull))
                 return
             self._apply(request.results, connection, refused)
+            if refused is None and self._pull_later(request, connection, call):
+                return
         self._pull(connection, call, request, refused)
+
+    def _pull_later(self, request: PullRequest, connection: Connection, call: Call) -> bool:
+        """Serve a pull once the results that it carried are durable; False: they are with this turn."""
+        groups = unsettled(request.results, self._groups) if self._settles else ()
+        if not groups:
+            return False
+        rest, header = request._replace(results=[]), call.header()
+        when_settled(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest))
+        return True
 
     def _pull(self, connection: Connection, call: Call, request: PullRequest, refused: ProgressFailed | None) -> None:
         group = self._groups.get(request.group)
@@ -165,7 +181,12 @@ class ConsumerService:
             results = allowed
 
         def answer(counted: bool) -> None:
-            connection.answer(encode_bool_reply(header, counted or not holds_offsets))
+            reply = encode_bool_reply(header, counted or not holds_offsets)
+            groups = unsettled(results, self._groups) if self._settles and counted else ()
+            if groups:
+                when_settled(groups, connection, lambda slot: slot.answer(reply))
+            else:
+                connection.answer(reply)
 
         low_level = [group.name for each in results if (group := self._low_level(each)) is not None]
         if results and len(low_level) == len(results):

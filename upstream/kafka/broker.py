@@ -9,6 +9,7 @@ from broker.errors import StoreError
 from broker.runtime.bundle import Runtime
 from conf.models import GroupConfig
 from upstream.job import Generation, GroupQueue, UpstreamJob
+from upstream.kafka.blobs import Blobs
 from upstream.kafka.dead_letters import DeadLetterWriter
 from upstream.kafka.link import GroupMember, PartitionReader, Producer
 from upstream.kafka.offsets import KafkaOffsets
@@ -59,7 +60,8 @@ class KafkaBroker:
             runtime: The node's; its disk is not used.
             settings: Times and bounds.
         """
-        self.partitions = Partitions(config, member=ways.member, runtime=runtime, settings=settings)
+        blobs = Blobs(config.group, settings.commit_topic, reader=ways.reader, producer=ways.producer, runtime=runtime)
+        self.partitions = Partitions(config, member=ways.member, blobs=blobs, runtime=runtime, settings=settings)
         self._ways = ways
         self._runtime = runtime
         self._settings = settings
@@ -118,6 +120,10 @@ class KafkaBroker:
     def may_hand_out(self) -> bool:
         """Whether what this member was given is its own for certain (D54)."""
         return self.partitions.lease.holds
+
+    def settle(self, told: Callable[[bool], None]) -> None:
+        """Tell once what has finished by now is committed; False: it will not be, others get it again."""
+        self.partitions.commits.settle(told)
 
     # Queues
 

@@ -7,14 +7,15 @@ the lease (`upstream.kafka.lease`). That a commit was refused because the member
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
+from upstream.kafka.blobs import BLOB_MAX, Blobs, Named
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Commit, GroupMember, KafkaFailure
-from upstream.kafka.metadata import encode
+from upstream.kafka.metadata import encode, encode_named
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.tracker import OffsetTracker
 
@@ -25,6 +26,9 @@ CUT = declare(
     "Commits whose text had no room for all that is finished above the offset: after a crash some of it comes again.",
     ("group",),
 )
+
+BLOB_SECONDS_MAX = 2.0
+"""How long a commit waits at most for what its text has no room for; less where the lease needs it sooner."""
 
 Stand = tuple[int, int, int]
 TrackerOf = Callable[[KafkaQueue], OffsetTracker]
@@ -39,6 +43,7 @@ class Commits:
         *,
         member: GroupMember,
         lease: Lease,
+        blobs: Blobs,
         queues: Callable[[], Collection[KafkaQueue]],
         tracker_of: TrackerOf,
         runtime: Runtime,
@@ -51,6 +56,7 @@ class Commits:
             group: Its name.
             member: Who commits.
             lease: Extended by each commit that succeeds.
+            blobs: Keeps what has no room in a text.
             queues: Which partitions are the member's now.
             tracker_of: Says how far one is.
             runtime: Dates commits, makes them later, counts them.
@@ -60,17 +66,30 @@ class Commits:
         self._group = group
         self._member = member
         self._lease = lease
+        self._blobs = blobs
         self._queues = queues
         self._tracker_of = tracker_of
         self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
         self._answered = answered
         self._ticks = Repeated(runtime.scheduler, interval_seconds, self._tick)
-        self._patience = Later(runtime.scheduler, self._forget)
+        self._patience = Later(runtime.scheduler, self._give_up)
         self._stands: dict[KafkaQueue, Stand] = {}
         """What of each queue Kafka has."""
+        self._turns: dict[KafkaQueue, int] = {}
+        """The turn of each queue's last commit."""
+        self._turn = 0
         self._sent = -1.0
         self._under_way: object | None = None
+        self._settling: list[tuple[int, Callable[[bool], None]]] = []
+        """Who waits until what was finished then is committed, with the turn of the last commit by then."""
+        self._open: set[int] = set()
+        """Turns of commits that are under way."""
+        self._tick_turn = 0
+        self._covered = 0
+        """Turn of the last commit of all that had changed that has succeeded."""
+        self._soon = False
 
     def begin(self) -> None:
         """Begin to commit."""
@@ -80,6 +99,37 @@ class Commits:
         """Commit no more by itself."""
         self._ticks.end()
         self._patience.cancel()
+        self.unsettle()
+
+    def settle(self, told: Callable[[bool], None]) -> None:
+        """Tell once what has finished by now is committed, which is begun at once; False: it will not be."""
+        self._settling.append((self._turn, told))
+        self._hurry()
+
+    def unsettle(self) -> None:
+        """Tell who waits that it will not be: a partition is another's."""
+        settling, self._settling = self._settling, []
+        for _, told in settling:
+            told(False)
+
+    def _hurry(self) -> None:
+        if self._settling and not self._soon and self._under_way is None:
+            self._soon = True
+            self._scheduler.call_soon(self._settle_soon)
+
+    def _settle_soon(self) -> None:
+        self._soon = False
+        if self._settling:
+            self._tick()
+
+    def _look(self) -> None:
+        """Tell who waits for what is committed now; of those who asked before the last commit of all began, all."""
+        covered = self._covered
+        if not any(turn <= covered for turn in self._open):
+            ready = [told for turn, told in self._settling if turn < covered]
+            self._settling = [each for each in self._settling if each[0] >= covered]
+            for told in ready:
+                told(True)
 
     def now(
         self,
@@ -95,26 +145,62 @@ class Commits:
             done: Told how it ended.
             clean: Those of which nobody has a message any more.
         """
+        self._turn += 1
+        turn = self._turn
+        self._open.add(turn)
         stands = {queue: self._stand(queue) for queue in queues}
-        commits = [self._commit(queue, clean=queue in clean) for queue in queues]
+        commits: dict[KafkaQueue, Commit] = {}
+        named: dict[KafkaQueue, Named | None] = {}
+
+        def made(queue: KafkaQueue, commit: Commit, blob: Named | None) -> None:
+            commits[queue], named[queue] = commit, blob
+            if len(commits) == len(queues):
+                self._send(turn, stands, commits, named, done)
+
+        if not queues:
+            self._send(turn, {}, {}, {}, done)
+        for queue in queues:
+            self._make(queue, clean=queue in clean, made=made)
+
+    def _send(
+        self,
+        turn: int,
+        stands: Mapping[KafkaQueue, Stand],
+        commits: Mapping[KafkaQueue, Commit],
+        named: Mapping[KafkaQueue, Named | None],
+        done: Callable[[KafkaFailure | None], None],
+    ) -> None:
         sent = self._clock.monotonic()
+        # While a blob was written a partition may have gone, or a later commit of it been sent.
+        here = [queue for queue in commits if not queue.gone and self._turns.get(queue, 0) <= turn]
+        self._turns.update(dict.fromkeys(here, turn))
 
         def answered(failure: KafkaFailure | None) -> None:
+            self._open.discard(turn)
             if failure is None:
-                self._stands.update(stands)
+                self._stands.update({queue: stands[queue] for queue in here})
                 self._lease.extend(sent)
+                for queue in here:
+                    self._blobs.committed(queue.place, named[queue])
                 self._metrics.counter(COMMITS, self._group).add()
             else:
                 self._metrics.counter(COMMIT_ERRORS, self._group, failure.code).add()
+                if failure.fenced or any(queue not in self._queues() for queue in here):
+                    # What was given up without its last commit, or is another's.
+                    self.unsettle()
             done(failure)
             self._answered(failure)
+            self._look()
+            self._hurry()
 
-        self._member.commit(commits, answered)
+        self._member.commit([commits[queue] for queue in here], answered)
 
     def forget(self, queues: Collection[KafkaQueue]) -> None:
         """Forget queues that are the member's no more."""
         for queue in queues:
+            queue.gone = True
             self._stands.pop(queue, None)
+            self._turns.pop(queue, None)
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
@@ -125,17 +211,30 @@ class Commits:
         if not changed and now - self._sent >= self._lease.renew_after:
             changed = list(queues)
         if not changed:
+            if self._settling:
+                self._turn += 1
+                self._covered = self._turn
+                self._look()
             return
         self._sent = now
         mark = self._under_way = object()
         # Where no answer comes, as from a cluster that is gone, another try is made.
         self._patience.after(self._lease.renew_after * 2)
 
-        def done(_: KafkaFailure | None) -> None:
+        turn = self._tick_turn = self._turn + 1
+
+        def done(failure: KafkaFailure | None) -> None:
+            if failure is None:
+                self._covered = max(self._covered, turn)
             if self._under_way is mark:
                 self._forget()
 
         self.now(changed, done)
+
+    def _give_up(self) -> None:
+        # What it holds the next one has, too.
+        self._open.discard(self._tick_turn)
+        self._forget()
 
     def _forget(self) -> None:
         self._under_way = None
@@ -147,10 +246,24 @@ class Commits:
         mark = hash(tuple(failures.items())) if failures else 0
         return tracker.watermark, tracker.ahead, mark
 
-    def _commit(self, queue: KafkaQueue, *, clean: bool) -> Commit:
+    def _make(
+        self, queue: KafkaQueue, *, clean: bool, made: Callable[[KafkaQueue, Commit, Named | None], None]
+    ) -> None:
+        """Make the commit of a queue; where its text has no room, once the blob is written."""
         tracker = self._tracker_of(queue)
-        offset = tracker.watermark
-        text, whole = encode(offset, tracker.finished_ranges(), tracker.failures, clean=clean)
-        if not whole:
-            self._metrics.counter(CUT, self._group).add()
-        return Commit(queue.topic, queue.queue_id, offset, text)
+        # What is finished meanwhile is the next commit's.
+        offset, ranges, failures = tracker.watermark, tracker.finished_ranges(), dict(tracker.failures)
+        text, whole = encode(offset, ranges, failures, clean=clean)
+        if whole:
+            made(queue, Commit(queue.topic, queue.queue_id, offset, text), None)
+            return
+        long, entire = encode(offset, ranges, failures, clean=clean, room=BLOB_MAX)
+
+        def written(blob: Named | None) -> None:
+            if blob is None or not entire:
+                self._metrics.counter(CUT, self._group).add()
+            said = text if blob is None else encode_named(offset, ranges, failures, clean=clean, blob=blob)
+            made(queue, Commit(queue.topic, queue.queue_id, offset, said), blob)
+
+        seconds = min(BLOB_SECONDS_MAX, self._lease.renew_after)
+        self._blobs.write(queue.place, offset, long, written, seconds=seconds)

@@ -6,13 +6,14 @@ the unfinished ones failed and when they are due again, which are stopped, and w
 
 The text is `p1`, the committed offset that it belongs to, and parts with a letter each, in any order:
 
-    p1;<offset>[;c][;R<base64>|;B<base64>][;F<base64>][;x]
+    p1;<offset>[;c][;R<base64>|;B<base64>][;F<base64>][;x][;T<partition>.<offset>.<sum>.<key>]
 
 `c`: the owner left in order and nobody has a message of it. `R`: finished ranges above the offset as LEB128 pairs of
 (unfinished, finished) lengths. `B`: the same as a bit per offset, the lowest bit first, deflated; the shorter one is
 written. `F`: failures as LEB128 numbers, six for each offset: its distance from the one before, fails, errors,
 timeouts, stop, and the moment of its next attempt (ms since the epoch, 0: at once). `x`: not all of it had room: the
-highest finished ranges are left out, then failures; what is left out is delivered again, or counted anew.
+highest finished ranges are left out, then failures. `T`: where all of it stands, in the same form
+(`upstream.kafka.blobs`). What is left out, and stands nowhere, is delivered again, or counted anew.
 
 Whoever reads it believes nothing: a text of another form, of another offset, or with numbers that cannot be is as
 none (`Known.foreign`).
@@ -26,11 +27,15 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from upstream.kafka.blobs import BLOB_MAX, NAME_MAX, Named
 from upstream.progress.tracker import AHEAD_MAX, Failure, Stop
 
 TEXT_MAX = 4095
 """Characters that Kafka takes."""
 _VERSION = "p1"
+_RANGES_MAX = 16_384
+_FAILURES_MAX = 1_024
+"""More of these have no room in a text, in whatever form."""
 _BITMAP_MAX = 1 << 22
 """Offsets that a bitmap may cover: half a megabyte while it is made or read."""
 _INTEGER_MAX = 1 << 62
@@ -48,6 +53,7 @@ class Known(NamedTuple):
         clean: The owner before left in order, and nothing was out.
         foreign: There was a text, and it is none of ours or not whole; the rest is empty then.
         cut: Not all had room.
+        blob: Where all of it stands; None: nowhere else.
     """
 
     ranges: Ranges = ()
@@ -55,9 +61,12 @@ class Known(NamedTuple):
     clean: bool = False
     foreign: bool = False
     cut: bool = False
+    blob: Named | None = None
 
 
-def encode(offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clean: bool) -> tuple[str, bool]:
+def encode(
+    offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clean: bool, room: int = TEXT_MAX
+) -> tuple[str, bool]:
     """Return the text for an offset that is to be committed, and whether all of it had room.
 
     Args:
@@ -65,40 +74,50 @@ def encode(offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clea
         ranges: Finished above it.
         failures: Of unfinished offsets from it on.
         clean: As `Known.clean`.
+        room: Characters at most.
     """
     head = f"{_VERSION};{offset}" + (";c" if clean else "")
     failed = sorted(failures.items())
-    count = len(failed)
-    while (tail := _failures(offset, failed[:count])) and len(head) + len(tail) + len(";x") > TEXT_MAX:
+    count = len(failed) if room > TEXT_MAX else min(len(failed), _FAILURES_MAX)
+    while (tail := _failures(offset, failed[:count])) and len(head) + len(tail) + len(";x") > room:
         count = count * 7 // 8
-    room = TEXT_MAX - len(head) - len(tail)
-    text = _ranges(offset, ranges)
-    whole = count == len(failed) and len(text) <= room
-    kept = len(ranges)
-    while len(text) > room - (0 if whole else len(";x")):
+    left = room - len(head) - len(tail)
+    kept = len(ranges) if room > TEXT_MAX else min(len(ranges), _RANGES_MAX)
+    text = _ranges(offset, ranges[:kept])
+    whole = count == len(failed) and kept == len(ranges) and len(text) <= left
+    while len(text) > left - (0 if whole else len(";x")):
         kept = kept * 7 // 8
         text = _ranges(offset, ranges[:kept])
     result = head + text + tail + ("" if whole else ";x")
-    assert len(result) <= TEXT_MAX, "what is written is taken"
+    assert len(result) <= room, "what is written is taken"
     return result, whole
 
 
-def decode(text: str, offset: int) -> Known:
-    """Read the text that was committed with an offset."""
+def encode_named(offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clean: bool, blob: Named) -> str:
+    """Return the text for an offset that is to be committed, which names the blob with all of it."""
+    text, _ = encode(offset, ranges, failures, clean=clean, room=TEXT_MAX - len(";T") - NAME_MAX)
+    return f"{text};T{blob}"
+
+
+def decode(text: str, offset: int, *, room: int = TEXT_MAX) -> Known:
+    """Read the text that was committed with an offset; `room` as that of `encode`."""
     if not text:
         return Known()
     version, _, rest = text.partition(";")
     said, *parts = rest.split(";")
-    if version != _VERSION or len(text) > TEXT_MAX or said != str(offset):
+    if version != _VERSION or len(text) > room or said != str(offset):
         return Known(foreign=True)
     ranges: Ranges = ()
     failures: Mapping[int, Failure] = {}
+    blob: Named | None = None
     letters = [part[:1] for part in parts]
-    if len(set(letters)) != len(letters) or not {"R", "B", "F", "c", "x"}.issuperset(letters):
+    if len(set(letters)) != len(letters) or not set("RBFcx" + "T" * (room == TEXT_MAX)).issuperset(letters):
         return Known(foreign=True)
     try:
         for part in parts:
-            if part[0] in "RBF":
+            if part[0] == "T":
+                blob = Named.read(part[1:])
+            elif part[0] in "RBF":
                 data = base64.b64decode(part[1:], validate=True)
                 if part[0] == "F":
                     failures = _read_failures(offset, data)
@@ -106,7 +125,12 @@ def decode(text: str, offset: int) -> Known:
                     ranges = _read_runs(offset, data) if part[0] == "R" else _read_bits(offset, data)
     except (ValueError, binascii.Error, zlib.error):
         return Known(foreign=True)
-    return Known(ranges, failures, "c" in letters, cut="x" in letters)
+    return Known(ranges, failures, "c" in letters, cut="x" in letters, blob=blob)
+
+
+def decode_blob(text: str, offset: int) -> Known:
+    """Read what a blob says of an offset."""
+    return decode(text, offset, room=BLOB_MAX)
 
 
 def _failures(offset: int, failed: Sequence[tuple[int, Failure]]) -> str:
@@ -139,19 +163,23 @@ def _read_failures(offset: int, data: bytes) -> dict[int, Failure]:
 def _ranges(offset: int, ranges: Ranges) -> str:
     if not ranges:
         return ""
-    runs = bytearray()
+    lengths: list[int] = []
     before = offset
     for start, end in ranges:
         assert before <= start < end, "ranges ascend and are above the committed offset"
-        _put(runs, start - before)
-        _put(runs, end - start)
+        lengths += (start - before, end - start)
         before = end
+    runs = bytearray()
+    if max(lengths) <= 0x7F:
+        runs += bytes(lengths)
+    else:
+        for length in lengths:
+            _put(runs, length)
     best = ";R" + base64.b64encode(runs).decode()
     if len(best) > 64 and before - offset <= _BITMAP_MAX:
-        bits = 0
-        for start, end in ranges:
-            bits |= ((1 << (end - start)) - 1) << (start - offset)
-        packed = zlib.compress(bits.to_bytes((before - offset + 7) // 8, "little"), 6)
+        # Highest first, as a number is written: made in one go, since there may be 100,000 of them ten times a second.
+        marks = "".join(["01"[place & 1] * lengths[place] for place in range(len(lengths) - 1, -1, -1)])
+        packed = zlib.compress(int(marks, 2).to_bytes((before - offset + 7) // 8, "little"), 1)
         best = min(best, ";B" + base64.b64encode(packed).decode(), key=len)
     return best
 

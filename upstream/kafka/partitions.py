@@ -26,10 +26,11 @@ from broker.runtime.later import Repeated
 from broker.runtime.metrics import declare
 from conf.models import GroupConfig
 from upstream.job import GroupQueue
+from upstream.kafka.blobs import Blobs, Named
 from upstream.kafka.commits import Commits
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
-from upstream.kafka.metadata import Known, decode
+from upstream.kafka.metadata import Known, decode, decode_blob
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.stream import Stream
 from upstream.kafka.subscriptions import Subscriptions, is_expression
@@ -71,6 +72,7 @@ class MemberSettings:
         revoke_seconds: How long what is out may still be answered when partitions are revoked.
         takeover_seconds: How long a partition is left alone that its owner before did not leave in order.
         waiting_bytes: Of bodies that are kept for the group.
+        commit_topic: Where what has no room in texts of commits goes.
         whole_names: Expressions fit whole names of topics (KIP-848), not their beginnings.
     """
 
@@ -79,6 +81,7 @@ class MemberSettings:
     revoke_seconds: float = 10.0
     takeover_seconds: float = 0.0
     waiting_bytes: int = 64 << 20
+    commit_topic: str = "__pyddmq_commits"
     whole_names: bool = False
 
 
@@ -97,12 +100,15 @@ class Partitions:
 
     truncated_to = UNKNOWN
 
-    def __init__(self, config: GroupConfig, *, member: GroupMember, runtime: Runtime, settings: MemberSettings) -> None:
+    def __init__(
+        self, config: GroupConfig, *, member: GroupMember, blobs: Blobs, runtime: Runtime, settings: MemberSettings
+    ) -> None:
         """Set up; `join` begins.
 
         Args:
             config: The group.
             member: The group's.
+            blobs: What has no room in texts of commits.
             runtime: The node's; its disk is not used.
             settings: Times and bounds.
         """
@@ -111,6 +117,9 @@ class Partitions:
         self.subscriptions = Subscriptions(config, whole=settings.whole_names)
         self._expanded = config
         self._member = member
+        self._blobs = blobs
+        self._knowns: dict[KafkaQueue, Known] = {}
+        """What is known of those that arrive."""
         self._runtime = runtime
         self._settings = settings
         self.lease = Lease(runtime.clock, settings.session_seconds, regained=self._regained)
@@ -131,6 +140,7 @@ class Partitions:
             self.group,
             member=member,
             lease=self.lease,
+            blobs=blobs,
             queues=self._to_commit,
             tracker_of=self._tracker,
             runtime=runtime,
@@ -247,7 +257,25 @@ class Partitions:
             queue = KafkaQueue(each, self._start_of(each))
             self._arriving[each.place] = queue
             arrived.append(queue)
-        self._claim(arrived)
+        ready = []
+        for queue in arrived:
+            said = self._knowns[queue] = self._known(queue)
+            self._blobs.own(queue.place, said.blob)
+            if said.blob is None:
+                ready.append(queue)
+            else:
+                self._read_blob(queue, said.blob)
+        self._claim(ready)
+
+    def _read_blob(self, queue: KafkaQueue, named: Named) -> None:
+        """Claim a partition once what its text only names is read; without it where it cannot be had."""
+
+        def come(text: str | None) -> None:
+            if text is not None and not (known := decode_blob(text, queue.start)).foreign:
+                self._knowns[queue] = known._replace(clean=self._knowns[queue].clean)
+            self._claim([queue])
+
+        self._blobs.read(named, queue.place, queue.start, come)
 
     def _start_of(self, assignment: Assignment) -> int:
         """Where the group goes on, or where one begins that never committed (D6)."""
@@ -267,13 +295,15 @@ class Partitions:
             return
         clean = []
         for queue in here:
-            known = self._known(queue)
+            known = self._knowns[queue]
             self._place_tracker(queue, known)
             if known.clean or queue.assignment.committed is None:
                 clean.append(queue)
 
         def done(failure: KafkaFailure | None) -> None:
             if failure is None:
+                for queue in here:
+                    self._knowns.pop(queue, None)
                 self._give([queue for queue in here if queue in clean])
                 if rest := [queue for queue in here if queue not in clean]:
                     self._wait_for_takeover(rest)
@@ -326,8 +356,7 @@ class Partitions:
     def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
         """Give partitions up in order."""
         self._runtime.metrics.counter(REVOKED, self.group).add(len(places))
-        for place in places:
-            self._arriving.pop(place, None)
+        self._forget_arriving(places)
         queues = [self._owned[place] for place in places if place in self._owned]
         if not queues:
             done()
@@ -346,22 +375,34 @@ class Partitions:
                 return
             still = [queue for queue in queues if self._owned.get(queue.place) is queue]
             self._take(still)
-            if still and self.lease.holds:
-                self.commits.now(still, lambda _: done(), clean=gone - busy)
-            else:
+
+            def committed(_: KafkaFailure | None) -> None:
+                self.commits.forget(still)
                 done()
-            self.commits.forget(still)
+
+            if still and self.lease.holds:
+                self.commits.now(still, committed, clean=gone - busy)
+            else:
+                self.commits.unsettle()
+                committed(None)
 
         look()
+
+    def _forget_arriving(self, places: Sequence[Place]) -> None:
+        for place in places:
+            if (queue := self._arriving.pop(place, None)) is not None:
+                self._knowns.pop(queue, None)
+                self.commits.forget([queue])
 
     def lost(self, places: Sequence[Place]) -> None:
         """Forget partitions that others may have."""
         self._runtime.metrics.counter(LOST, self.group).add(len(places))
-        for place in places:
-            self._arriving.pop(place, None)
+        self._forget_arriving(places)
         queues = [self._owned[place] for place in places if place in self._owned]
         self._take(queues)
         self.commits.forget(queues)
+        if queues:
+            self.commits.unsettle()
         if not self._owned:
             self._is_member = False
             self.lease.end()

@@ -20,6 +20,7 @@ class KafkaQueue:
         min_offset: First offset that is kept, as last heard.
         max_offset: The end, as last heard.
         newest: Offset and time (ms) of the last record that came.
+        gone: It is the member's no more.
     """
 
     base_offset = void_from = 0
@@ -33,6 +34,7 @@ class KafkaQueue:
         self.min_offset = assignment.low
         self.max_offset = max(assignment.high, start)
         self.newest = (UNKNOWN, UNKNOWN)
+        self.gone = False
 
     def void_above(self, offset: int) -> int:
         """No gap is known before it is read."""

@@ -85,9 +85,10 @@ class Settings:
         small = {"isolation.level": "read_uncommitted", "fetch.message.max.bytes": 4096, "fetch.wait.max.ms": 10}
         return self._make("Consumer", {**self._common, **own, **small})
 
-    def admin(self, client_id: str) -> Any:
-        """Return an `AdminClient`. Raises KafkaUnusable."""
-        return self._make("AdminClient", {**self._common, "client.id": client_id})
+    def admin(self, client_id: str, **callbacks: Any) -> Any:
+        """Return an `AdminClient`, for commands: what it has to say is told by `error_cb`. Raises KafkaUnusable."""
+        own = {"client.id": client_id, "log_level": 0}
+        return self._make("AdminClient", {**self._common, **own, **callbacks})
 
     def producer(self, client_id: str, **callbacks: Any) -> Any:
         """Return a `Producer`. Raises KafkaUnusable."""

@@ -15,6 +15,7 @@ class SimClient:
     def __init__(self, cluster: SimKafka) -> None:
         self._cluster = cluster
         self.members: list[SimMember] = []
+        self._producers: list[SimProducer] = []
 
     def member(self, group: str, client_id: str) -> SimMember:
         """Return a member."""
@@ -28,12 +29,16 @@ class SimClient:
 
     def producer(self) -> SimProducer:
         """Return a producer."""
-        return SimProducer(self._cluster)
+        producer = SimProducer(self._cluster)
+        self._producers.append(producer)
+        return producer
 
     def kill(self) -> None:
         """The node has died."""
         for member in self.members:
             member.kill()
+        for producer in self._producers:
+            producer.dead = True
 
 
 class SimReader:
@@ -56,10 +61,15 @@ class SimReader:
 
 
 class SimProducer:
-    """`upstream.kafka.link.Producer`."""
+    """`upstream.kafka.link.Producer`.
+
+    Attributes:
+        dead: Its process is none any more.
+    """
 
     def __init__(self, cluster: SimKafka) -> None:
         self._cluster = cluster
+        self.dead = False
 
     def produce(  # noqa: PLR0917 - as the protocol says
         self,
@@ -73,8 +83,14 @@ class SimProducer:
         """Append some time later."""
 
         def arrive() -> None:
+            if self.dead:
+                return
             if self._cluster.down:
                 self._cluster.later(done, KafkaFailure("_MSG_TIMED_OUT", "not acknowledged", unknown=True), -1, -1)
+                return
+            if topic in self._cluster.missing:
+                failure = KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {topic}")
+                self._cluster.later(done, failure, -1, -1)
                 return
             count = len(self._cluster.partitions(topic))
             number = partition if partition is not None else sum(key or b"") % count

@@ -69,6 +69,7 @@ class SimKafka:
     Attributes:
         session_seconds: Silence after which a member is none any more.
         down: Nothing answers.
+        missing: Topics to which nobody may produce.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class SimKafka:
         self.scheduler = scheduler
         self.session_seconds = session_seconds
         self.down = False
+        self.missing: set[str] = set()
         self._gaps = gaps
         self.topics: dict[str, list[SimPartition]] = {}
         self.groups: dict[str, _Group] = {}

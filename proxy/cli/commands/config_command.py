@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from proxy.cli.kafka_check import look_at_clusters
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line
 from proxy.operate.text import amount
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def check(
     *,
     file: Annotated[Path, typer.Argument(help="Configuration file.")],
+    kafka: Annotated[bool, typer.Option("--kafka", help="Ask its Kafka clusters, too, whether they fit.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check a configuration file: every problem with file, line and key, and what would be right."""
@@ -28,23 +30,28 @@ def check(
 
     problems: list[Problem] = []
     warnings: list[Problem] = []
+    code = ExitCode.CONFIG_INVALID
     try:
         loaded = load(str(file), actions=Registry())
         warnings = loaded.warnings
+        if kafka:
+            code, problems, more = look_at_clusters(loaded.config, str(file))
+            warnings = [*warnings, *more]
     except ConfigError as error:
         problems = error.problems
     if as_json:
         told = {"problems": [_fields(each) for each in problems], "warnings": [_fields(each) for each in warnings]}
         print_json({"file": str(file), "valid": not problems, **told})
-        return ExitCode.CONFIG_INVALID if problems else ExitCode.OK
+        return code if problems else ExitCode.OK
     for line in [*(str(problem) for problem in problems), *(f"warning: {warning}" for warning in warnings)]:
         print_line(line)
     if problems:
-        print_line(f"{file} is not valid: {amount(len(problems), 'problem')}")
-        return ExitCode.CONFIG_INVALID
-    print_line(
-        f"{file} is valid: {amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
-    )
+        wrong = "is not valid" if code is ExitCode.CONFIG_INVALID else "does not fit its clusters"
+        print_line(f"{file} {wrong}: {amount(len(problems), 'problem')}")
+        return code
+    fits = ", and its clusters fit it" if kafka else ""
+    told_of = f"{amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
+    print_line(f"{file} is valid{fits}: {told_of}")
     return ExitCode.OK
 
 

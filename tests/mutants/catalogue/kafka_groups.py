@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 PARTITIONS = "tests/unit/upstream/kafka/test_partitions.py"
+BLOBS = "tests/unit/upstream/kafka/test_blobs.py"
 SUBSCRIPTIONS = "tests/unit/upstream/kafka/test_subscriptions.py"
 NODE = "tests/integration/proxy/node/test_kafka_node.py"
 
@@ -89,8 +90,8 @@ MUTANTS = (
     Mutant(
         name="a topic that comes later is not read",
         file="upstream/kafka/partitions.py",
-        old="            self.subscriptions.given({each.topic for each in assignments})\n            self._ask_for_topics()\n",
-        new="",
+        old="            self._ask_for_topics()\n            self._expand()\n",
+        new="            self.subscriptions.found.clear()\n",
         caught_by=(f"{SUBSCRIPTIONS}::test_each_topic_that_fits_is_read_also_one_that_comes_later",),
     ),
     Mutant(
@@ -99,6 +100,40 @@ MUTANTS = (
         old="entry.total_max_tps * mine / partitions",
         new="entry.total_max_tps",
         caught_by=(f"{SUBSCRIPTIONS}::test_rate_follows_the_partitions_of_the_node",),
+    ),
+    Mutant(
+        name="a commit does not wait for the blob that it names",
+        file="upstream/kafka/commits.py",
+        old="        self._blobs.write(queue.place, offset, long, written, seconds=seconds)\n",
+        new="        written(None)\n",
+        caught_by=(
+            f"{BLOBS}::test_commit_waits_for_its_blob",
+            f"{BLOBS}::test_next_owner_knows_what_has_no_room_in_a_text",
+        ),
+    ),
+    Mutant(
+        name="a blob is taken whatever its text says of it",
+        file="upstream/kafka/blobs.py",
+        old="    if _sum(value) != named.sum or not value.startswith(head) or len(value) > len(head) + BLOB_MAX:\n",
+        new="    if False:\n",
+        caught_by=(f"{BLOBS}::test_blob_that_is_not_what_the_text_says_counts_for_nothing",),
+    ),
+    Mutant(
+        name="the blob that a commit names is written over",
+        file="upstream/kafka/blobs.py",
+        old="{int(owner.named.endswith('-0'))}",
+        new="0",
+        caught_by=(f"{BLOBS}::test_slot_that_a_commit_names_is_not_the_next_ones",),
+    ),
+    Mutant(
+        name="an answer waits for no commit where acks are sync",
+        file="proxy/services/settled.py",
+        old="        each.node.settle(told)\n",
+        new="        told(True)\n",
+        caught_by=(
+            f"{NODE}::test_answer_waits_for_the_commit_where_acks_are_sync",
+            f"{NODE}::test_result_that_cannot_be_committed_any_more_is_not_answered",
+        ),
     ),
     Mutant(
         name="trouble of a cluster shows nowhere",

@@ -21,7 +21,7 @@ from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from proxy.process.exit_codes import ExitCode
 from proxy.testing import VirtualClock, VirtualLoop
-from tests.hostile.sim import HostileWorld
+from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
 from upstream.kafka.link import Place
 from upstream.kafka.partitions import WAITING
@@ -45,8 +45,8 @@ groups:
 class World(HostileWorld):
     """A node before a Kafka in memory."""
 
-    def __init__(self) -> None:
-        super().__init__(YAML, kafka=self._make)
+    def __init__(self, yaml: str = YAML) -> None:
+        super().__init__(yaml, kafka=self._make)
         self.view = LiveNode(self.node, Reloader(self.node, lambda: loads(YAML, actions=Registry())))
 
     def _make(self, loop: VirtualLoop, cluster: str) -> SimClient:
@@ -114,6 +114,58 @@ def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
     [topic] = world.view.groups(details_max=10)[0].topics
     assert (topic.lag, topic.unknown) == (1, None)
     assert 'pyddmq_group_lag_messages{group="billing",topic="invoices"} 1.0' in _metrics_of(world)
+
+
+SYNC = "node: {ackFlush: sync}\n" + YAML
+
+
+def _submit(world: World, qid: str, *offsets: int) -> Raw:
+    client = world.connect("consumer")
+    client.transport.write(client.codec.call("submit", 1, result=_result(qid, *offsets)))
+    return client
+
+
+def test_answer_waits_for_the_commit_where_acks_are_sync() -> None:
+    """A submit is answered once Kafka has it, and so is the pull on which results ride (D52)."""
+    world = World(SYNC)
+    world.run(1)
+    offsets = [world.kafka.append(Place("invoices", 0), b"k%d" % each, b"body") for each in range(2)]
+    taken = world.ask()
+    assert [message.offset for _, message in taken] == offsets
+    world.kafka.down = True
+    submit = _submit(world, "main_0", offsets[0])
+    pull = world.connect("consumer")
+    request = consumer_idl.PullRequest(groupId="billing", maxLingerTime=1, result=_result("main_0", offsets[1]))
+    pull.transport.write(pull.codec.call("pull", 1, request=request))
+    world.run(2)
+    assert submit.replies == pull.replies == []
+    world.kafka.down = False
+    world.run(2)
+    [answer], [_] = submit.replies, pull.replies
+    assert answer.value is True
+    assert world.kafka.group("billing").committed[Place("invoices", 0)][0] == offsets[1] + 1
+    # And without such trouble in the time of a commit.
+    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.ask()
+    client = _submit(world, "main_0", offset)
+    world.run(0.06)
+    assert [each.value for each in client.replies] == [True]
+
+
+def test_result_that_cannot_be_committed_any_more_is_not_answered() -> None:
+    """Its partition is another node's: the connection ends, and the message comes again there."""
+    world = World(SYNC)
+    world.run(1)
+    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.ask()
+    world.kafka.down = True
+    client = _submit(world, "main_0", offset)
+    world.run(1)
+    [member] = world.kafka.group("billing").members
+    world.kafka.expel(member)
+    world.kafka.down = False
+    world.run(1)
+    assert (client.replies, client.lost) == ([], True)
 
 
 def test_stop_leaves_the_group_in_order() -> None:

@@ -96,6 +96,9 @@ def test_what_has_no_room_is_cut_from_above() -> None:
         "p1;5;BAAAA",
         "p1;5;FAAAA",
         "p1;5;FAQEBAQkB",
+        "p1;5;T0.7",
+        "p1;5;T0.-7.0123456789abcdef0123456789abcdef.aa-0",
+        "p1;5;T0.7.0123456789abcdef.aa-0",
         "p1;5;" + "x" * 5000,
     ],
 )

@@ -1,0 +1,44 @@
+"""Answers that wait until the results which they stand for are durable elsewhere (`ackFlush: sync` over Kafka, D52).
+
+A result for a group of the node's own store is durable by the end of the turn, with the journal. One for a group that
+reads from Kafka is once it is committed there: the answer to the call that carried it, a pull or a submit, waits for
+that where the configuration says so. What cannot be committed any more, since the partition is another node's, was not
+taken: the connection ends without an answer, as where the journal fails (D5), and the client sends its results again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from proxy.port.connection import Connection
+from proxy.port.reply_slot import ReplySlot
+from proxy.wire import ConsumeResult
+from upstream.delivery.group import ConsumerGroup
+
+
+def unsettled(results: Collection[ConsumeResult], groups: Mapping[str, ConsumerGroup]) -> list[ConsumerGroup]:
+    """Return the groups of some results whose answers wait."""
+    names = {each.group for each in results if each.success or each.fail}
+    found = [groups[name] for name in names if name is not None and name in groups]
+    return [each for each in found if each.node.settle is not None]
+
+
+def when_settled(groups: Collection[ConsumerGroup], connection: Connection, go_on: Callable[[ReplySlot], None]) -> None:
+    """Keep the place of the request being handled, and go on with it once what was taken of these groups is durable."""
+    slot = connection.later()
+    left = len(groups)
+
+    def told(durable: bool) -> None:
+        nonlocal left
+        if connection.closed:
+            return
+        if not durable:
+            connection.leave_unanswered()
+            return
+        left -= 1
+        if not left:
+            go_on(slot)
+
+    for each in groups:
+        assert each.node.settle is not None, "it is one whose answers wait"
+        each.node.settle(told)

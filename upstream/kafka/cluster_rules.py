@@ -1,0 +1,235 @@
+"""What of a cluster does not fit a configuration, each with one sentence: what, where, and what would be right.
+
+Pure rules over `upstream.kafka.cluster_facts`. An error (`bad`) is what keeps messages from being read, sent or kept; a
+warning what will do so one day, or takes a promise its ground.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from conf.models import Config, GroupConfig, SubscriptionConfig
+from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.subscriptions import fits, is_expression
+
+_DLQ = ".DLQ"
+_DAY_MS = 86_400_000
+
+
+class Mismatch(NamedTuple):
+    """One of them.
+
+    Attributes:
+        path: The key of the configuration that it is about.
+        bad: An error, not a warning.
+        text: The sentence.
+    """
+
+    path: tuple[str, ...]
+    bad: bool
+    text: str
+
+
+def wanted_of(config: Config, cluster: str) -> tuple[set[str], set[str]]:
+    """Return the topics, expressions among them, and the groups that a configuration has in a cluster."""
+    groups = {name for name in config.groups if config.cluster_of_group(name) == cluster}
+    topics = {name for name in config.topics if config.cluster_of(name) == cluster and not is_expression(name)}
+    topics |= {each.topic for name in groups for each in config.groups[name].enabled_topics}
+    topics |= {f"{name}{_DLQ}" for name in groups}
+    return topics | ({config.kafka[cluster].commit_topic} if groups else set()), groups
+
+
+def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+    """Yield all that does not fit, errors and warnings by their places."""
+    settings = config.kafka[cluster]
+    if facts.trouble:
+        text = f"cannot be asked at {settings.bootstrap_servers}: {facts.trouble}; {_advice(facts.trouble)}"
+        yield Mismatch(("kafka", cluster), True, text)
+        return
+    yield from _of_sessions(config, cluster, facts)
+    _, groups = wanted_of(config, cluster)
+    for name, topic in config.topics.items():
+        if config.cluster_of(name) != cluster or not topic.enabled:
+            continue
+        path = ("topics", name)
+        if is_expression(name):
+            if not any(fits(name, each, whole=settings.group_protocol == "consumer") for each in facts.names):
+                yield Mismatch(
+                    path, False, f"fits no topic of {cluster} that can be seen; those that come will be read"
+                )
+            continue
+        found = facts.topics.get(name)
+        if found is None:
+            yield _missing(path, name, cluster, facts, bad=True, for_what="it is sent to and read")
+            continue
+        yield from _of_copies(path, name, found, facts)
+        yield from _of_sends(path, found, config)
+    for name in sorted(groups):
+        yield from _of_group(config, config.groups[name], cluster, facts)
+    if groups:
+        yield from _of_commit_topic(config, cluster, facts)
+
+
+def _advice(trouble: str) -> str:
+    if "AUTHENTICATION" in trouble:
+        return "write a user and a secret that the brokers know (sasl.mechanism, sasl.username, sasl.password)"
+    if "SSL" in trouble:
+        return "write security.protocol and certificates that fit the brokers' (ssl.ca.location)"
+    return "write bootstrapServers that answer, with the security.protocol of their port"
+
+
+def _missing(
+    path: tuple[str, ...], name: str, cluster: str, facts: ClusterFacts, *, bad: bool, for_what: str, more: str = ""
+) -> Mismatch:
+    if name in facts.hidden:
+        text = f"{name} may not be seen by this user ({facts.hidden[name]}); allow it Describe, Read and Write there"
+        return Mismatch(path, True, text)
+    copies = min(3, facts.brokers)
+    make = f"kafka-topics.sh --create --topic {name} --partitions 12 --replication-factor {copies}{more}"
+    return Mismatch(path, bad, f"{name} is not in {cluster}, or may not be seen, and {for_what}; make it: {make}")
+
+
+def _may(found: TopicFacts, operation: str) -> bool:
+    return found.allowed is None or operation in found.allowed
+
+
+def _of_copies(path: tuple[str, ...], name: str, found: TopicFacts, facts: ClusterFacts) -> Iterator[Mismatch]:
+    if found.leaderless:
+        text = (
+            f"{found.leaderless} of {found.partitions} partitions of {name} have no leader, so nothing goes to or from "
+        )
+        yield Mismatch(path, True, text + "them; bring their brokers back")
+    if found.replicas < 2:
+        why = "and the cluster has but one broker" if facts.brokers < 2 else "so one lost disk loses it"
+        yield Mismatch(path, False, f"{name} has one copy, {why}; a replication factor of 3 would be right")
+    if not found.settings:
+        text = f"settings of {name} may not be seen, so nothing is said of them; allow this user DescribeConfigs there"
+        yield Mismatch(path, False, text)
+        return
+    least = _number(found, "min.insync.replicas", 1)
+    if found.in_sync < least:
+        text = (
+            f"{name} has a partition with {found.in_sync} copies in sync, and min.insync.replicas is {least}: no send "
+        )
+        yield Mismatch(path, True, text + "to it is taken; bring its brokers back")
+    elif found.replicas > 1 and least < 2:
+        text = (
+            f"min.insync.replicas of {name} is 1, so what is acknowledged may be on one broker alone; 2 would be right"
+        )
+        yield Mismatch(path, False, text)
+    elif 1 < found.replicas <= least:
+        text = f"min.insync.replicas of {name} is {least} of {found.replicas} copies, so one broker that is away stops "
+        yield Mismatch(path, False, text + f"its sends; {found.replicas - 1} would be right")
+
+
+def _of_sends(path: tuple[str, ...], found: TopicFacts, config: Config) -> Iterator[Mismatch]:
+    if not _may(found, "WRITE"):
+        yield Mismatch(
+            path, False, "this user may not send to it (code 13 for producers); allow it Write, or mean that"
+        )
+    if (largest := _number(found, "max.message.bytes", 0)) and largest < config.node.max_message_bytes:
+        text = f"takes no message above {largest} bytes (max.message.bytes), and node.maxMessageBytes is "
+        text += f"{config.node.max_message_bytes}; larger ones are refused with code 11: make the two equal"
+        yield Mismatch(path, False, text)
+
+
+def _of_group(config: Config, group: GroupConfig, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+    path = ("groups", group.group)
+    allowed = facts.groups.get(group.group)
+    if allowed is not None and "READ" not in allowed:
+        text = f"this user may not join group {group.group} in {cluster}; allow it Read on that group"
+        yield Mismatch(path, True, text)
+    whole = config.kafka[cluster].group_protocol == "consumer"
+    buries = False
+    for each in group.enabled_topics:
+        buries |= each.on_exhausted == "deadLetter"
+        for name in sorted(name for name in facts.topics if fits(each.topic, name, whole=whole)):
+            yield from _of_reading((*path, each.topic), name, each, facts.topics[name])
+    letters = group.group + _DLQ
+    found = facts.topics.get(letters)
+    if not buries:
+        return
+    if found is None:
+        why = "what is out of attempts goes there: until it can, its key waits"
+        yield _missing(path, letters, cluster, facts, bad=True, for_what=why)
+        return
+    yield from _of_copies(path, letters, found, facts)
+    if not _may(found, "WRITE"):
+        text = f"this user may not write to {letters}, so what is out of attempts keeps its key waiting; allow it Write"
+        yield Mismatch(path, True, text)
+
+
+def _of_reading(
+    path: tuple[str, ...], name: str, subscription: SubscriptionConfig, found: TopicFacts
+) -> Iterator[Mismatch]:
+    if not _may(found, "READ"):
+        yield Mismatch(path, True, f"this user may not read {name}; allow it Read on that topic")
+    kept = _number(found, "retention.ms", -1)
+    if kept < 0 or "delete" not in found.settings.get("cleanup.policy", "delete"):
+        return
+    schedule = schedule_ms(subscription)
+    if schedule is None:
+        text = f"{name} keeps messages for {_span(kept)} (retention.ms), and what fails here is retried without end: "
+        yield Mismatch(path, False, text + "after that Kafka deletes it unfinished; end the schedule before")
+    elif schedule >= kept:
+        text = (
+            f"{name} keeps messages for {_span(kept)} (retention.ms), and retries here take up to {_span(schedule)}: "
+        )
+        yield Mismatch(path, True, text + f"Kafka deletes what still fails; give retention.ms {2 * schedule} or more")
+
+
+def schedule_ms(subscription: SubscriptionConfig) -> int | None:
+    """Return how long a message may be retried at most before it is given up, in ms; None: without end."""
+    intervals = subscription.retry_intervals
+    if subscription.on_exhausted != "deadLetter" or -1 in intervals or subscription.max_retry < 0:
+        return None
+    by_fails = sum(intervals) + (len(intervals) + 1) * subscription.timeout
+    return by_fails + subscription.max_retry * subscription.timeout
+
+
+def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+    path, name = ("kafka", cluster, "commitTopic"), config.kafka[cluster].commit_topic
+    found = facts.topics.get(name)
+    if found is None:
+        why = "commits that are too large for their text are cut without it, so that some comes again after a crash"
+        more = " --config cleanup.policy=compact"
+        yield _missing(path, name, cluster, facts, bad=False, for_what=why, more=more)
+        return
+    yield from _of_copies(path, name, found, facts)
+    if found.settings and "delete" in found.settings.get("cleanup.policy", "delete"):
+        text = f"{name} deletes by age, also what commits name, and keeps the rest; its cleanup.policy must be compact"
+        yield Mismatch(path, True, text)
+    if not (_may(found, "READ") and _may(found, "WRITE")):
+        yield Mismatch(path, False, f"this user may not read and write {name}; allow it both, or large commits are cut")
+
+
+def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+    path, settings = ("kafka", cluster, "sessionTimeout"), config.kafka[cluster]
+    told, ours = facts.settings, settings.session_timeout
+    if settings.group_protocol == "consumer":
+        theirs = told.get("group.consumer.session.timeout.ms", "")
+        if theirs.isdigit() and int(theirs) != ours:
+            text = (
+                f"is {ours} ms, and that of the brokers is {theirs} (group.consumer.session.timeout.ms), which counts "
+            )
+            yield Mismatch(path, int(theirs) < ours, text + f"with groupProtocol consumer; write {theirs}")
+        return
+    least, most = told.get("group.min.session.timeout.ms", "0"), told.get("group.max.session.timeout.ms", "")
+    if least.isdigit() and ours < int(least):
+        yield Mismatch(path, True, f"is {ours} ms, and the brokers take {least} at least; write that or more")
+    elif most.isdigit() and ours > int(most):
+        yield Mismatch(path, True, f"is {ours} ms, and the brokers take {most} at most; write that or less")
+
+
+def _number(found: TopicFacts, key: str, absent: int) -> int:
+    try:
+        return int(found.settings.get(key, absent))
+    except ValueError:
+        return absent
+
+
+def _span(ms: int) -> str:
+    if ms >= _DAY_MS:
+        return f"{ms / _DAY_MS:.3g} days"
+    return f"{ms / 3_600_000:.3g} h" if ms >= 3_600_000 else f"{ms / 1000:.3g} s"

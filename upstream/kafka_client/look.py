@@ -1,0 +1,145 @@
+"""A look at a cluster from outside, by Kafka's administration: nothing is made or changed. Waits for its answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.subscriptions import fits, is_expression
+from upstream.kafka_client.package import failure_of
+from upstream.kafka_client.settings import Settings
+
+_TRIES = 4
+_TRY_SECONDS = 2.0
+_ANSWER_SECONDS = 10.0
+_FITTING_MAX = 200
+_FINAL = frozenset({"AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "SSL"})
+_HIDDEN = frozenset({"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"})
+
+
+def look_at(settings: Settings, topics: Collection[str], groups: Collection[str]) -> ClusterFacts:
+    """Return what there is of a cluster.
+
+    Args:
+        settings: How it is reached.
+        topics: Names that are asked for, and expressions: the first 200 that fit are.
+        groups: Names of groups.
+
+    Raises:
+        KafkaUnusable: The package is missing, or refuses a setting.
+    """
+    from confluent_kafka import KafkaException
+
+    whole = settings.config.group_protocol == "consumer"
+    troubles: list[str] = []
+    final: list[str] = []
+
+    def note(error: Any) -> None:
+        failure = failure_of(error, settings.hide(error.str() or error.name()))
+        troubles.append(str(failure))
+        if failure.code in _FINAL:
+            final.append(str(failure))
+
+    admin = settings.admin("pyddmq-check", error_cb=note)
+    found: Any = None
+    for _ in range(_TRIES):
+        try:
+            found = admin.list_topics(timeout=_TRY_SECONDS)
+            break
+        except KafkaException as error:
+            admin.poll(0)
+            troubles.append(str(failure_of(error)))
+            if final:
+                break
+    if found is None:
+        return ClusterFacts(trouble=final[-1] if final else troubles[0])
+    hidden: dict[str, str] = {}
+    plain = {name for name in topics if not is_expression(name)}
+    fitting = [name for name in sorted(found.topics) if any(fits(each, name, whole=whole) for each in topics)]
+    described = _topics(admin, sorted({*plain, *fitting[:_FITTING_MAX]}), hidden)
+    return ClusterFacts(
+        names=frozenset(found.topics),
+        topics=described,
+        hidden=hidden,
+        groups=_groups(admin, sorted(groups)),
+        settings=_broker_settings(admin, sorted(found.brokers)),
+        brokers=len(found.brokers),
+    )
+
+
+def _topics(admin: Any, names: Sequence[str], hidden: dict[str, str]) -> dict[str, TopicFacts]:
+    if not names:
+        return {}
+    from confluent_kafka import KafkaException, TopicCollection
+
+    asked = admin.describe_topics(
+        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_ANSWER_SECONDS
+    )
+    facts: dict[str, TopicFacts] = {}
+    told_of: dict[str, Any] = {}
+    for name, future in asked.items():
+        # One that is not there is not made by this, which a request for its metadata would do.
+        try:
+            told = future.result(_ANSWER_SECONDS)
+        except KafkaException as error:
+            failure = failure_of(error)
+            if failure.code in _HIDDEN:
+                hidden[name] = str(failure)
+            continue
+        told_of[name] = told
+    settings = _settings(admin, "topic", list(told_of))
+    for name, told in told_of.items():
+        facts[name] = TopicFacts(
+            partitions=len(told.partitions),
+            leaderless=sum(each.leader is None or each.leader.id < 0 for each in told.partitions),
+            replicas=min((len(each.replicas) for each in told.partitions), default=0),
+            in_sync=min((len(each.isr) for each in told.partitions), default=0),
+            settings=settings.get(name, {}),
+            allowed=_allowed(told),
+        )
+    return facts
+
+
+def _allowed(told: Any) -> frozenset[str] | None:
+    operations = told.authorized_operations
+    return None if operations is None else frozenset(each.name for each in operations)
+
+
+def _groups(admin: Any, names: Sequence[str]) -> dict[str, frozenset[str] | None]:
+    if not names:
+        return {}
+    from confluent_kafka import KafkaException
+
+    asked = admin.describe_consumer_groups(
+        list(names), include_authorized_operations=True, request_timeout=_ANSWER_SECONDS
+    )
+    found: dict[str, frozenset[str] | None] = {}
+    for name, future in asked.items():
+        try:
+            found[name] = _allowed(future.result(_ANSWER_SECONDS))
+        except KafkaException as error:
+            # Of one that never was the cluster says nothing.
+            found[name] = frozenset() if failure_of(error).code in _HIDDEN else None
+    return found
+
+
+def _broker_settings(admin: Any, ids: Sequence[int]) -> Mapping[str, str]:
+    return next(iter(_settings(admin, "broker", [str(each) for each in ids[:1]]).values()), {})
+
+
+def _settings(admin: Any, kind: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Settings by name; of what may not be seen none."""
+    if not names:
+        return {}
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import ConfigResource
+
+    found: dict[str, dict[str, str]] = {}
+    asked = admin.describe_configs([ConfigResource(kind, name) for name in names], request_timeout=_ANSWER_SECONDS)
+    for resource, future in asked.items():
+        with contextlib.suppress(KafkaException):
+            entries = future.result(_ANSWER_SECONDS)
+            found[resource.name] = {key: each.value for key, each in entries.items() if each.value is not None}
+    return found
