@@ -43,7 +43,12 @@ class Sender:
     """Sends until it is stopped."""
 
     def __init__(self, address: str, topic: str, account: ChaosAccount, drawn: Random) -> None:
-        settings = {"enable.idempotence": True, "message.timeout.ms": 0, "reconnect.backoff.max.ms": 500}
+        settings = {
+            "enable.idempotence": True,
+            "message.timeout.ms": 0,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
         self._producer = plain_producer(address, **settings)
         self._topic = topic
         self._account = account
@@ -300,8 +305,8 @@ def said(verdict: Verdict, faults: dict[str, int]) -> str:
         f"{verdict.sent:,} messages, {verdict.handed_out:,} hand-outs, {did}: {len(verdict.lost)} lost, "
         f"{len(verdict.disorder)} out of order, {len(verdict.after_loss)} after the loss of the partition "
         f"({verdict.looks:,} looks); answered and again: {verdict.near} near a kill or stop "
-        f"({verdict.near_100ms} within 100 ms, the oldest {verdict.oldest_near_ms} ms), {verdict.across_kafka} while Kafka was away, "
-        f"{len(verdict.unforgiven)} others"
+        f"({verdict.near_100ms} within 100 ms, the oldest {verdict.oldest_near_ms} ms), "
+        f"{verdict.across_kafka} while Kafka was away, {len(verdict.unforgiven)} others"
     )
 
 

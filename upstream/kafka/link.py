@@ -11,7 +11,7 @@ becomes of them on the wire).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -99,6 +99,11 @@ Ends = Callable[[Sequence[tuple[Place, int, int]]], None]
 """Told, in the loop's thread, some time later, partitions with their first offsets and their ends."""
 
 
+OffsetsTold = Callable[[Mapping[Place, int | None] | None], None]
+"""Told, in the loop's thread, some time later, offsets of partitions; None of one: no record is so late. None in all:
+the cluster did not answer."""
+
+
 class MemberListener(Protocol):
     """Who is told what becomes of a member of a group; in the loop's thread."""
 
@@ -170,6 +175,10 @@ class GroupMember(Protocol):
 
     def ends(self, places: Sequence[Place], told: Ends) -> None:
         """Ask for first offsets and ends of assigned partitions; not told while the cluster cannot be reached."""
+        ...
+
+    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+        """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""
         ...
 
     def leave(self, done: Callable[[], None]) -> None:
