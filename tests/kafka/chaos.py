@@ -19,7 +19,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.runtime.seams import SystemClock
 from conf.kafka import KafkaClusterConfig
 from pyddmq import Consumer
 from pyddmq.client.errors import ClientError
@@ -28,6 +27,8 @@ from tests.kafka.chaos_account import ChaosAccount, Verdict
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
+from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka_client.survey_process import SurveyProcess
 
 PARTITIONS, KEYS = 12, 120
 SESSION_SECONDS = 6.0
@@ -136,10 +137,8 @@ class Looker:
     """Asks the coordinator who has which partition."""
 
     def __init__(self, address: str, account: ChaosAccount) -> None:
-        from confluent_kafka.admin import AdminClient
-
-        made: Any = AdminClient
-        self._admin = made({"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 500})
+        config = KafkaClusterConfig.model_validate({"bootstrapServers": address})
+        self._survey = SurveyProcess("chaos", config, client_id="chaos")
         self._account = account
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -149,20 +148,17 @@ class Looker:
         """End."""
         self._over.set()
         self._thread.join()
+        self._survey.close()
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
             try:
-                [future] = self._admin.describe_consumer_groups([GROUP], request_timeout=2).values()
-                members = future.result().members
-            except Exception:
-                continue
-            owners = {
-                each.partition: member.client_id.removeprefix("pyddmq-")
-                for member in members
-                for each in member.assignment.topic_partitions
-            }
-            self._account.looked(time.monotonic(), owners)
+                group = self._survey.groups([GROUP]).get(GROUP)
+            except KafkaFailure:
+                continue  # Kafka is away, or busy.
+            if group is not None:
+                owners = {place.partition: who[0].removeprefix("pyddmq-") for place, who in group.members.items()}
+                self._account.looked(time.monotonic(), owners)
 
 
 class Chaos:
@@ -275,11 +271,8 @@ class Chaos:
 
     def _committed(self) -> bool:
         """Whether Kafka has, some time later, all of it as committed."""
-        from upstream.kafka.link import Place
-        from upstream.kafka_client.survey import LibrdkafkaSurvey
-
         config = KafkaClusterConfig.model_validate({"bootstrapServers": self._kafka.address})
-        survey = LibrdkafkaSurvey("chaos", config, client_id="chaos", clock=SystemClock())
+        survey = SurveyProcess("chaos", config, client_id="chaos")
         places = [Place("permits", each) for each in range(PARTITIONS)]
 
         def all_of_it() -> bool:
@@ -291,6 +284,7 @@ class Chaos:
             )
 
         until(all_of_it, "what was answered to be committed")
+        survey.close()
         return True
 
     def _judge(self, committed: bool) -> Verdict:

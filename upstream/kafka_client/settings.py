@@ -85,9 +85,9 @@ class Settings:
         small = {"isolation.level": "read_uncommitted", "fetch.message.max.bytes": 4096, "fetch.wait.max.ms": 10}
         return self._make("Consumer", {**self._common, **own, **small})
 
-    def admin(self, client_id: str) -> Any:
+    def admin(self, client_id: str, **callbacks: Any) -> Any:
         """Return an `AdminClient`. Raises KafkaUnusable."""
-        return self._make("AdminClient", {**self._common, "client.id": client_id})
+        return self._make("AdminClient", {**self._common, "client.id": client_id, **callbacks})
 
     def producer(self, client_id: str, **callbacks: Any) -> Any:
         """Return a `Producer`. Raises KafkaUnusable."""

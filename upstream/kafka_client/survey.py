@@ -39,7 +39,8 @@ class LibrdkafkaSurvey:
         self._settings = Settings(cluster, config, clock)
         self._client_id = client_id
         self._clock = clock
-        self._admin = self._settings.admin(client_id)
+        self._said = ""
+        self._admin = self._settings.admin(client_id, error_cb=self._note)
         self._reader: Any = None
 
     def cluster_id(self) -> str:
@@ -135,7 +136,16 @@ class LibrdkafkaSurvey:
         except self._package.KafkaException as error:
             failure = failure_of(error)
             text = self._settings.hide(str(error.args[0].str() if error.args else error))
+            self._admin.poll(0)
+            if failure.unknown and self._said:
+                # A question that was not answered says less than the connection that was not made.
+                text, self._said = self._said, ""
             raise failure_of(error, text or failure.code) from None
+
+    def _note(self, error: Any) -> None:
+        """Keep what is wrong with the connection (librdkafka's `error_cb`)."""
+        if not error.name().endswith("ALL_BROKERS_DOWN"):
+            self._said = self._settings.hide(error.str())
 
 
 def _committed(answer: Any) -> dict[Place, Standing]:
@@ -149,10 +159,9 @@ def _committed(answer: Any) -> dict[Place, Standing]:
     return found
 
 
-def _members(description: Any) -> dict[Place, int]:
-    found: dict[Place, int] = {}
+def _members(description: Any) -> dict[Place, list[str]]:
+    found: dict[Place, list[str]] = {}
     for member in description.members:
         for each in member.assignment.topic_partitions:
-            place = Place(each.topic, each.partition)
-            found[place] = found.get(place, 0) + 1
+            found.setdefault(Place(each.topic, each.partition), []).append(member.client_id)
     return found
