@@ -115,6 +115,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "action_event": "What an action has to say of itself; `what` says which event of its.",
         "action_error": "An action raised an exception for a message; it is retried, then dead-lettered.",
         "dead_letter_exhausted": "A message of a dead-letter topic failed its last retry and was given up.",
+        "kafka_trouble": "The cluster of a group cannot be reached, or refuses; shown as a finding, too.",
         "dead_letter_refused": "A dead letter cannot be written; it is tried again, and its key waits.",
         "message_dead_lettered": "A message went to the group's dead-letter topic.",
         "group_minute": "What happened to a group's messages of a topic within the last minute, if anything did.",

@@ -38,6 +38,7 @@ NODES = (2, 4)
 PER_SECOND = 150
 LOOK_SECONDS = 0.1
 GROUP = "riders"
+FAULTS = ("kill", "pause", "add", "remove", "restart_kafka")
 
 
 class Sender:
@@ -176,7 +177,7 @@ class Chaos:
         self.faults: dict[str, int] = {}
 
     def run(self, seconds: float) -> Verdict:
-        """Put faults in for so long, then let all come to its end."""
+        """Put faults in for so long, and each once at least; then let all come to its end."""
         self._kafka.start()
         make_topic(self._kafka.address, "permits", PARTITIONS, {})
         looker = sender = None
@@ -188,7 +189,7 @@ class Chaos:
             until(lambda: self._account.finished > 100, "the nodes are at work")
             end = time.monotonic() + seconds
             faults = self._order()
-            while time.monotonic() < end:
+            while time.monotonic() < end or len(self.faults) < len(FAULTS):
                 name = next(faults)
                 self._told(f"{name}, {self._account.finished:,} done")
                 self.faults[name] = self.faults.get(name, 0) + 1
@@ -210,7 +211,7 @@ class Chaos:
     def _order(self) -> Any:
         """Every fault once, in any order, again and again."""
         while True:
-            names = ["kill", "pause", "add", "remove", "restart_kafka"]
+            names = list(FAULTS)
             self._drawn.shuffle(names)
             yield from names
 

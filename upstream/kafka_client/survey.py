@@ -13,6 +13,7 @@ from upstream.kafka.survey import Standing, Surveyed
 from upstream.kafka_client.lookups import ANSWER_SECONDS
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.settings import Settings
+from upstream.kafka_client.troubles import sentence_of
 
 _GROUPS_AT_ONCE = 100
 """A question for each group's offsets: so many are on their way together."""
@@ -53,7 +54,7 @@ class LibrdkafkaSurvey:
         with self._told():
             found = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
             if not found.valid and found.errors:
-                raise found.errors[0]
+                raise self._package.KafkaException(found.errors[0])
             return sorted(each.group_id for each in found.valid)
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
@@ -144,8 +145,9 @@ class LibrdkafkaSurvey:
 
     def _note(self, error: Any) -> None:
         """Keep what is wrong with the connection (librdkafka's `error_cb`)."""
-        if not error.name().endswith("ALL_BROKERS_DOWN"):
-            self._said = self._settings.hide(error.str())
+        code = failure_of(error).code
+        if code != "ALL_BROKERS_DOWN":
+            self._said = sentence_of(code, self._settings.hide(error.str()))
 
 
 def _committed(answer: Any) -> dict[Place, Standing]:
