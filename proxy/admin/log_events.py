@@ -118,6 +118,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "commit_blob_refused": "The commit topic does not take what a commit has no room for; a crash may repeat some.",
         "commit_blob_unread": "What a commit names in the commit topic is missing or wrong; some of it comes again.",
         "kafka_topics_not_read": "Topics that fit an expression are not read: an action cannot be made; tried again.",
+        "kafka_trouble": "The cluster of a group cannot be reached, or refuses; shown as a finding, too.",
         "dead_letter_refused": "A dead letter cannot be written; it is tried again, and its key waits.",
         "message_dead_lettered": "A message went to the group's dead-letter topic.",
         "group_minute": "What happened to a group's messages of a topic within the last minute, if anything did.",

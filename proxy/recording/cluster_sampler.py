@@ -143,7 +143,7 @@ class ClusterSampler:
     ) -> QueueSample:
         place = row[1]
         standing = told.committed.get(place)
-        members = told.members.get(place, 0)
+        members = len(told.members.get(place, ()))
         committed = None if standing is None else standing.offset
         start, end = bounds or (None, None)
         seen = self._seen.setdefault(row, _Seen())

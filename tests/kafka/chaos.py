@@ -19,7 +19,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.runtime.seams import SystemClock
 from conf.kafka import KafkaClusterConfig
 from pyddmq import Consumer
 from pyddmq.client.errors import ClientError
@@ -28,6 +27,8 @@ from tests.kafka.chaos_account import ChaosAccount, Verdict
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
+from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka_client.survey_process import SurveyProcess
 
 PARTITIONS, KEYS = 12, 120
 SESSION_SECONDS = 6.0
@@ -37,13 +38,19 @@ NODES = (2, 4)
 PER_SECOND = 150
 LOOK_SECONDS = 0.1
 GROUP = "riders"
+FAULTS = ("kill", "pause", "add", "remove", "restart_kafka")
 
 
 class Sender:
     """Sends until it is stopped."""
 
     def __init__(self, address: str, topic: str, account: ChaosAccount, drawn: Random) -> None:
-        settings = {"enable.idempotence": True, "message.timeout.ms": 0, "reconnect.backoff.max.ms": 500}
+        settings = {
+            "enable.idempotence": True,
+            "message.timeout.ms": 0,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
         self._producer = plain_producer(address, **settings)
         self._topic = topic
         self._account = account
@@ -131,10 +138,8 @@ class Looker:
     """Asks the coordinator who has which partition."""
 
     def __init__(self, address: str, account: ChaosAccount) -> None:
-        from confluent_kafka.admin import AdminClient
-
-        made: Any = AdminClient
-        self._admin = made({"bootstrap.servers": address, "log_level": 0, "reconnect.backoff.max.ms": 500})
+        config = KafkaClusterConfig.model_validate({"bootstrapServers": address})
+        self._survey = SurveyProcess("chaos", config, client_id="chaos")
         self._account = account
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -144,20 +149,17 @@ class Looker:
         """End."""
         self._over.set()
         self._thread.join()
+        self._survey.close()
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
             try:
-                [future] = self._admin.describe_consumer_groups([GROUP], request_timeout=2).values()
-                members = future.result().members
-            except Exception:
-                continue
-            owners = {
-                each.partition: member.client_id.removeprefix("pyddmq-")
-                for member in members
-                for each in member.assignment.topic_partitions
-            }
-            self._account.looked(time.monotonic(), owners)
+                group = self._survey.groups([GROUP]).get(GROUP)
+            except KafkaFailure:
+                continue  # Kafka is away, or busy.
+            if group is not None:
+                owners = {place.partition: who[0].removeprefix("pyddmq-") for place, who in group.members.items()}
+                self._account.looked(time.monotonic(), owners)
 
 
 class Chaos:
@@ -175,7 +177,7 @@ class Chaos:
         self.faults: dict[str, int] = {}
 
     def run(self, seconds: float) -> Verdict:
-        """Put faults in for so long, then let all come to its end."""
+        """Put faults in for so long, and each once at least; then let all come to its end."""
         self._kafka.start()
         make_topic(self._kafka.address, "permits", PARTITIONS, {})
         looker = sender = None
@@ -187,7 +189,7 @@ class Chaos:
             until(lambda: self._account.finished > 100, "the nodes are at work")
             end = time.monotonic() + seconds
             faults = self._order()
-            while time.monotonic() < end:
+            while time.monotonic() < end or len(self.faults) < len(FAULTS):
                 name = next(faults)
                 self._told(f"{name}, {self._account.finished:,} done")
                 self.faults[name] = self.faults.get(name, 0) + 1
@@ -209,7 +211,7 @@ class Chaos:
     def _order(self) -> Any:
         """Every fault once, in any order, again and again."""
         while True:
-            names = ["kill", "pause", "add", "remove", "restart_kafka"]
+            names = list(FAULTS)
             self._drawn.shuffle(names)
             yield from names
 
@@ -270,11 +272,8 @@ class Chaos:
 
     def _committed(self) -> bool:
         """Whether Kafka has, some time later, all of it as committed."""
-        from upstream.kafka.link import Place
-        from upstream.kafka_client.survey import LibrdkafkaSurvey
-
         config = KafkaClusterConfig.model_validate({"bootstrapServers": self._kafka.address})
-        survey = LibrdkafkaSurvey("chaos", config, client_id="chaos", clock=SystemClock())
+        survey = SurveyProcess("chaos", config, client_id="chaos")
         places = [Place("permits", each) for each in range(PARTITIONS)]
 
         def all_of_it() -> bool:
@@ -286,6 +285,7 @@ class Chaos:
             )
 
         until(all_of_it, "what was answered to be committed")
+        survey.close()
         return True
 
     def _judge(self, committed: bool) -> Verdict:
@@ -300,8 +300,8 @@ def said(verdict: Verdict, faults: dict[str, int]) -> str:
         f"{verdict.sent:,} messages, {verdict.handed_out:,} hand-outs, {did}: {len(verdict.lost)} lost, "
         f"{len(verdict.disorder)} out of order, {len(verdict.after_loss)} after the loss of the partition "
         f"({verdict.looks:,} looks); answered and again: {verdict.near} near a kill or stop "
-        f"({verdict.near_100ms} within 100 ms, the oldest {verdict.oldest_near_ms} ms), {verdict.across_kafka} while Kafka was away, "
-        f"{len(verdict.unforgiven)} others"
+        f"({verdict.near_100ms} within 100 ms, the oldest {verdict.oldest_near_ms} ms), "
+        f"{verdict.across_kafka} while Kafka was away, {len(verdict.unforgiven)} others"
     )
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyddmq import Consumer
@@ -39,21 +39,24 @@ groups:
 class NodeProcess:
     """`pyddmq serve` with one group over one topic of Kafka."""
 
-    def __init__(self, folder: Path, name: str, *, address: str, topic: str, group: str, more: str = "") -> None:
+    def __init__(
+        self, folder: Path, name: str, *, address: str = "", topic: str = "", group: str = "", more: str = "",
+        text: str | None = None, env: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """Start it; `more` goes behind the usual configuration, `text` in its place."""
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.data = folder / name
         config = folder / f"{name}.yaml"
-        config.write_text(
-            _CONFIG.format(data=self.data, name=name, address=address, topic=topic, group=group) + more,
-            encoding="utf-8",
-        )
+        usual = _CONFIG.format(data=self.data, name=name, address=address, topic=topic, group=group) + more
+        config.write_text(usual if text is None else text, encoding="utf-8")
         self._log = folder / f"{name}.log"
         with self._log.open("wb") as log:
             command = [sys.executable, "-m", "pyddmq", "serve", "--config", str(config)]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(env or {})})
         until(lambda: "pyddmq is ready" in self.log() or self.process.poll() is not None, "the node is ready")
         assert self.process.poll() is None, self.log()
+        self.producers = self._port("producers")
         self.consumers = self._port("consumers")
         self.admin = self._port("status")
 

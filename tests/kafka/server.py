@@ -30,9 +30,17 @@ SETTINGS = {
 class KafkaServer(KafkaProcess):
     """One broker; `start` after `stop` or `kill` goes on with the same files and ports."""
 
-    def __init__(self, folder: Path, jars: Path, *, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        jars: Path,
+        *,
+        more: Mapping[str, str] | None = None,
+        listeners: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
         port, controller = quiet_ports(2)
-        super().__init__(folder, jars, ports=(port, controller), more={**SETTINGS, **(more or {})})
+        settings = {**SETTINGS, **(more or {})}
+        super().__init__(folder, jars, ports=(port, controller), more=settings, listeners=listeners)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""

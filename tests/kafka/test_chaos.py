@@ -10,7 +10,7 @@ from tests.kafka.chaos import Chaos, said
 
 pytestmark = pytest.mark.long
 
-SECONDS = 45
+SECONDS = 30
 
 
 def test_chaos_loses_nothing_and_keeps_the_order(jars: str, tmp_path: Path) -> None:

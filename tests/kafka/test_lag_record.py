@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.servers.maven import Jars, JarsMissing
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
+from conf.kafka import KafkaClusterConfig
 from lag.journal.reader import JournalReader, QueueRow, Wanted
 from lag.journal.writer import FOLDER
 from proxy.cli.app import run
@@ -24,9 +27,11 @@ from proxy.cli.demo.demo_lag_command import SMALL_DATA
 from pyddmq import Consumer as NodeConsumer
 from tests.conftest import need, need_module
 from tests.kafka.nodes import NodeProcess
-from tests.kafka.server import JVM, VERSION
-from tests.kafka.topics import SECONDS, delete_records, plain_producer, send_plainly
+from tests.kafka.server import JVM, VERSION, KafkaServer
+from tests.kafka.topics import SECONDS, delete_records, make_topic, plain_producer, send_plainly
 from tests.patient import until
+from upstream.kafka.link import KafkaFailure
+from upstream.kafka_client.survey_process import SurveyProcess
 
 pytestmark = pytest.mark.long
 
@@ -258,6 +263,52 @@ def judged_by_spark(
     finally:
         spark.stop()
     return told, newest
+
+
+def test_process_that_asks_may_die(address: str) -> None:
+    """Librdkafka ends it where a connection breaks at the wrong moment: one question is lost, and no more."""
+    config = KafkaClusterConfig.model_validate({"bootstrapServers": address})
+    survey = SurveyProcess("main", config, client_id="test")
+    try:
+        assert survey.cluster_id()
+        first = survey.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(KafkaFailure, match="has ended, and is started again"):
+            survey.group_names()
+        assert isinstance(survey.group_names(), list)
+        assert survey.pid not in (None, first)
+    finally:
+        survey.close()
+
+
+def test_recording_outlives_the_cluster(jars: str, tmp_path: Path) -> None:
+    """Killed and started again: what was known is not known meanwhile, and known again."""
+    kafka = KafkaServer(tmp_path / "kafka", Path(jars))
+    kafka.start()
+    journal = tmp_path / "recorded"
+    command = [sys.executable, "-m", "pyddmq", "lag", "record", "--kafka", kafka.address, "--journal", str(journal)]
+    recorder = None
+    try:
+        make_topic(kafka.address, "t", 1, {})
+        send_plainly(kafka.address, "t", [{"value": b"v"}])
+        commit_plainly(kafka.address, "g", [TopicPartition("t", 0, 0)])
+        recorder = subprocess.Popen([*command, "--every", "200ms"], stdout=subprocess.DEVNULL)
+
+        def ends() -> list[int | None]:
+            return [each.sample.end for each in recorded(journal)] if journal.exists() else []
+
+        until(lambda: ends() and ends()[-1] == 1, "figures")
+        kafka.kill()
+        until(lambda: ends()[-1] is None, "that nothing is known")
+        kafka.start()
+        until(lambda: ends()[-1] == 1, "figures again")
+        assert recorder.poll() is None
+    finally:
+        if recorder is not None:
+            recorder.terminate()
+            recorder.wait(60)
+        kafka.kill()
 
 
 def test_cluster_that_is_gone_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.errors import StoreError
@@ -11,7 +11,7 @@ from conf.models import GroupConfig
 from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.blobs import Blobs
 from upstream.kafka.dead_letters import DeadLetterWriter
-from upstream.kafka.link import GroupMember, PartitionReader, Producer
+from upstream.kafka.link import GroupMember, PartitionReader, Place, Producer
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.partitions import MemberSettings, Partitions
 from upstream.kafka.source import KafkaSource
@@ -143,6 +143,29 @@ class KafkaBroker:
         """Return where the subscription's moment was found when the partition was given; its end otherwise."""
         at_time = own(queue).assignment.at_time
         return queue.max_offset if at_time is None else at_time
+
+    def offsets_from(self, topic: str, time_ms: int, told: Callable[[Mapping[int, int] | None], None]) -> None:
+        """Ask where the records of a moment (ms since the epoch) or later begin in this member's partitions.
+
+        Args:
+            topic: Of these.
+            time_ms: The moment.
+            told: Told offsets by partition, an end where no record is so late, in a later turn of the loop; None: the
+                cluster did not answer.
+        """
+        found = self.topic(topic)
+        queues = {each.place: each for each in (found.queues if found is not None else ())}
+
+        def arrived(offsets: Mapping[Place, int | None] | None) -> None:
+            if offsets is None:
+                told(None)
+                return
+            ends = {place: queue.max_offset for place, queue in queues.items()}
+            told(
+                {place.partition: ends[place] if (offset := offsets.get(place)) is None else offset for place in queues}
+            )
+
+        self._ways.member.offsets_at(list(queues), time_ms, arrived)
 
     def stored(self, queue: QueueView, offset: int) -> Stored | None:
         """Tell it of a message that is in hand; nothing says how long it stays."""

@@ -102,6 +102,10 @@ Ends = Callable[[Sequence[tuple[Place, int, int]]], None]
 Topics = Callable[[Mapping[str, int]], None]
 """Told likewise which topics are there, each with the number of its partitions."""
 
+OffsetsTold = Callable[[Mapping[Place, int | None] | None], None]
+"""Told, in the loop's thread, some time later, offsets of partitions; None of one: no record is so late. None in all:
+the cluster did not answer."""
+
 
 class MemberListener(Protocol):
     """Who is told what becomes of a member of a group; in the loop's thread."""
@@ -181,6 +185,10 @@ class GroupMember(Protocol):
 
     def topics(self, names: Sequence[str], told: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
+        ...
+
+    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+        """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""
         ...
 
     def leave(self, done: Callable[[], None]) -> None:

@@ -433,7 +433,9 @@ class Partitions:
 
     def trouble_told(self, failure: KafkaFailure | None) -> None:
         """Note whether the cluster can be reached."""
-        self.trouble = failure
+        before, self.trouble = self.trouble, failure
+        if failure is not None and (before is None or before.code != failure.code):
+            self._runtime.limited_log.note("kafka_trouble", self.group, kind=failure.code, error=str(failure))
 
     def _regained(self) -> None:
         # What follows may commit: not from within a commit's answer.

@@ -24,11 +24,11 @@ class Surveyed(NamedTuple):
 
     Attributes:
         committed: By partition.
-        members: How many members have a partition now; 0 of those that are not named.
+        members: By partition, client ids of the members that have it now; none of one that is not named.
     """
 
     committed: Mapping[Place, Standing]
-    members: Mapping[Place, int]
+    members: Mapping[Place, Sequence[str]]
 
 
 class Survey(Protocol):

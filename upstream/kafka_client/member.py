@@ -15,13 +15,14 @@ from upstream.kafka.link import (
     KafkaFailure,
     KafkaRecord,
     MemberListener,
+    OffsetsTold,
     Place,
     Subscribed,
     Topics,
 )
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.commits import Asked, not_ours
-from upstream.kafka_client.lookups import ends_of, topics_of
+from upstream.kafka_client.lookups import ends_of, offsets_at, topics_of
 from upstream.kafka_client.member_thread import MemberThread, Reading
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch
@@ -146,6 +147,16 @@ class LibrdkafkaMember:
             return lambda: None if self._over else told(found)
 
         self._asking.ask(ask)
+
+    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+        """Ask for the first offsets of a moment or later."""
+        wanted = dict.fromkeys(places, time_ms)
+
+        def ask() -> Callable[[], None]:
+            found = offsets_at(self._asker(), wanted)
+            return lambda: told({place: None if offset < 0 else offset for place, offset in found.items()})
+
+        self._asking.ask(ask, lambda: told(None))
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the group."""

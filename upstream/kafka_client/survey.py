@@ -13,6 +13,7 @@ from upstream.kafka.survey import Standing, Surveyed
 from upstream.kafka_client.lookups import ANSWER_SECONDS
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.settings import Settings
+from upstream.kafka_client.troubles import sentence_of
 
 _GROUPS_AT_ONCE = 100
 """A question for each group's offsets: so many are on their way together."""
@@ -39,7 +40,8 @@ class LibrdkafkaSurvey:
         self._settings = Settings(cluster, config, clock)
         self._client_id = client_id
         self._clock = clock
-        self._admin = self._settings.admin(client_id)
+        self._said = ""
+        self._admin = self._settings.admin(client_id, error_cb=self._note)
         self._reader: Any = None
 
     def cluster_id(self) -> str:
@@ -52,7 +54,7 @@ class LibrdkafkaSurvey:
         with self._told():
             found = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
             if not found.valid and found.errors:
-                raise found.errors[0]
+                raise self._package.KafkaException(found.errors[0])
             return sorted(each.group_id for each in found.valid)
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
@@ -135,7 +137,17 @@ class LibrdkafkaSurvey:
         except self._package.KafkaException as error:
             failure = failure_of(error)
             text = self._settings.hide(str(error.args[0].str() if error.args else error))
+            self._admin.poll(0)
+            if failure.unknown and self._said:
+                # A question that was not answered says less than the connection that was not made.
+                text, self._said = self._said, ""
             raise failure_of(error, text or failure.code) from None
+
+    def _note(self, error: Any) -> None:
+        """Keep what is wrong with the connection (librdkafka's `error_cb`)."""
+        code = failure_of(error).code
+        if code != "ALL_BROKERS_DOWN":
+            self._said = sentence_of(code, self._settings.hide(error.str()))
 
 
 def _committed(answer: Any) -> dict[Place, Standing]:
@@ -149,10 +161,9 @@ def _committed(answer: Any) -> dict[Place, Standing]:
     return found
 
 
-def _members(description: Any) -> dict[Place, int]:
-    found: dict[Place, int] = {}
+def _members(description: Any) -> dict[Place, list[str]]:
+    found: dict[Place, list[str]] = {}
     for member in description.members:
         for each in member.assignment.topic_partitions:
-            place = Place(each.topic, each.partition)
-            found[place] = found.get(place, 0) + 1
+            found.setdefault(Place(each.topic, each.partition), []).append(member.client_id)
     return found

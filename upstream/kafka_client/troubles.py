@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,26 @@ _OF_NO_CONCERN = frozenset(
 )
 """One of several brokers is away, which librdkafka makes good; or it shows elsewhere."""
 
+_ALL_DOWN = "ALL_BROKERS_DOWN"
+_LAPSE = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
+_ADVICE = {
+    "AUTHENTICATION": "the cluster does not take the user: look at sasl.mechanism, sasl.username and sasl.password",
+    "SASL_AUTHENTICATION_FAILED": "the cluster does not take the user: look at sasl.mechanism and its secrets",
+}
+_CERTIFICATE = (
+    "the broker's certificate is refused: it is of no authority in ssl.ca.location, or for another host than the one "
+    "that is connected to"
+)
+
+
+def sentence_of(code: str, said: str) -> str:
+    """Return one sentence for a trouble of the link: what is wrong, where to look, and librdkafka's words."""
+    said = _LAPSE.sub("", said)
+    if code == "SSL" and "certificate verify failed" in said:
+        # librdkafka says the same of an unknown authority and of a name that does not fit.
+        return f"{_CERTIFICATE} ({said.partition(': ')[0]})"
+    return f"{_ADVICE[code]} ({said})" if code in _ADVICE else said
+
 
 class Troubles:
     """Kept by threads; `tell` is called in whichever notices a change."""
@@ -26,6 +47,8 @@ class Troubles:
         self._lock = threading.Lock()
         self._link: KafkaFailure | None = None
         self._refused: dict[str, KafkaFailure] = {}
+        self._heard = ""
+        """What one connection last said."""
         self._told: str | None = None
 
     @property
@@ -35,11 +58,19 @@ class Troubles:
 
     def note(self, error: Any, topic: str = "") -> None:
         """Take an error of librdkafka's, of one topic or of all."""
-        failure = failure_of(error, self._hide(error.str() or error.name()))
-        if failure.code in _OF_NO_CONCERN:
+        said = self._hide(error.str() or error.name())
+        code = failure_of(error).code
+        if code in _OF_NO_CONCERN:
+            if code in {"TRANSPORT", "RESOLVE"}:
+                self._heard = _LAPSE.sub("", said)
             return
+        if code == _ALL_DOWN and self._heard:
+            said = f"{said}; {self._heard}"
+        failure = failure_of(error, sentence_of(code, said))
         with self._lock:
             if failure.code in _LINK:
+                if code == _ALL_DOWN and self._link is not None:
+                    return  # Why is known already.
                 self._link = failure
             else:
                 self._refused[topic] = failure
@@ -50,6 +81,7 @@ class Troubles:
         if self._link is not None:
             with self._lock:
                 self._link = None
+                self._heard = ""
                 self._tell_change()
 
     def allowed(self, *topics: str) -> None:

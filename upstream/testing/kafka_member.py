@@ -14,6 +14,7 @@ from upstream.kafka.link import (
     KafkaFailure,
     KafkaRecord,
     MemberListener,
+    OffsetsTold,
     Place,
     Subscribed,
     Topics,
@@ -128,6 +129,21 @@ class SimMember:
 
         if not self._cluster.down:
             self._cluster.later(arrive)
+
+    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+        """Tell them, or that nobody answers."""
+
+        def arrive() -> None:
+            if self._cluster.down:
+                self._tell(told, None)
+                return
+            found = {}
+            for place in places:
+                records = sorted(self._partition(place).records.items())
+                found[place] = next((offset for offset, each in records if each.timestamp_ms >= time_ms), None)
+            self._tell(told, found)
+
+        self._cluster.later(arrive)
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave: what it has is revoked first."""

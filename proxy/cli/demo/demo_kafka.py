@@ -75,7 +75,7 @@ def _kafka(folder: Path, address: str | None, told: Callable[[str], None]) -> It
         text = f"there is no Kafka: PYDDMQ_KAFKA=host:port (or --kafka) names one that runs; to start one, {error}"
         raise CliError(text, ExitCode.NOT_FOUND) from error
     told("starting a Kafka")
-    server = KafkaProcess(folder / "kafka", jars, ports=_free_ports())
+    server = KafkaProcess(folder / "kafka", jars, ports=free_ports())
     try:
         server.start()
         yield server.address
@@ -83,7 +83,8 @@ def _kafka(folder: Path, address: str | None, told: Callable[[str], None]) -> It
         server.kill()
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
+    """Return two ports that nobody listens on now."""
     import socket
 
     with socket.socket() as one, socket.socket() as other:

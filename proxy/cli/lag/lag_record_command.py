@@ -23,7 +23,7 @@ from proxy.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from conf.kafka import KafkaClusterConfig
     from proxy.recording.cluster_recording import ClusterRecording, Recorded
-    from upstream.kafka_client.survey import LibrdkafkaSurvey
+    from upstream.kafka_client.survey_process import SurveyProcess
 
 NODE = "lag-record"
 """Who writes, in the journal."""
@@ -108,16 +108,16 @@ def _record(recording: ClusterRecording, every_ms: int, *, once: bool, as_json: 
         recording.close()
 
 
-def _connect(kafka: str, config: str | None, cluster: str | None) -> tuple[LibrdkafkaSurvey, str]:
+def _connect(kafka: str, config: str | None, cluster: str | None) -> tuple[SurveyProcess, str]:
     """Return the way to the cluster and its name. Raises CliError: there is none."""
     from conf.secrets import SecretUnreadable
     from upstream.kafka.link import KafkaFailure
     from upstream.kafka_client.package import KafkaUnusable
-    from upstream.kafka_client.survey import LibrdkafkaSurvey
+    from upstream.kafka_client.survey_process import SurveyProcess
 
     settings = _settings(kafka, config)
     try:
-        survey = LibrdkafkaSurvey(kafka, settings, client_id=f"pyddmq-{NODE}", clock=SystemClock())
+        survey = SurveyProcess(kafka, settings, client_id=f"pyddmq-{NODE}")
     except KafkaUnusable as error:
         code = ExitCode.WRONG_PYTHON if isinstance(error.__cause__, ImportError) else ExitCode.USAGE
         raise CliError(str(error), code) from None

@@ -43,15 +43,17 @@ class NodeProcess:
         consumers: Address of its consumer port.
     """
 
-    def __init__(self, folder: Path, name: str, *, address: str, topic: str, group: str) -> None:
-        """Start it. Raises NodeFailed."""
+    def __init__(
+        self, folder: Path, name: str, *, address: str, topic: str, group: str, text: str | None = None
+    ) -> None:
+        """Start it; `text` is a configuration in the place of the usual one. Raises NodeFailed."""
         self.name = name
         self._clock: Clock = SystemClock()
         config = folder / f"{name}.yaml"
-        text = _CONFIG.format(
+        usual = _CONFIG.format(
             data=folder / name, name=name, address=address, topic=topic, group=group, session=SESSION_MS
         )
-        config.write_text(text, encoding="utf-8")
+        config.write_text(usual if text is None else text, encoding="utf-8")
         self._log = folder / f"{name}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -67,6 +69,11 @@ class NodeProcess:
         except BaseException:
             self.kill()
             raise
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
 
     def log(self) -> str:
         """What it has said."""

@@ -40,7 +40,13 @@ class KafkaProcess:
     """
 
     def __init__(
-        self, folder: Path, jars: Path, *, ports: tuple[int, int], more: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        jars: Path,
+        *,
+        ports: tuple[int, int],
+        more: Mapping[str, str] | None = None,
+        listeners: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         """Prepare its files.
 
@@ -49,6 +55,7 @@ class KafkaProcess:
             jars: Kafka's.
             ports: Of the broker and of the controller, free ones.
             more: Settings beside those that a small Kafka needs, or in their place.
+            listeners: Further ones by name: their protocol, and where.
 
         Raises:
             KafkaFailed: Its files cannot be made.
@@ -60,13 +67,15 @@ class KafkaProcess:
         self._process: subprocess.Popen[bytes] | None = None
         port, controller = ports
         self.address = f"127.0.0.1:{port}"
+        names = {"PLAINTEXT": ("PLAINTEXT", self.address), **(listeners or {})}
+        names["CONTROLLER"] = ("PLAINTEXT", f"127.0.0.1:{controller}")
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": ",".join(f"{name}://{where}" for name, (_, where) in names.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, (protocol, _) in names.items()),
             "log.dirs": str(folder / "logs"),
             # One of each, so that little has to be made and loaded.
             "offsets.topic.num.partitions": "1",

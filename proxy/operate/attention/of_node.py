@@ -40,9 +40,9 @@ def findings(node: NodeView, troubles: Troubles, loop_lag_seconds: float) -> Ite
 
 
 def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
-    if troubles.kafka:
-        groups = ", ".join(sorted(troubles.kafka))
-        said = next(iter(troubles.kafka.values()))
+    """Each trouble once, with the groups that have it."""
+    for said in dict.fromkeys(troubles.kafka.values()):
+        groups = ", ".join(sorted(name for name, each in troubles.kafka.items() if each == said))
         text = f"Kafka cannot be reached or refuses, as a member of {groups}: {said}. Nothing is handed out without it."
         yield found("kafka_trouble", True, text)
 

@@ -9,6 +9,7 @@ read and handed out again; other changes are made while it waits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -23,12 +24,14 @@ from proxy.operate.changes.groups import QueueId, need_ready
 from proxy.operate.views.changes import ResetResult
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
-from upstream.operate.positions import PositionUnknown, Target, TargetRefused, plan_moves, trackers_of
+from upstream.operate.positions import PositionUnknown, Target, TargetRefused, plan_move, plan_moves, trackers_of
 from upstream.progress.tracker import OffsetTracker
 from upstream.views import Move
 
 WAIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
+_KAFKA_SECONDS = 15.0
+"""A question to Kafka waits 5 s for its answer, behind others."""
 
 
 class ResetBody(ChangeBody, frozen=True):
@@ -74,7 +77,11 @@ class _Offsets:
             )
             raise ChangeRefused(409, text)
         trackers = self._trackers(body)
-        moves = self._plan(trackers, body)
+        found = await self._found_in_kafka(body)
+        if found is not None:
+            # While the cluster was asked, partitions may have come or gone.
+            trackers = self._trackers(body)
+        moves = self._plan(trackers, body, found)
         group = self._node.groups.get(body.group)
         if body.dry_run or not any(move.changes for move in moves):
             return self._result(body, moves, group, changed=False)
@@ -83,13 +90,13 @@ class _Offsets:
                 409, f"Another reset of {body.group} on {body.topic} waits; try again when it has ended."
             )
         if group is None or not group.has_topic(body.topic):
-            return self._result(body, self._move(trackers, body), group, changed=True)
+            return self._result(body, self._move(trackers, body, found), group, changed=True)
         done: list[Move] = []
         self._waiting.add((body.group, body.topic))
         try:
             await self._drain(group, body)
             # Planned again: while it drained, the group went on.
-            group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body)))
+            group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body, found)))
         finally:
             self._waiting.discard((body.group, body.topic))
             # What drains still was not started anew: nothing was reset.
@@ -107,24 +114,51 @@ class _Offsets:
         except PositionUnknown as unknown:
             raise ChangeRefused(404, str(unknown)) from unknown
 
-    def _plan(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
-        if body.to_time_ms is not None and self._node.kafka_groups.of(body.group) is not None:
-            text = (
-                "A group that reads from Kafka is not moved to a time here: stop its members and use Kafka's own "
-                "kafka-consumer-groups --reset-offsets --to-datetime, or give an offset."
-            )
-            raise ChangeRefused(400, text)
+    async def _found_in_kafka(self, body: ResetBody) -> Mapping[int, int] | None:
+        """Ask Kafka where a moment is; None where there is nothing to ask. Raises ChangeRefused: it did not answer."""
+        kafka = self._node.kafka_groups.of(body.group)
+        if body.to_time_ms is None or kafka is None:
+            return None
+        answer: asyncio.Future[Mapping[int, int] | None] = asyncio.get_running_loop().create_future()
+
+        def told(offsets: Mapping[int, int] | None) -> None:
+            if not answer.done():
+                answer.set_result(offsets)
+
+        kafka.offsets_from(body.topic, body.to_time_ms, told)
+        found = None
+        with contextlib.suppress(TimeoutError):
+            async with others_first():
+                found = await asyncio.wait_for(answer, _KAFKA_SECONDS)
+        if found is None:
+            raise ChangeRefused(503, "Kafka does not say where that time is; nothing was reset. Try again later.")
+        return found
+
+    def _plan(
+        self, trackers: Mapping[int, OffsetTracker], body: ResetBody, found: Mapping[int, int] | None
+    ) -> list[Move]:
+        if found is not None:
+            return [plan_move(tracker, found[queue]) for queue, tracker in trackers.items() if queue in found]
         try:
             return plan_moves(trackers, body.target, self._node.times_of(body.group))
         except TargetRefused as refusal:
             raise ChangeRefused(400, str(refusal)) from refusal
 
-    def _move(self, trackers: Mapping[int, OffsetTracker], body: ResetBody) -> list[Move]:
+    def _move(
+        self, trackers: Mapping[int, OffsetTracker], body: ResetBody, found: Mapping[int, int] | None
+    ) -> list[Move]:
         """Reset what has to be, all in one flush of the journal."""
-        moves = self._plan(trackers, body)
+        progress = self._node.progress_of(body.group)
+        # A partition of Kafka may have gone to another node while the topic drained.
+        here = {
+            queue: each
+            for queue, each in trackers.items()
+            if progress.trackers.get((each.group, each.topic, queue)) is each
+        }
+        moves = self._plan(here, body, found)
         for move in moves:
             if move.changes:
-                self._node.progress_of(body.group).reset(trackers[move.queue], move.to)
+                progress.reset(trackers[move.queue], move.to)
                 detail = f"from {move.start} to {move.to} by {ASKER.get()}"
                 self._node.recorder.notes.add(EventKind.RESET, body.group, body.topic, queue=move.queue, detail=detail)
         # The new generation reads on in this turn, and only from what is durable: the loop waits for the disk.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,7 +18,10 @@ from proxy.cli.app import run
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
 from proxy.operate.attention.findings import findings
+from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.offsets import ResetBody, offset_changes
 from proxy.operate.live_node import LiveNode
+from proxy.operate.views.changes import ResetResult
 from proxy.operate.views.findings import Finding
 from proxy.process.exit_codes import ExitCode
 from proxy.testing import VirtualClock, VirtualLoop
@@ -238,3 +242,52 @@ def test_client_that_cannot_be_had_is_one_sentence(tmp_path: Path, capsys: pytes
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "/nowhere/secret" in said
     assert "Traceback" not in said
+
+
+def _reset(world: World, **target: Any) -> ResetResult:
+    body = ResetBody(group="billing", topic="invoices", **target)
+    [change] = offset_changes(world.node)
+    task = world.loop.create_task(cast("Coroutine[Any, Any, ResetResult]", change.run(body)))
+    world.loop.run(task.done, seconds=60)
+    return task.result()
+
+
+def test_offsets_go_to_a_time() -> None:
+    """To the first record of then or later, by partition; to the end where there is none; committed, and read anew."""
+    world = World()
+    world.run(1)
+    places = [Place("invoices", 0), Place("invoices", 1)]
+    for place in places:
+        for _ in range(2):
+            world.kafka.append(place, b"k%d" % place.partition, b"early")
+    world.run(5)
+    since_ms = world.node.seams.clock.wall_ms()
+    world.run(1)
+    late = world.kafka.append(places[0], b"k0", b"late")
+    world.run(1)
+    got = world.ask()
+    while got:
+        got = world.ask([_result(got[0][0], *(message.offset for _, message in got))])
+    ends = {place: world.kafka.group("billing").committed[place][0] for place in places}
+    shown = _reset(world, to_time_ms=since_ms)
+    assert [(each.queue, each.start, each.to, each.repeated) for each in shown.queues] == [
+        (0, ends[places[0]], late, 1),
+        (1, ends[places[1]], ends[places[1]], 0),
+    ]
+    assert not shown.changed
+    assert _reset(world, to_time_ms=since_ms, dry_run=False).changed
+    world.run(1)
+    assert world.kafka.group("billing").committed[places[0]][0] == late
+    [(_, message)] = world.ask()
+    assert message.value == b"late"
+
+
+def test_time_that_kafka_does_not_tell_changes_nothing() -> None:
+    """The cluster is away: in a sentence."""
+    world = World()
+    world.run(1)
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.run(1)
+    world.kafka.down = True
+    with pytest.raises(ChangeRefused, match="Kafka does not say where that time is; nothing was reset"):
+        _reset(world, to_time_ms=0, dry_run=False)

@@ -13,7 +13,7 @@ class SetSurvey:
 
     def __init__(self) -> None:
         self.committed: dict[str, dict[Place, Standing]] = {}
-        self.members: dict[str, dict[Place, int]] = {}
+        self.members: dict[str, dict[Place, list[str]]] = {}
         self.bounds: dict[Place, tuple[int, int]] = {}
         self.times: dict[tuple[Place, int], int] = {}
         self.silent: set[str] = set()

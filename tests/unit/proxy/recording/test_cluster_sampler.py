@@ -29,7 +29,7 @@ def test_rows_are_those_that_were_committed_or_are_assigned() -> None:
     """With both ends; a position that was never committed is not known, and no 0."""
     survey = SetSurvey()
     survey.committed = {"billing": {A: Standing(3, "")}, "empty": {}}
-    survey.members = {"billing": {B: 1}}
+    survey.members = {"billing": {B: ["c"]}}
     survey.bounds = {A: (1, 10), B: (0, 0)}
     found = samples(made(survey))
     assert set(found) == {("billing", "orders", 0), ("billing", "orders", 1)}

@@ -1,0 +1,68 @@
+"""What is wrong with a cluster, told once and in a sentence."""
+
+from __future__ import annotations
+
+from upstream.kafka.link import KafkaFailure
+from upstream.kafka_client.troubles import Troubles, sentence_of
+
+
+class Error:
+    """As librdkafka's."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name, self._text = name, text
+
+    def name(self) -> str:
+        """Its code."""
+        return self._name
+
+    def str(self) -> str:
+        """Its text."""
+        return self._text
+
+
+DOWN = Error("_ALL_BROKERS_DOWN", "1/1 brokers are down")
+
+
+def world() -> tuple[Troubles, list[KafkaFailure | None]]:
+    """Troubles, and what was told of them."""
+    told: list[KafkaFailure | None] = []
+    return Troubles(told.append, lambda text: text.replace("sesame", "***")), told
+
+
+def test_reason_is_told_once_however_often_all_are_down() -> None:
+    """The user is refused, again and again, with other times each; the next trouble after an answer is a new one."""
+    troubles, told = world()
+    for took in (311, 95):
+        text = f"ssl://h:1/bootstrap: SASL authentication error: sesame is wrong (after {took}ms in state AUTH_REQ)"
+        troubles.note(Error("_AUTHENTICATION", text))
+        troubles.note(DOWN)
+    [failure] = told
+    assert failure is not None
+    assert failure.code == "AUTHENTICATION"
+    assert str(failure) == (
+        "the cluster does not take the user: look at sasl.mechanism, sasl.username and sasl.password "
+        "(ssl://h:1/bootstrap: SASL authentication error: *** is wrong) (AUTHENTICATION)"
+    )
+    troubles.answered()
+    troubles.note(DOWN)
+    assert [None if each is None else each.code for each in told] == ["AUTHENTICATION", None, "ALL_BROKERS_DOWN"]
+
+
+def test_all_down_says_what_a_connection_said() -> None:
+    """Which alone is no trouble: another broker may be there."""
+    troubles, told = world()
+    troubles.note(Error("_TRANSPORT", "h:1: Connect failed: Connection refused (after 0ms in state CONNECT, 3 more)"))
+    assert told == []
+    troubles.note(DOWN)
+    assert str(told[0]) == "1/1 brokers are down; h:1: Connect failed: Connection refused (ALL_BROKERS_DOWN)"
+
+
+def test_refused_certificate_names_both_reasons() -> None:
+    """Librdkafka has one text for them; other words of TLS are left as they are."""
+    said = "ssl://h:1/bootstrap: SSL handshake failed: error:0A000086:SSL routines::certificate verify failed: broker"
+    assert sentence_of("SSL", said) == (
+        "the broker's certificate is refused: it is of no authority in ssl.ca.location, or for another host than the "
+        "one that is connected to (ssl://h:1/bootstrap)"
+    )
+    assert sentence_of("SSL", "no such file") == "no such file"
