@@ -107,7 +107,7 @@ def ask(world: AccessWorld, clients: dict[tuple[str, str], Client], lines: Lines
 
 
 def test_every_cell_is_as_the_rules_say_before_and_after_a_reload() -> None:
-    """Thousands of calls: each is denied as its method is, or goes on, by the rules in force; so do open connections."""
+    """Thousands of calls: each is denied as its method is, or goes on, by the rules in force; on open connections."""
     world = AccessWorld(yaml(BEFORE))
     clients = {
         (name, service): world.client(service, f"10.0.{at}.1")
