@@ -11,6 +11,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker.deduplication.numbers import NAME_BYTES, parse_key
 from broker.runtime.metrics import declare
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
@@ -216,10 +217,15 @@ class Access:
 
     # Whose what is
 
-    def owns(self, name: bytes, principal: str) -> bool:
-        """Whether a producer's name is a principal's; see `Owners.claim`. Raises OSError."""
-        assert self.owners is not None, "messages are taken once the store is open"
-        return self.owners.claim(name, principal)
+    def owns(self, key: bytes, principal: str) -> bool:
+        """Whether the producer that a message's number names is a principal's; see `Owners.claim`. Raises OSError."""
+        owners = self.owners
+        assert owners is not None, "messages are taken once the store is open"
+        owner = owners.of(key[:NAME_BYTES])
+        if owner is not None:
+            return owner == principal
+        # What is no number is refused as such, and is nobody's.
+        return parse_key(key) is None or owners.claim(key[:NAME_BYTES], principal)
 
     def sync(self) -> None:
         """Make durable what became known; called about once a second."""

@@ -55,6 +55,10 @@ class Owners:
         self._unsynced = False
         self._read(metrics)
 
+    def of(self, name: bytes) -> str | None:
+        """Return whose a name is; None for nobody's."""
+        return self._owners.get(name)
+
     def claim(self, name: bytes, principal: str) -> bool:
         """Whether a name is a principal's; one that is nobody's is from now on.
 

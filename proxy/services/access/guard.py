@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.deduplication.numbers import NAME_BYTES
 from proxy.access.access import Access
 from proxy.access.rights import Rights
 from proxy.access.rules import Action
@@ -30,10 +31,6 @@ from proxy.wire import (
     encode_pull_exception,
 )
 from pyddmq.codes import PullCode, ResultCode
-
-NAME_BYTES = 20
-"""Of a UNIQ_KEY, those that name its producer (D39)."""
-
 
 def _rights(connection: Connection) -> Rights:
     assert connection.rights is not None, "asked where there are rules"
@@ -130,7 +127,7 @@ class Guard:
         if key is None or self.access is None:
             return
         try:
-            is_own = self.access.owns(key[:NAME_BYTES], _rights(connection).principal)
+            is_own = self.access.owns(key, _rights(connection).principal)
         except OSError as error:
             text = f"it cannot be kept whose this producer is ({error.strerror or error}): send again in a moment"
             raise Refusal(ResultCode.FAIL_UNKNOWN, text) from error
