@@ -27,7 +27,7 @@ def locked(name: str) -> dict[str, str]:
         head = re.match(r"([A-Za-z0-9_.-]+)==(\S+)", entry)
         assert head is not None, entry
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
-        found[canonicalize_name(head[1])] = head[2]
+        found[str(canonicalize_name(head[1]))] = str(head[2])
     return found
 
 
