@@ -20,7 +20,7 @@ def hdfs_programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
 
 @pytest.fixture(scope="session")
 def hdfs(hdfs_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    """HDFS, which nobody kills: HBase stands on it."""
+    """HDFS; HBase stands on it."""
     folder = tmp_path_factory.mktemp("hdfs")
     server = HdfsServer(folder, hdfs_programs)
     yield server

@@ -85,8 +85,13 @@ def test_hdfs_has_each_message_once_after_kills_of_both_and_a_full_disk(
     server.kill()
 
 
-def test_hbase_has_each_message_once_after_kills_of_both(hbase: HBaseServer, tmp_path: Path) -> None:
-    """Puts are there, appends and increments counted once, by their markers; each key is in its order (W59)."""
+def test_hbase_has_each_message_once_after_kills_of_both_and_a_full_disk(
+    hdfs: HdfsServer, hbase: HBaseServer, tmp_path: Path
+) -> None:
+    """Puts are there, appends and increments counted once, by their markers; each key is in its order (W59).
+
+    The disk is that of the HDFS on which HBase stands: its log takes nothing more.
+    """
     hbase.make_table(TABLE, d={}, m={"time_to_live": 86_400})
     options = {
         "hosts": [hbase.address],
@@ -115,6 +120,19 @@ def test_hbase_has_each_message_once_after_kills_of_both(hbase: HBaseServer, tmp
         lives.in_the_middle()
         hbase.kill()
         lives.is_away()
+        hbase.start()
+        hbase.wait(TABLE)
+        lives.in_the_middle()
+        lives.kill()
+
+        lives.begin()
+        lives.in_the_middle()
+        hdfs.kill()
+        hdfs.start(room_bytes=1024 * 1024)
+        lives.is_away()
+        hbase.kill()
+        hdfs.kill()
+        hdfs.start()
         hbase.start()
         hbase.wait(TABLE)
         lives.in_the_middle()
