@@ -35,7 +35,7 @@ def copied(disk: SimDisk, to: Path, folder: str = ROOT) -> str:
 
 def rows_of(spark: Any, data: str, now_ms: int, **options: Any) -> list[BacklogRow]:
     """Count what waits in a store's folder."""
-    from lag.spark.jobs.delivered import delivered
+    from lag.spark.jobs.delivery import delivered
     from lag.spark.jobs.scheduled import scheduled
 
     return scheduled(spark, data, delivered(data), read_ms=now_ms, **options)
@@ -98,7 +98,7 @@ def test_old_checkpoint_costs_reading_and_changes_nothing(
     spark: Any, shipped: Any, timers: Any, tmp_path: Path, kept: str
 ) -> None:
     """What was delivered behind it stands in the log; without one all of that is looked through."""
-    from lag.spark.jobs.delivered import delivered
+    from lag.spark.jobs.delivery import delivered
 
     data, now_ms, pending, stale = timers
     copy = tmp_path / "data"
@@ -144,7 +144,7 @@ def test_levels_are_those_that_the_broker_has(spark: Any, shipped: Any, tmp_path
 
 def test_store_of_rocketmq_says_by_its_checkpoints_alone(timers: Any, tmp_path: Path) -> None:
     """It names no deliveries; keys of its tables may have no quotes; what is damaged counts as absent."""
-    from lag.spark.jobs.delivered import delivered
+    from lag.spark.jobs.delivery import delivered
 
     copy = tmp_path / "data"
     shutil.copytree(timers[0], copy)

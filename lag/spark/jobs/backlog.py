@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from lag.report.backlog import AGE_SECONDS, KINDS, SIZE_BYTES, Backlog, BacklogRow, age_names, size_names
-from lag.spark.jobs.delivered import Delivered
+from lag.spark.jobs.delivery import Delivered
 from lag.spark.jobs.positions import Position
 from lag.spark.jobs.scheduled import scheduled
 from lag.spark.sources.messages import NAME

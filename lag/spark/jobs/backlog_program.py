@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from lag.report.backlog import FORMATS, rendered
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
-from lag.spark.jobs.delivered import delivered
+from lag.spark.jobs.delivery import delivered
 from lag.spark.jobs.positions import positions, topics_of
 from lag.spark.jobs.progress import progress
 from lag.spark.session import SessionOptions, session

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from lag.export.days import compact_days
+from lag.export.compact_files import compact_days
 from lag.export.export import date_of
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable

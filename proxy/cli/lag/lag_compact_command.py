@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from broker.runtime.seams import SystemClock
-from lag.export.days import compact_days
+from lag.export.compact_files import compact_days
 from lag.export.export import date_of
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable

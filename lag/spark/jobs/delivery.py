@@ -80,7 +80,7 @@ def delivered(data: str) -> Delivered:
                 first = max(first, levels[queue][0] if queue in levels else first)
             if first < end:
                 spans.setdefault(topic, {})[str(queue)] = first, end
-    if decided_from != _NEVER and TIMER_TOPIC in spans:
+    if decided_from != _NEVER and "0" in spans.get(TIMER_TOPIC, {}):
         first, end = spans[TIMER_TOPIC]["0"]
         late = files.offset_at(TIMER_TOPIC, 0, slot_ms - LATE_MS)
         if first <= late < end:
