@@ -13,6 +13,7 @@ from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from conf import Loaded
     from conf.problems import Problem
 
 
@@ -31,6 +32,7 @@ def check(
     try:
         loaded = load(str(file), actions=Registry())
         warnings = loaded.warnings
+        problems = _of_certificates(loaded)
     except ConfigError as error:
         problems = error.problems
     if as_json:
@@ -46,6 +48,20 @@ def check(
         f"{file} is valid: {amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
     )
     return ExitCode.OK
+
+
+def _of_certificates(loaded: Loaded) -> list[Problem]:
+    """Look at the files of TLS ports as a start would."""
+    from proxy.tls.files import RealTlsFiles, TlsFileBad
+
+    found: dict[Problem, None] = {}
+    tls = loaded.config.tls
+    for name in tls.listeners():
+        try:
+            RealTlsFiles().build(tls.files(name))
+        except TlsFileBad as error:
+            found[loaded.problem(("tls", *tls.place(name, error.field)), str(error))] = None
+    return list(found)
 
 
 def _fields(problem: Problem) -> dict[str, str | int | None]:
