@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import select
+import ssl
 import time
 import traceback
 from collections import deque
@@ -23,19 +24,27 @@ ANSWER_SECONDS_MAX = 120.0
 
 
 class Target(NamedTuple):
-    """Where a client goes: the server's kind, its two ports (equal for Redis), topic (stream) and group."""
+    """Where a client goes: the server's kind, its two ports (equal for Redis), topic (stream) and group.
+
+    With `ca`, the file of a CA, by TLS.
+    """
 
     kind: Literal["pyddmq", "redis"]
     publish_address: tuple[str, int]
     pull_address: tuple[str, int]
     topic: bytes
     group: bytes
+    ca: str | None = None
 
     def connect(self, *, pull: bool) -> Connection:
         """Open a connection for publishing or for pulling."""
         address = self.pull_address if pull else self.publish_address
         make = NodeConnection if self.kind == "pyddmq" else RedisConnection
-        return make(address, self.topic, self.group)
+        connection = make(address, self.topic, self.group)
+        if self.ca is not None:
+            context = ssl.create_default_context(cafile=self.ca)
+            connection.socket = context.wrap_socket(connection.socket, server_hostname=address[0])
+        return connection
 
 
 def publish_load(target: Target, batch: int, count: int) -> float:

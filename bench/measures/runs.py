@@ -51,6 +51,14 @@ def node_config(*groups: str, queues: int = 8) -> str:
     return _NODE % queues + ("".join(groups) or "  []\n")
 
 
+_TLS = """
+tls:
+  certificate: {0}/node.crt
+  key: {0}/node.key
+  producer: {{port: 0}}
+  consumer: {{port: 0}}
+"""
+
 BENCH_GROUP = _GROUP % (GROUP, TOPIC)
 _IDLE_GROUP = _GROUP % ("bench-idle", "idle")
 
@@ -93,18 +101,29 @@ class Figures:
 class _Server:
     """A server that was started for one measurement, and how clients reach it."""
 
-    def __init__(self, kind: Kind, folder: Path, core: int, config: str, profile: Path | None = None) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        folder: Path,
+        core: int,
+        config: str,
+        profile: Path | None = None,
+        *,
+        tls: Path | None = None,
+    ) -> None:
         self.kind = kind
+        self._section = "" if tls is None else _TLS.format(tls)
+        ca = None if tls is None else str(tls / "ca.crt")
         self.node: Node | None = None
         topic, group = TOPIC.encode(), GROUP.encode()
         if kind == "pyddmq":
-            self.node = Node(folder, config, core=core, profile=profile)
+            self.node = Node(folder, config + self._section, core=core, profile=profile)
             self.process: ServerProcess = self.node.process
-            self.target = Target("pyddmq", self.node.producer, self.node.consumer, topic, group)
+            self.target = Target("pyddmq", self.node.producer, self.node.consumer, topic, group, ca)
         else:
-            redis = Redis(folder, core=core)
+            redis = Redis(folder, core=core, tls=tls)
             self.process = redis.process
-            self.target = Target("redis", redis.address, redis.address, topic, group)
+            self.target = Target("redis", redis.address, redis.address, topic, group, ca)
 
     def make_group(self) -> Cost:
         """Have the group start at the first message; returns what this cost apart from any message.
@@ -113,23 +132,27 @@ class _Server:
         one is added first and measured. So everything that is done for the measured group's messages counts.
         """
         if self.node is None:
-            connection = RedisConnection(self.target.pull_address, self.target.topic, self.target.group)
+            connection = self.target.connect(pull=True)
+            assert isinstance(connection, RedisConnection)
             connection.make_group()
             connection.finish()
             return Cost(0.0, 0.0)
         before = self.process.cost()
-        self.node.reconfigure(node_config(_IDLE_GROUP))
+        self.node.reconfigure(node_config(_IDLE_GROUP) + self._section)
         self.process.wait_idle()
         cost = self.process.cost().since(before)
-        self.node.reconfigure(node_config(_IDLE_GROUP, BENCH_GROUP))
+        self.node.reconfigure(node_config(_IDLE_GROUP, BENCH_GROUP) + self._section)
         return cost
 
 
 @contextlib.contextmanager
-def _server(kind: Kind, folder: Path, core: int, *, group: bool = False, queues: int = 8) -> Iterator[_Server]:
+def started(
+    kind: Kind, folder: Path, core: int, *, group: bool = False, queues: int = 8, tls: Path | None = None
+) -> Iterator[_Server]:
+    """Start a server on an empty folder, and stop it at the end."""
     config = node_config(BENCH_GROUP, queues=queues) if group else node_config()
     with tempfile.TemporaryDirectory(dir=folder, prefix=f"{kind}-") as own:
-        server = _Server(kind, Path(own), core, config)
+        server = _Server(kind, Path(own), core, config, tls=tls)
         try:
             if group and kind == "redis":
                 server.make_group()
@@ -138,10 +161,10 @@ def _server(kind: Kind, folder: Path, core: int, *, group: bool = False, queues:
             server.process.stop()
 
 
-def publish(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int) -> Figures:
-    """Measure publishing: server CPU until idle again, and rate."""
+def publish(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int, tls: Path | None = None) -> Figures:
+    """Measure publishing: server CPU until idle again, and rate. With `tls`, a folder of `pyddmq tls dev`, by TLS."""
     count -= count % batch
-    with _server(kind, folder, where.server) as server:
+    with started(kind, folder, where.server, tls=tls) as server:
         ClientProcess(where.client, publish_load, server.target, 32, WARM_UP_MESSAGES).result()
         server.process.wait_idle()
         before = server.process.cost()
@@ -159,10 +182,10 @@ def publish(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int) -
     )
 
 
-def pull(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int) -> Figures:
-    """Measure pull and acknowledge of what was stored before; for the node in order per key."""
+def pull(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int, tls: Path | None = None) -> Figures:
+    """Measure pull and acknowledge of what was stored before; for the node in order per key. `tls` as for `publish`."""
     count -= count % 32
-    with _server(kind, folder, where.server) as server:
+    with started(kind, folder, where.server, tls=tls) as server:
         ClientProcess(where.client, publish_load, server.target, 32, count).result()
         server.process.wait_idle()
         before = server.process.cost()
@@ -187,7 +210,7 @@ def latency(kind: Kind, folder: Path, where: Cores, *, rate: int, seconds: float
     warm_up = rate // 2
     count = warm_up + int(rate * seconds)
     # A reply carries messages of one queue, and the rival's stream is one: so is the queue here.
-    with _server(kind, folder, where.server, group=True, queues=1) as server:
+    with started(kind, folder, where.server, group=True, queues=1) as server:
         puller = ClientProcess(where.client, parked_pull, server.target, count)
         publisher = ClientProcess(where.client, open_loop_publish, server.target, rate, count, LEAD_NS)
         acks, pulls = publisher.result(), puller.result()
@@ -205,7 +228,7 @@ def latency(kind: Kind, folder: Path, where: Cores, *, rate: int, seconds: float
 def memory(kind: Kind, folder: Path, where: Cores, *, count: int) -> Figures:
     """Watch the server's memory while `count` messages pass through it, published and pulled at the same time."""
     count -= count % 32
-    with _server(kind, folder, where.server, group=True) as server:
+    with started(kind, folder, where.server, group=True) as server:
         seen = [server.process.memory()]
         begun = time.monotonic()
         clients = [

@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -194,8 +195,8 @@ class Node:
         command += ["serve", "--config", str(self._file), "--data", str(folder / "data"), "--json"]
         self.process = ServerProcess(command, core=core, log=folder / "node.log", read_line=True)
         ready = self.addresses = json.loads(self.process.first_line)
-        self.producer = _address(ready["producer"])
-        self.consumer = _address(ready["consumer"])
+        self.producer = _address(ready.get("producerTls") or ready["producer"])
+        self.consumer = _address(ready.get("consumerTls") or ready["consumer"])
         self._admin = _address(ready["admin"])
 
     def reconfigure(self, config: str) -> None:
@@ -224,9 +225,12 @@ class Node:
 
 
 class Redis:
-    """A redis-server of its own in `folder`: append-only file, fsync always, no snapshots."""
+    """A redis-server of its own in `folder`: append-only file, fsync always, no snapshots.
 
-    def __init__(self, folder: Path, *, core: int, fsync: str = "always") -> None:
+    With `tls`, a folder of `pyddmq tls dev`, it serves TLS alone.
+    """
+
+    def __init__(self, folder: Path, *, core: int, fsync: str = "always", tls: Path | None = None) -> None:
         # TCP on loopback, as the node has it.
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -241,6 +245,17 @@ class Redis:
             "auto-aof-rewrite-percentage": "0",
             "daemonize": "no",
         }
+        if tls is not None:
+            port = options["port"]
+            options |= {
+                "port": "0",
+                "tls-port": port,
+                "tls-cert-file": str(tls / "node.crt"),
+                "tls-key-file": str(tls / "node.key"),
+                "tls-ca-cert-file": str(tls / "ca.crt"),
+                "tls-auth-clients": "no",
+            }
+        self._tls = tls
         command = ["redis-server", *(word for name, value in options.items() for word in (f"--{name}", value))]
         self.process = ServerProcess(command, core=core, log=folder / "redis.log")
         wait_for(self._answers, f"redis-server did not start, see {folder / 'redis.log'}")
@@ -248,6 +263,11 @@ class Redis:
     def _answers(self) -> bool:
         try:
             with socket.create_connection(self.address, timeout=1) as connection:
+                if self._tls is not None:
+                    # Whoever shakes hands is there.
+                    context = ssl.create_default_context(cafile=str(self._tls / "ca.crt"))
+                    with context.wrap_socket(connection, server_hostname=self.address[0]):
+                        return True
                 connection.sendall(b"PING\r\n")
                 return connection.recv(64).startswith(b"+PONG")
         except OSError:

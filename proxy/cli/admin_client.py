@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from proxy.cli.errors import CliError
+from proxy.cli.tls_options import tls_for
 from proxy.operate.views.errors import ErrorAnswer
 from proxy.process.exit_codes import ExitCode
-from pyddmq import ClientMisuse, parse_address
+from pyddmq import ClientMisuse, Tls, parse_address
+from pyddmq.client.tls import failure
 
 TIMEOUT_SECONDS = 10.0
 CHANGE_TIMEOUT_SECONDS = 60.0
@@ -28,7 +30,7 @@ def get(address: str, path: str, shape: type[T], *, timeout_seconds: float = TIM
     """Fetch one page of the JSON API.
 
     Args:
-        address: `host:port` of the admin port.
+        address: `host:port` of the admin port, `https://host:port` by TLS.
         path: Path and query.
         shape: What it answers with.
         timeout_seconds: Longest wait for the answer.
@@ -81,8 +83,9 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
     timeout_seconds: float,
     also: Collection[int] = (),
 ) -> T:
+    tls = tls_for(address)
     try:
-        host, port = parse_address(address)
+        host, port = parse_address(address.removeprefix("https://").removeprefix("http://").removesuffix("/"))
     except ClientMisuse as error:
         raise CliError(str(error), ExitCode.USAGE) from error
     headers = {"Accept": "application/json"}
@@ -93,12 +96,19 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
         body = json.dumps(document, ensure_ascii=False).encode()
     elif path.startswith("/api/messages"):
         headers.update(_authorization())
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+    connection = (
+        http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+        if tls is None
+        else _Encrypted(host, port, timeout_seconds, tls)
+    )
     try:
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
         raw = answer.read()
     except (ConnectionError, TimeoutError, OSError) as error:
+        by_tls = failure(address, error) if isinstance(error, OSError) else None
+        if by_tls is not None:
+            raise CliError(str(by_tls), ExitCode.CANNOT_CONNECT) from error
         reason = "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
         text = (
             f"cannot connect to the admin port at {address}: {reason}. Is the node running? `pyddmq serve` starts one"
@@ -110,6 +120,9 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
         connection.close()
     try:
         if answer.status != http.client.OK:
+            if raw.startswith(b"This port speaks TLS"):
+                text = f"the admin port at {address} speaks TLS; name it as https://{address}"
+                raise CliError(text, ExitCode.CANNOT_CONNECT)
             with contextlib.suppress(msgspec.ValidationError):
                 message = msgspec.json.decode(raw, type=ErrorAnswer).error.message
                 # A name or an id that nothing has is 404, of whatever path.
@@ -120,6 +133,19 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
         return msgspec.json.decode(raw, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _another(address) from error
+
+
+class _Encrypted(http.client.HTTPConnection):
+    """HTTPS, with a name of its own for the certificate."""
+
+    def __init__(self, host: str, port: int, timeout_seconds: float, tls: Tls) -> None:
+        super().__init__(host, port, timeout=timeout_seconds)
+        self._context = tls.context()
+        self._name = tls.server_name or host
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock = self._context.wrap_socket(self.sock, server_hostname=self._name)
 
 
 def _another(address: str) -> CliError:

@@ -17,6 +17,7 @@ from proxy.cli.commands import serve_command
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
+from proxy.cli.tls_options import TlsCa, TlsCertificate, TlsKey, TlsName, choose
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -120,8 +121,12 @@ def _main(
     show_version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
+    tls_ca: TlsCa = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_name: TlsName = None,
 ) -> None:
-    pass
+    choose(ca=tls_ca, certificate=tls_certificate, key=tls_key, server_name=tls_name)
 
 
 def _add(app: typer.Typer, commands: Mapping[str, Callable[..., int]]) -> None:

@@ -46,6 +46,7 @@ from proxy.cli.store import (
     store_handover_command,
     store_read_commands,
 )
+from proxy.cli.tls import tls_dev_command
 from proxy.cli.waiting import (
     delay_cancel_command,
     delay_commands,
@@ -224,6 +225,7 @@ FOLDERS = (
             "export": messages_command.export,
         },
     ),
+    Folder(name="tls", help="Certificates for trying TLS.", commands={"dev": tls_dev_command.dev}),
     Folder(
         name="store",
         help="Look at data directories.",

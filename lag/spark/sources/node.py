@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from lag.spark.sources import wire
 from lag.spark.sources.options import OptionRefused
+from lag.spark.sources.tls import SCHEME, TlsOptions, said
 
 Positions = Mapping[str, Mapping[str, int]]
 """Offset by qid, by topic."""
@@ -82,20 +83,24 @@ class NodeClient:
     """A connection to one port of a node; a context manager. It is opened by the first call.
 
     Args:
-        address: `host:port`.
+        address: `host:port`, or `tls://host:port`.
         cluster: The node's brokerCluster, to be told when it is another one; empty: any.
         patience: Seconds for which a call that got no answer is made again.
+        tls: For an address by TLS.
 
     Raises:
         OptionRefused: The address is malformed.
     """
 
-    def __init__(self, address: str, *, cluster: str = "", patience: float = 0.0) -> None:
-        match = _ADDRESS.fullmatch(address)
+    def __init__(
+        self, address: str, *, cluster: str = "", patience: float = 0.0, tls: TlsOptions | None = None
+    ) -> None:
+        match = _ADDRESS.fullmatch(address.removeprefix(SCHEME))
         if match is None or not 0 < int(match[2]) < 65_536:
             raise OptionRefused(f"option 'node' is {address!r}: write host:port, the node's consumer port say")
         self.address = address
         self._peer = match[1].strip("[]"), int(match[2])
+        self._tls = (tls or TlsOptions()) if address.startswith(SCHEME) else None
         self._cluster = cluster
         self._patience = patience
         self._socket: socket.socket | None = None
@@ -169,12 +174,14 @@ class NodeClient:
             if self._socket is None:
                 self._socket = socket.create_connection(self._peer, CALL_SECONDS)
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is not None:
+                    self._socket = self._tls.secured(self._socket, self._peer[0])
             self._socket.sendall(wire.call(method, self._sequence, arguments))
             frame = self._received(wire.frame_length(self._received(4)))
             return wire.reply(frame, method, self._sequence)
         except OSError as error:
             self.close()
-            raise NodeFailed(f"no answer from {self.address}: {error}. Is it a node's Thrift port?") from error
+            raise NodeFailed(f"no answer from {self.address}: {said(error)}. Is it a node's Thrift port?") from error
         except wire.Malformed as error:
             self.close()
             raise NodeFailed(f"{self.address} answered {method} with {error}") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 
 from lag.spark.sources import options as read
 from lag.spark.sources.node import NO_SUCH_QUEUE, NodeClient, NodeFailed, NodeRefused, Standing, number_of
+from lag.spark.sources.tls import TlsOptions
 
 FETCH_COUNT: Final = 10_000
 """Messages of one fetch; a node bounds its reply to 1 MiB besides."""
@@ -38,7 +39,7 @@ class NodeOptions:
     """Which group of which node is read, and how.
 
     Attributes:
-        node: `host:port` of the consumer port.
+        node: `host:port` of the consumer port, or `tls://host:port`.
         group: A low-level group of it.
         cluster: The node's brokerCluster, to be told when it is another one; empty: any.
         topics: None: all of the group.
@@ -46,6 +47,7 @@ class NodeOptions:
         fail_on_data_loss: Whether lost messages are an error; else a warning in the log.
         patience: Seconds for which a node that gives no answer, or no messages, is waited for.
         partition_messages: Offsets of one partition at most.
+        tls: For a node by TLS.
     """
 
     node: str
@@ -56,6 +58,7 @@ class NodeOptions:
     fail_on_data_loss: bool
     patience: int
     partition_messages: int
+    tls: TlsOptions = field(default_factory=TlsOptions)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> NodeOptions:
@@ -69,6 +72,7 @@ class NodeOptions:
             fail_on_data_loss=read.one_of(options, "failOnDataLoss", ("true", "false"), "true") == "true",
             patience=read.number(options, "patience", PATIENCE_SECONDS, at_least=0),
             partition_messages=read.number(options, "partitionMessages", PARTITION_MESSAGES, at_least=1),
+            tls=TlsOptions.of(options),
         )
         # Its address is checked here, where the error is the driver's.
         NodeClient(found.node)
@@ -76,7 +80,7 @@ class NodeOptions:
 
     def client(self) -> NodeClient:
         """Return a connection to the node."""
-        return NodeClient(self.node, cluster=self.cluster, patience=self.patience)
+        return NodeClient(self.node, cluster=self.cluster, patience=self.patience, tls=self.tls)
 
     def check(self, client: NodeClient) -> None:
         """Ask whether the group has what is asked for. Raises NodeRefused, NodeFailed, OptionRefused."""

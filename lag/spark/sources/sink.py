@@ -11,7 +11,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 from lag.spark.sources import options as read
 from lag.spark.sources import wire
 from lag.spark.sources.node import NodeClient, NodeFailed
+from lag.spark.sources.tls import TlsOptions
 
 NAME: Final = "pyddmq"
 TYPES: Final = {
@@ -68,11 +69,12 @@ class SinkOptions:
     """Where to, and how.
 
     Attributes:
-        node: `host:port` of the producer port.
+        node: `host:port` of the producer port, or `tls://host:port`.
         topic: Of rows without one; None: each has one.
         id: What names are made of besides partition (and batch of a stream).
         batch_messages: Messages of one call at most.
         patience: Seconds for which a call that may yet succeed is made again.
+        tls: For a node by TLS.
     """
 
     node: str
@@ -80,13 +82,15 @@ class SinkOptions:
     id: str
     batch_messages: int
     patience: int
+    tls: TlsOptions = field(default_factory=TlsOptions)
 
 
 class MessageSink(DataSource):
     """`frame.write.format("pyddmq").option("node", "host:9613").mode("append").save()`; `writeStream` likewise.
 
     Options: `node`, the producer port; `topic`, for frames without that column; `batchMessages`; `patience`, seconds;
-    `id`: of a batch write, which run again under the same id sends the same messages.
+    `id`: of a batch write, which run again under the same id sends the same messages; for `node` as `tls://host:port`
+    those of `lag.spark.sources.tls`.
     """
 
     @classmethod
@@ -120,6 +124,7 @@ class MessageSink(DataSource):
             id=name,
             batch_messages=read.number(self.options, "batchMessages", BATCH_MESSAGES, at_least=1),
             patience=read.number(self.options, "patience", PATIENCE_SECONDS, at_least=0),
+            tls=TlsOptions.of(self.options),
         )
         NodeClient(made.node)
         return made
@@ -169,7 +174,7 @@ def send_all(options: SinkOptions, name: str, iterator: Iterator[pa.RecordBatch]
     """Send all rows, numbered from the name's first number on. Raises SendRefused."""
     sent = Sent(0, 0)
     numbers = count(int(name[12:], 16) << 16)
-    with NodeClient(options.node) as client:
+    with NodeClient(options.node, tls=options.tls) as client:
         for calls in _calls(options, iterator):
             messages = [[*fields, wire.text(104, f"{name}{next(numbers):012X}")] for fields in calls]
             sent.repeated += _sent(client, options, messages)

@@ -14,6 +14,7 @@ from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from conf import Loaded
     from conf.problems import Problem
 
 
@@ -34,7 +35,8 @@ def check(
     try:
         loaded = load(str(file), actions=Registry())
         warnings = loaded.warnings
-        if kafka:
+        problems = _of_certificates(loaded)
+        if kafka and not problems:
             code, problems, more = look_at_clusters(loaded.config, str(file))
             warnings = [*warnings, *more]
     except ConfigError as error:
@@ -53,6 +55,20 @@ def check(
     told_of = f"{amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
     print_line(f"{file} is valid{fits}: {told_of}")
     return ExitCode.OK
+
+
+def _of_certificates(loaded: Loaded) -> list[Problem]:
+    """Look at the files of TLS ports as a start would."""
+    from proxy.tls.files import RealTlsFiles, TlsFileBad
+
+    found: dict[Problem, None] = {}
+    tls = loaded.config.tls
+    for name in tls.listeners():
+        try:
+            RealTlsFiles().build(tls.files(name))
+        except TlsFileBad as error:
+            found[loaded.problem(("tls", *tls.place(name, error.field)), str(error))] = None
+    return list(found)
 
 
 def _fields(problem: Problem) -> dict[str, str | int | None]:

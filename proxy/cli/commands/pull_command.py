@@ -15,6 +15,7 @@ from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress, TokenFile
 from proxy.cli.output import body_fields, check_reader, print_json, print_line, printable
+from proxy.cli.tls_options import tls_for
 from proxy.operate.views.groups import GroupsAnswer
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, Consumer, PulledMessage
@@ -61,7 +62,7 @@ def pull(
     result = "none" if no_ack else "fail" if fail else "ack"
     taken = 0
     try:
-        with Consumer(consumer, group, topic, linger_ms=_LINGER_MS, token=token_file) as client:
+        with Consumer(consumer, group, topic, linger_ms=_LINGER_MS, token=token_file, tls=tls_for(consumer)) as client:
             client.connect()
             idle_left_ms = max(wait_ms, 1)
             told = False

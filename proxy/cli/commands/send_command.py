@@ -22,6 +22,7 @@ from proxy.cli.input_lines import Line, batches_of, lines_of
 from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress, TokenFile
 from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.tls_options import tls_for
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
@@ -108,7 +109,13 @@ def send(
         with contextlib.ExitStack() as stack:
             lines, bytes_total = _input(body, file, stack)
             sender = stack.enter_context(
-                Producer(producer, timeout_ms=timeout_ms, patience_ms=patience_ms, token=token_file)
+                Producer(
+                    producer,
+                    timeout_ms=timeout_ms,
+                    patience_ms=patience_ms,
+                    token=token_file,
+                    tls=tls_for(producer),
+                )
             )
             sender.connect()
             advance = stack.enter_context(

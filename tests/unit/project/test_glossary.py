@@ -16,7 +16,7 @@ PLAIN = {
     "of every program": "file line text json yaml byte api cli command config input output error exit thread time type "
     "client server network disk copy option model format idl doc search style tool test assembly async aio "
     "linux java counter count channel loader live reader writer tree hash parameter private diff report run reference "
-    "explain manager sentence row data package program app conf binary compact encode python "
+    "dev explain manager sentence row data package program app conf binary compact encode python "
     "folder local real keep sequence common function virtual",
     "rooms and formats by their names": "upstream proxy dlq pyddmq markdown spark redis hbase webhdfs parquet arrow",
     "verbs whose doer has a module": "accept enter end come take run time watch stop lost return serve startup soon",
