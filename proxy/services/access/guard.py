@@ -32,6 +32,7 @@ from proxy.wire import (
 )
 from pyddmq.codes import PullCode, ResultCode
 
+
 def _rights(connection: Connection) -> Rights:
     assert connection.rights is not None, "asked where there are rules"
     return connection.rights
