@@ -15,6 +15,7 @@ from pyddmq import (
     AsyncProducer,
     ClientMisuse,
     Consumer,
+    OutgoingMessage,
     Producer,
     PullRefused,
     TopicNotAllowed,
@@ -52,11 +53,12 @@ def test_synchronous_clients_bring_their_token(secured: tuple[RunningNode, str],
     producer, consumer = node.producer, node.consumer
     with Producer(producer, token=token, protocol=protocol) as sender:  # type: ignore[arg-type]
         assert sender.send("orders", b"1").offset == 0
-        soon = sender.send_soon("orders", b"2")
+        soon = sender.send_soon(OutgoingMessage(topic="orders", body=b"2"))
         assert soon.result(20).offset == 1
     with Consumer(consumer, "billing", token=token, protocol=protocol, linger_ms=2000) as client:  # type: ignore[arg-type]
         messages = client.pull()
-        client.ack(messages)
+        for each in messages:
+            client.ack(each)
     assert [each.body for each in messages] == [b"1", b"2"]
     with Producer(producer) as nobody, pytest.raises(TopicNotAllowed):
         nobody.send("orders", b"x")
@@ -75,7 +77,8 @@ def test_clients_of_asyncio_bring_their_token(secured: tuple[RunningNode, str]) 
             await sender.send("orders", b"1")
         async with AsyncConsumer(node.consumer, "billing", token=token, linger_ms=2000) as client:
             messages = await client.pull()
-            client.ack(messages)
+            for each in messages:
+                client.ack(each)
         async with AsyncProducer(node.producer, token="junk") as wrong:
             with pytest.raises(AccessRefused):
                 await wrong.send("orders", b"x")
