@@ -50,7 +50,7 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
     if kind == "extra_forbidden":
         return _unknown_key(str(error["loc"][-1]), model)
     if kind == "missing":
-        return f"is absent; add `{key}: ...`"
+        return f"is absent; add `{error['loc'][-1]}: ...`"
     if kind in _WANTED:
         return f"must be {_WANTED[kind]}, is {_shown(error['input'])}{_type_hint(kind, error['input'], key, model)}"
     if kind in _BOUNDS:

@@ -25,6 +25,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "reloaded": "A new configuration is in force; `changes` says what is different.",
         "stopped": "The node has ended; with `text`: before its recovery was done.",
         "stopping": "A stop was asked for; nothing new is handed out, and answers are waited for.",
+        # TLS.
+        "tls_connection_ended": "A connection was closed since its client certificate holds no more; see `reason`.",
+        "tls_handshake_failed": "A client and a TLS port did not come together; `text` says why.",
+        "tls_reload_refused": "New certificates cannot be used; those in force stay until that is mended.",
+        "tls_reloaded": "The certificates of the TLS ports were read again; new handshakes are made with them.",
         # Kafka.
         "kafka_groups_not_left": "A stop did not wait longer for groups to leave Kafka; their session ends by itself.",
         "kafka_producers_not_closed": "The producers of Kafka clusters could not be closed in order at the stop.",

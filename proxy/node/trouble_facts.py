@@ -34,6 +34,21 @@ class ConfigurationView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsView:
+    """The encrypted ports.
+
+    The files that were read last were refused at `refused_ms` for `refused`, 0 where they were taken. `expiring`: by
+    service when its certificate expires, and `crls_expiring` when the first of its revocation lists does, epoch ms, of
+    those that are told of by now.
+    """
+
+    refused: str = ""
+    refused_ms: int = 0
+    expiring: Mapping[str, int] = field(default_factory=dict)
+    crls_expiring: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingView:
     """What waits for its moment.
 
@@ -75,6 +90,7 @@ class Troubles:
         clock_forward_seconds: The wall clock was set forward by so much, `clock_forward_ago` seconds ago.
         clock_behind_seconds: By how much the wall clock is behind what it has shown before.
         kafka: Groups whose Kafka cluster is in trouble, each with what it said.
+        tls: The encrypted ports.
     """
 
     risen: Mapping[str, Mapping[Labels, int]] = field(default_factory=dict)
@@ -99,3 +115,4 @@ class Troubles:
     clock_forward_ago: float = 0.0
     clock_behind_seconds: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
+    tls: TlsView = TlsView()

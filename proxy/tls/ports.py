@@ -86,10 +86,24 @@ class TlsPorts:
         for port in self.by_service.values():
             port.handshake_seconds = config.handshake_timeout / 1000
 
-    @property
-    def expiry_warning_ms(self) -> int:
-        """How long before its end a certificate is told of."""
-        return self._config.expiry_warning_days * 86_400_000
+    def expiring(self) -> dict[str, int]:
+        """Return when certificates expire that are to be told of: epoch milliseconds by service."""
+        return self._soon({name: port.current.not_after_ms for name, port in self.by_service.items()})
+
+    def crls_expiring(self) -> dict[str, int]:
+        """Return the same of revocation lists, of which an expired one refuses all clients of its CA."""
+        return self._soon(
+            {
+                name: port.current.crls_expire_ms
+                for name, port in self.by_service.items()
+                if port.current.crls_expire_ms is not None
+            },
+            days_max=1,
+        )
+
+    def _soon(self, ends: dict[str, int], days_max: int = 3650) -> dict[str, int]:
+        warned_ms = self._clock.wall_ms() + min(days_max, self._config.expiry_warning_days) * 86_400_000
+        return {name: at_ms for name, at_ms in ends.items() if at_ms <= warned_ms}
 
     def prepare(self) -> dict[str, TlsContext] | Unusable:
         """Make contexts of what the files hold now; one that cannot be used is told of, and nothing changes."""

@@ -97,6 +97,7 @@ class HostileWorld:
         codec = consumer_codec() if service == "consumer" else producer_codec()
         client = Raw(codec)
         port = self.config.node.consumer_port if service == "consumer" else self.config.node.producer_port
+        assert port is not None, "it has plain ports"
         self.network.connect(client, ("127.0.0.1", port))
         self.run(0.01)
         return client

@@ -17,7 +17,9 @@ class Places(HostileWorld):
     def come_from(self, host: str) -> Raw:
         """Open a connection to the consumer port from an address."""
         client = Raw(consumer_codec())
-        self.network.connect(client, ("127.0.0.1", self.config.node.consumer_port), host=host)
+        port = self.config.node.consumer_port
+        assert port is not None, "it has plain ports"
+        self.network.connect(client, ("127.0.0.1", port), host=host)
         self.run(0.2)
         return client
 

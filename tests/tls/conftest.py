@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyddmq import Tls
+from tests import running_node
+from tests.conftest import need_module
 from tests.tls.authority import HOUR, Authority, Issued
 
 
@@ -65,7 +67,7 @@ class Certificates:
 TOPICS = """topics: {orders: {queues: 1}}
 groups:
   - group: billing
-    topics: [{topic: orders}]
+    topics: [{topic: orders, maxPullBatchSize: 1, timeout: 600000}]
 """
 
 
@@ -73,3 +75,11 @@ groups:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Made once."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def both_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Running nodes of the test are run once on asyncio's loop and once on uvloop."""
+    if request.param == "uvloop":
+        need_module("uvloop", "pip install uvloop")
+        monkeypatch.setattr(running_node, "on_uvloop", True)

@@ -57,6 +57,18 @@ KINDS: dict[str, Kind] = {
     "index_failed": Kind(
         "a write to the index failed", "Searches by key read the log instead; look at the disk, then restart the node."
     ),
+    "tls_expiring": Kind(
+        "the certificate of a TLS port expires soon, or has",
+        "Put a new certificate and key in place of the files; they are taken up within seconds, without a restart.",
+    ),
+    "tls_crl_expiring": Kind(
+        "a revocation list expires soon, or has: then its CA's clients are refused",
+        "Fetch the CA's new list into the file that `tls.crl` names; it is taken up within seconds.",
+    ),
+    "tls_reload_refused": Kind(
+        "new certificates cannot be used, the old ones stay in force",
+        "Mend the file that the finding names; it is read again when it changes, and with `pyddmq reload`.",
+    ),
     "kafka_trouble": Kind(
         "a Kafka cluster cannot be reached, or refuses",
         "Look at the brokers, the network to them and the settings under `kafka`; it is tried again by itself.",

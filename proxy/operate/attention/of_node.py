@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from broker.runtime.store_metrics import REFUSED
-from proxy.node.trouble_facts import Labels, Troubles
+from proxy.node.trouble_facts import Labels, TlsView, Troubles
 from proxy.operate.attention.kinds import found
 from proxy.operate.moments import moment_text
 from proxy.operate.node_view import NodeView
@@ -37,6 +37,25 @@ def findings(node: NodeView, troubles: Troubles, loop_lag_seconds: float) -> Ite
     yield from _of_waiting(troubles)
     yield from _of_refusals(troubles.risen)
     yield from _of_kafka(troubles)
+    yield from _of_tls(troubles.tls, node.clock.wall_ms())
+
+
+def _of_tls(tls: TlsView, now_ms: int) -> Iterator[Finding]:
+    if tls.refused:
+        text = f"Certificates were refused at {moment_text(tls.refused_ms)}, the old ones stay: {short(tls.refused)}"
+        yield found("tls_reload_refused", True, text)
+    kinds = (
+        ("tls_expiring", "The certificate", tls.expiring, "every client refuses the port"),
+        ("tls_crl_expiring", "A revocation list", tls.crls_expiring, "the clients of its CA are refused"),
+    )
+    for kind, what, expiring, then in kinds:
+        for service, at_ms in expiring.items():
+            gone = at_ms <= now_ms
+            when = (
+                f"expired {age((now_ms - at_ms) / 1000)} ago" if gone else f"expires in {age((at_ms - now_ms) / 1000)}"
+            )
+            text = f"{what} of the {service} port {when} ({moment_text(at_ms)}); {then}{'' if gone else ' then'}."
+            yield found(kind, gone or at_ms - now_ms < DAY_SECONDS * 1000, text)
 
 
 def _of_kafka(troubles: Troubles) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from broker.scheduled.delay.listing import level_statuses
 from broker.scheduled.timer.listing import timer_status
 from broker.transaction.transactions import Transactions
 from proxy.node.node import Node
-from proxy.node.trouble_facts import ConfigurationView, DamageView, Troubles, WaitingView
+from proxy.node.trouble_facts import ConfigurationView, DamageView, TlsView, Troubles, WaitingView
 from upstream.progress.progress import ProgressFull
 from upstream.progress.reconcile import JOURNAL_DAMAGE
 
@@ -34,6 +34,12 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
         clock_forward_ago=0.0 if forward is None else forward.ago,
         clock_behind_seconds=vitals.clock_behind_seconds,
         kafka=node.kafka_groups.troubles(),
+        tls=TlsView(
+            refused=node.tls.refused,
+            refused_ms=node.tls.refused_ms,
+            expiring=node.tls.expiring(),
+            crls_expiring=node.tls.crls_expiring(),
+        ),
     )
     return _of_store(node, common) if node.is_open else common
 

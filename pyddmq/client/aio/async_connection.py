@@ -69,7 +69,9 @@ class AsyncConnection:
             return
         self.close()
         tls = self._endpoint.tls
-        by_tls = {} if tls is None else {"ssl": tls.context(), "server_hostname": self._endpoint.server_name}
+        by_tls: dict[str, Any] = (
+            {} if tls is None else {"ssl": tls.context(), "server_hostname": self._endpoint.server_name}
+        )
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 self._streams = await asyncio.open_connection(*self._endpoint.peer, **by_tls)

@@ -1,0 +1,116 @@
+"""Contexts made of files: what cannot be used is told by name, and what is made takes nothing back."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from broker.testing import ManualClock, ManualScheduler
+from conf.tls import TlsFiles
+from proxy.tls.files import RealTlsFiles, TlsFileBad
+from proxy.tls.handshakes import Handshakes
+from tests.tls.conftest import Certificates
+
+
+def files(certificates: Certificates, **changed: str) -> TlsFiles:
+    """The files of a port that asks for certificates."""
+    given = {
+        "certificate": certificates.node_files[0],
+        "key": certificates.node_files[1],
+        "client_certificates": "required",
+        "client_ca": certificates.ca,
+    }
+    return TlsFiles(**{**given, **changed})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["certificate", "key", "client_ca", "crl"])
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, r"cannot be read \(No such file or directory\)"), (b"", "PEM"), (b"\xff" * 99, "PEM")]
+)
+def test_bad_file_is_named_with_what_would_be_right(
+    certificates: Certificates, tmp_path: Path, field: str, content: bytes | None, said: str
+) -> None:
+    """Each of them, absent, empty or something else."""
+    path = tmp_path / "file"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TlsFileBad, match=f"^{path}: .*{said}") as refused:
+        RealTlsFiles().build(files(certificates, **{field: str(path)}))
+    assert (refused.value.field, refused.value.path) == (field, str(path))
+
+
+def test_key_of_another_certificate(certificates: Certificates) -> None:
+    """The two come as a pair."""
+    with pytest.raises(TlsFileBad, match="does not belong to the certificate in ") as refused:
+        RealTlsFiles().build(files(certificates, key=certificates.client_files[1]))
+    assert refused.value.field == "key"
+
+
+def test_encrypted_key(certificates: Certificates, tmp_path: Path) -> None:
+    """Nobody is asked for a passphrase on a terminal."""
+    path = tmp_path / "node.key"
+    secret = serialization.BestAvailableEncryption(b"secret")
+    key = certificates.node.key
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
+    with pytest.raises(TlsFileBad, match="is encrypted, and nobody is there to type a passphrase"):
+        RealTlsFiles().build(files(certificates, key=str(path)))
+
+
+def test_what_a_context_is(certificates: Certificates) -> None:
+    """No renegotiation, no compression, no old version; where certificates are asked for no tickets of either kind."""
+    made = RealTlsFiles().build(files(certificates))
+    context = made.context
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+    assert context.options & ssl.OP_NO_COMPRESSION
+    assert context.options & ssl.OP_NO_TICKET
+    assert context.num_tickets == 0
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert (context.verify_mode, made.asks) == (ssl.CERT_REQUIRED, True)
+    assert (made.subject, made.not_after_ms) == ("CN=node,O=Test", certificates.node.not_after_ms)
+    open_to_all = RealTlsFiles().build(files(certificates, client_certificates="none"))
+    assert (open_to_all.context.verify_mode, open_to_all.asks) == (ssl.CERT_NONE, False)
+    assert open_to_all.context.num_tickets > 0
+
+
+def test_signature_tells_that_a_file_is_another(certificates: Certificates, tmp_path: Path) -> None:
+    """Also when it goes, and with another of the same size."""
+    paths = certificates.node.write(tmp_path, "node")
+    given = files(certificates, certificate=paths[0], key=paths[1])
+    seen = [RealTlsFiles().signature(given)]
+    certificates.node.write(tmp_path, "node")
+    seen.append(RealTlsFiles().signature(given))
+    Path(paths[0]).unlink()
+    seen.append(RealTlsFiles().signature(given))
+    assert len(set(seen)) == 3
+
+
+class Slow:
+    """A connection whose steps take a while."""
+
+    def __init__(self, clock: ManualClock, order: list[int], number: int) -> None:
+        self.asked = False
+        self._clock, self._order, self._number = clock, order, number
+
+    def shake(self) -> None:
+        self._order.append(self._number)
+        self._clock.advance(0.0006)
+
+
+def test_handshakes_leave_time_for_others() -> None:
+    """A thousand that begin at once are made two in a turn, in their order; asking twice is asking once."""
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    handshakes, order = Handshakes(clock, scheduler), []  # type: ignore[var-annotated]
+    for number in range(5):
+        slow = Slow(clock, order, number)
+        handshakes.ask(slow)
+        handshakes.ask(slow)
+    turns = []
+    while len(order) < 5:
+        before = len(order)
+        scheduler.run_turn()
+        turns.append(len(order) - before)
+    assert (order, turns) == ([0, 1, 2, 3, 4], [2, 2, 1])

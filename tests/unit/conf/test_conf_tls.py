@@ -1,0 +1,89 @@
+"""The section `tls`: what it takes, what is said of what it does not, and what a reload may change."""
+
+from __future__ import annotations
+
+import pytest
+
+from conf import Config, ConfigError, TlsConfig, loads
+from conf.diff import diff
+from conf.tls import TlsListenerConfig
+
+PAIR = "certificate: a.crt, key: a.key"
+
+
+def refused(yaml: str) -> str:
+    """Return what is said of a configuration."""
+    with pytest.raises(ConfigError) as error:
+        loads(yaml)
+    return str(error.value)
+
+
+def test_without_it_there_is_no_encrypted_port() -> None:
+    """All is as before."""
+    assert Config().tls.listeners() == {}
+
+
+def test_port_has_what_stands_above_and_its_own() -> None:
+    """Per port: certificate, key, and how clients are asked."""
+    tls = loads(
+        f"tls: {{{PAIR}, clientCertificates: optional, clientCa: ca.crt, crl: ca.crl, producer: {{port: 1}}, "
+        "consumer: {port: 2, clientCertificates: required, clientCa: other.crt}, "
+        "admin: {port: 3, clientCertificates: none, certificate: b.crt, key: b.key}}"
+    ).config.tls
+    producer, consumer, admin = (tls.files(name) for name in ("producer", "consumer", "admin"))
+    assert (producer.certificate, producer.client_certificates, producer.client_ca) == ("a.crt", "optional", "ca.crt")
+    assert (consumer.key, consumer.client_certificates, consumer.client_ca) == ("a.key", "required", "other.crt")
+    assert consumer.crl == "ca.crl"
+    assert (admin.certificate, admin.key, admin.client_ca, admin.crl) == ("b.crt", "b.key", None, None)
+    assert (tls.place("consumer", "client_ca"), tls.place("consumer", "key")) == (("consumer", "clientCa"), ("key",))
+
+
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        ("tls: {producer: {}}", "tls.producer.port: is absent; add `port: ...`"),
+        ("tls: {producer: {port: 1}}", "tls.producer: has no certificate; name a PEM file as `tls.certificate`"),
+        ("tls: {certificate: a, producer: {port: 1}}", "tls.producer: has no key"),
+        (
+            f"tls: {{{PAIR}, clientCertificates: required, producer: {{port: 1}}}}",
+            "tls.producer: asks for client certificates (required), and no `tls.clientCa` says whose",
+        ),
+        (f"tls: {{{PAIR}, producer: {{port: 1, clientCa: c}}}}", "tls.producer.clientCa: is read only where"),
+        (f"tls: {{{PAIR}, producer: {{port: 9613}}}}", "tls.producer.port: 9613 is node.producerPort's as well"),
+        (f"tls: {{{PAIR}, producer: {{port: 1}}, admin: {{port: 1}}}}", "tls.admin.port: 1 is tls.producer.port's"),
+        (f"tls: {{{PAIR}, producer: {{port: 1, host: 0.0.0.0}}}}", "tls.producer.host: 0.0.0.0 is no address of the"),
+        ("tls: {minimumVersion: '1.1'}", "tls.minimumVersion"),
+        ("tls: {clientCertificates: maybe}", "tls.clientCertificates"),
+        ("node: {producerPort: null}", "node.producerPort: is null, and there is no `tls.producer`"),
+        (f"node: {{adminPort: null}}\ntls: {{{PAIR}, producer: {{port: 1}}}}", "node.adminPort: is null"),
+    ],
+)
+def test_what_cannot_be_is_said(yaml: str, said: str) -> None:
+    """With the key, and what would be right."""
+    assert said in refused(yaml)
+
+
+def test_plain_ports_may_be_left_out() -> None:
+    """Then the service is there by TLS alone."""
+    ports = ", ".join(f"{name}: {{port: {number}}}" for number, name in enumerate(("producer", "consumer", "admin")))
+    config = loads(
+        f"node: {{producerPort: null, consumerPort: null, adminPort: null}}\ntls: {{{PAIR}, {ports}}}"
+    ).config
+    assert config.node.producer_port is None
+    assert set(config.tls.listeners()) == {"producer", "consumer", "admin"}
+
+
+def test_open_listener_is_meant_where_it_is_said() -> None:
+    """As for plain ports."""
+    config = loads(f"node: {{access: open}}\ntls: {{{PAIR}, producer: {{port: 1, host: 0.0.0.0}}}}").config
+    assert config.tls.listeners()["producer"].host == "0.0.0.0"
+
+
+def test_listeners_and_names_of_files_need_a_restart() -> None:
+    """What is in the files does not, and two bounds change at once (D22)."""
+    old = Config(tls=TlsConfig(certificate="a", key="b", producer=TlsListenerConfig(port=1)))
+    new = Config(tls=TlsConfig(certificate="c", key="b", handshake_timeout=5_000, expiry_warning_days=7))
+    changes = diff(old, new)
+    assert [".".join(each.path) for each in changes.refusals] == ["tls.certificate", "tls.producer"]  # type: ignore[arg-type]
+    assert changes.tls == ("handshakeTimeout", "expiryWarningDays")
+    assert "tls.handshakeTimeout: changes at once" in changes.sentences()
