@@ -59,10 +59,10 @@ class Connection:
         """Connect, unless that is done.
 
         Raises:
-            CannotConnect: Nobody listens there; TlsFailed, which is one: there is no TLS with it.
+            CannotConnect: Nobody listens there, or answers; TlsFailed, which is one: there is no TLS with it.
             ClientMisuse: A file of `tls` or the token's cannot be used, or a token would go over a network as it is.
             AccessRefused: The node does not take the token.
-            ConnectionLost, CallTimedOut, NotThrift, CallRejected: Likewise of the call that brings it.
+            NotThrift: Something else answers.
         """
         if self._socket is not None and self._closed_by_peer(self._socket):
             self.close()

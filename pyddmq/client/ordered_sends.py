@@ -24,6 +24,7 @@ from typing import Any
 
 from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.errors import (
+    AccessRefused,
     CannotConnect,
     ClientError,
     ClientMisuse,
@@ -209,6 +210,12 @@ class OrderedSends:
             for send in tuple(self._queue):
                 send.attempts += 1
                 self._judge(send, CannotConnect(error.address, error.reason))
+            return
+        except (AccessRefused, NotThrift, ClientMisuse) as error:
+            # What the client brings is not taken, or cannot be had: to send again would be no other.
+            for send in tuple(self._queue):
+                send.attempts += 1
+                self._end(send, error)
             return
         self._fill()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyddmq import idl
 from pyddmq.client.codec import Codec, WireProtocol
-from pyddmq.client.errors import AccessRefused, CallRejected, ClientMisuse
+from pyddmq.client.errors import AccessRefused, CallRejected, CannotConnect, ClientMisuse, Unreachable
 
 Token = str | os.PathLike[str]
 """A token, or the path of a file that holds it."""
@@ -91,6 +91,9 @@ class SigningIn:
             if error.code == 1:
                 return AccessRefused(error.code, f"{self._address} knows no tokens; bring none")
             return AccessRefused(error.code, error.text)
+        if isinstance(error, Unreachable):
+            # Nothing of the call for which it was opened has left.
+            return CannotConnect(self._address, f"it did not answer {METHOD}")
         if type(error).__name__ == "AccessDenied":
             return AccessRefused(getattr(error, "code", 0), getattr(error, "message", None) or "it takes no such token")
         return error

@@ -77,7 +77,7 @@ def test_producer_works_on_where_its_network_is_somebodys(habits: ProducerHabits
 def test_denied_producer_tries_as_often_as_its_library_does_and_keeps_the_node(habits: ProducerHabits) -> None:
     """Code 13 is one of those after which no library leaves its only node out (S9)."""
     sdks = Sdks(OUTSIDE)
-    assert not sdks.run(SdkProducer(habits, sdks.around, "orders", messages(1)), seconds=5)
+    assert not sdks.run(SdkProducer(habits, sdks.around, "orders", messages(1)), seconds=0.1)
     given_up, again = sdks.account.events["send given up"], sdks.account.events["sent again"]
     assert given_up > 0
     assert again == pytest.approx(habits.retries * given_up, abs=habits.retries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import structlog
 
 from proxy.access.access import DENIED
 from tests.access.world import AccessWorld, message, pull, token_file
@@ -132,3 +133,23 @@ def test_file_that_breaks_leaves_what_is_known_in_force(tmp_path: Path) -> None:
     token_file(tmp_path, {"third": FAR_MS})
     world.run(3)
     assert client.lost
+
+
+def test_token_stands_in_no_log_line_answer_or_file(tmp_path: Path) -> None:
+    """Neither a right one nor a wrong one: not whole, and not its secret part (W66)."""
+    file, tokens = token_file(tmp_path, {"shop": FAR_MS})
+    right = tokens["shop"]
+    wrong = right[:-8] + "deadbeef"
+    said: list[str] = []
+    with structlog.testing.capture_logs() as lines:
+        world = AccessWorld(section(file))
+        for token in (right, wrong, f"{right}\n{right}"):
+            client = world.client("producer", LOOPBACK)
+            said.append(str(client.call("authenticate", token=token)))
+            client.transport.abort()
+        world.run(70)
+        world.reload(section(file, rules="{principals: [shop], produce: [payments]}"))
+    written = [bytes(each.data) for each in world.disk.files.values()] if hasattr(world.disk, "files") else []
+    for text in (right[24:80], wrong[24:80]):
+        assert text not in str(lines) + "".join(said) + Path(file).read_text()
+        assert not any(text.encode() in each for each in written)
