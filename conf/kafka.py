@@ -17,6 +17,7 @@ from conf.secrets import Secret, masked
 __all__ = ["OWN_KEYS", "GroupProtocol", "KafkaClusterConfig", "LibrdkafkaValue", "Takeover", "librdkafka_problem"]
 
 GroupProtocol = Literal["classic", "consumer"]
+Membership = Literal["pulls", "always"]
 Takeover = Literal["prompt", "strict"]
 LibrdkafkaValue = str | int | float | bool | Secret
 
@@ -157,6 +158,13 @@ class KafkaClusterConfig(Model):
         reload=_RESTART,
         ge=1_000,
         le=1_800_000,
+    )
+    membership: Membership = setting(
+        "pulls",
+        "When a node is a member of a group: while somebody pulls from it or has messages of the group, and for 60 s "
+        "more (`pulls`), so that what nobody pulls from holds no partitions (D56); or for as long as it runs "
+        "(`always`). A group that pushes always is.",
+        reload=_RESTART,
     )
     takeover: Takeover = setting(
         "prompt",

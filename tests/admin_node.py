@@ -40,6 +40,9 @@ class FixedClock:
     def monotonic(self) -> float:
         return 1_000.0
 
+    def since_boot(self) -> float:
+        return self.monotonic()
+
     def sleep(self, seconds: float) -> None:
         pass
 

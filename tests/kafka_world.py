@@ -113,6 +113,10 @@ class Heard:
         """Remember."""
         self.troubles.append(failure)
 
+    def broken(self, failure: KafkaFailure) -> None:
+        """Remember."""
+        self.loud.append(("broken", failure))
+
     def values(self, partition: int | None = None) -> list[bytes | None]:
         """Bodies in their order."""
         return [each.value for each in self.got if partition in (None, each.partition)]

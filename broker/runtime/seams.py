@@ -17,6 +17,9 @@ Told = Callable[[OSError | None], None]
 """Is told how something ended: None, or why it failed."""
 
 
+_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class Clock(Protocol):
     """Wall clock and monotonic clock."""
 
@@ -30,6 +33,13 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back; equal to the scheduler's `time()`."""
+        ...
+
+    def since_boot(self) -> float:
+        """Seconds on a clock that never goes back, and goes on while the machine is suspended; `monotonic` may not.
+
+        For what others count meanwhile, such as a lease; never to be compared with `monotonic`.
+        """
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -51,6 +61,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds of `time.monotonic`, as asyncio and uvloop use them."""
         return time.monotonic()
+
+    def since_boot(self) -> float:
+        """Seconds since the machine's start, by CLOCK_BOOTTIME; where there is none (macOS) those of `monotonic`."""
+        return time.clock_gettime(_BOOT) if _BOOT is not None else time.monotonic()
 
     def sleep(self, seconds: float) -> None:
         """Sleep."""

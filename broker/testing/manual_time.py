@@ -15,6 +15,7 @@ class ManualClock:
     def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic: float = 0.0) -> None:
         self._wall_ms = float(wall_ms)
         self._monotonic = monotonic
+        self._suspended = 0.0
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -27,6 +28,15 @@ class ManualClock:
     def monotonic(self) -> float:
         """Seconds; never goes back."""
         return self._monotonic
+
+    def since_boot(self) -> float:
+        """Seconds; they count what the machine was suspended."""
+        return self._monotonic + self._suspended
+
+    def suspend(self, seconds: float) -> None:
+        """Let the machine be suspended for so long: the monotonic clock stands still, as Linux's does."""
+        self._suspended += seconds
+        self._wall_ms += seconds * 1000
 
     def sleep(self, seconds: float) -> None:
         """As `advance`."""

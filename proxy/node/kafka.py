@@ -18,7 +18,8 @@ from proxy.services.publishing import Publishing
 from upstream.calls.seams import Threads
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker, Ways
-from upstream.kafka.link import KafkaClient, KafkaFailure, Producer
+from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
+from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka_client.package import KafkaUnusable
 
@@ -122,6 +123,7 @@ class KafkaGroups:
         self._clients = clients
         self._runtime = runtime
         self._brokers: dict[str, KafkaBroker] = {}
+        self._always: dict[str, bool] = {}
 
     def broker(self, config: Config, group: GroupConfig) -> KafkaBroker | None:
         """Make a group's share of its cluster; None for one that reads the node's own store.
@@ -138,10 +140,16 @@ class KafkaGroups:
         settings = config.kafka[cluster]
         client = self._clients.client(cluster)
         strict = settings.takeover == "strict"
+        self._always[group.group] = settings.membership == "always"
+
+        def member() -> GroupMember:
+            return client.member(group.group, f"pyddmq-{config.node.broker_name}")
+
         broker = KafkaBroker(
             group,
             ways=Ways(
-                member=client.member(group.group, f"pyddmq-{config.node.broker_name}"),
+                member=member(),
+                again=member,
                 reader=client.reader(),
                 producer=self._clients.producer_of(cluster),
             ),
@@ -173,7 +181,12 @@ class KafkaGroups:
         group.start()
         broker = self._brokers.get(group.name)
         if broker is not None:
-            broker.join(group.group_queues, group.go_on, lambda: self._changed(group, broker))
+            broker.join(
+                group.group_queues,
+                group.go_on,
+                lambda: self._changed(group, broker),
+                lambda: self._always[group.name] or group.is_at_work(LEAVE_SECONDS),
+            )
 
     def expanded(self, settings: GroupConfig) -> GroupConfig:
         """Return settings of a group with entries for the topics that are there; those of the store's as they are."""

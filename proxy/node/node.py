@@ -367,7 +367,7 @@ class Node(Parts, CommitDriver):
                 deduplication=deduplication,
                 redrives=Redrives(store, disk=runtime.disk),
                 pauses=Pauses.open(node.data, disk=runtime.disk, clock=runtime.clock),
-                retaining=Retaining(store, expiry(store, progress, runtime, self.all_groups), runtime.scheduler),
+                retaining=Retaining(store, expiry(store, progress, runtime, self._stored_groups), runtime.scheduler),
                 index_work=index_work,
                 consumer_service=consumer_service(
                     store,
@@ -392,6 +392,10 @@ class Node(Parts, CommitDriver):
 
     def _leaving_group(self, name: str) -> ConsumerGroup | None:
         return next((group for group in self.leaving if group.name == name), None)
+
+    def _stored_groups(self) -> list[ConsumerGroup]:
+        """The groups that read the node's own store, in whose interest it keeps messages."""
+        return [each for each in self.all_groups() if self.kafka_groups.of(each.name) is None]
 
     def make_group(self, group: GroupConfig, config: Config) -> ConsumerGroup:
         """Make a group of a configuration, which may be one that is to come into force; it consumes from its start on.

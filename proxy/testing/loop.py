@@ -231,6 +231,10 @@ class VirtualClock:
         """Seconds: the loop's time."""
         return self._loop.time()
 
+    def since_boot(self) -> float:
+        """As `monotonic`: this machine is never suspended."""
+        return self._loop.time()
+
     def sleep(self, seconds: float) -> None:
         """Let the loop's time go on; what is due meanwhile runs afterwards, as when a callback takes so long."""
         self._loop.pass_time(seconds)

@@ -190,6 +190,7 @@ class KafkaGround(Ground):
         self.kafka: SimKafka | None = None
         self.beside = beside
         self.settings = settings or MemberSettings(session_seconds=10)
+        self.wanted = True
         super().__init__(*subscriptions, **how)
 
     def open(self) -> None:
@@ -211,6 +212,7 @@ class KafkaGround(Ground):
         self.client = SimClient(self.kafka)
         ways = Ways(
             member=self.client.member(self.group_name, "node"),
+            again=lambda: self.client.member(self.group_name, "node"),
             reader=self.client.reader(),
             producer=self.client.producer(),
         )
@@ -221,7 +223,7 @@ class KafkaGround(Ground):
         self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(config)
         self.group.start()
-        self.member.join(self.group.group_queues, self.group.go_on, self._changed)
+        self.member.join(self.group.group_queues, self.group.go_on, self._changed, lambda: self.wanted)
         if self.beside is None:
             self.advance(0.3)
 

@@ -185,6 +185,23 @@ def test_member_that_gets_nothing_is_told_so(clients: Clients, topic: MakeTopic,
     assert not other.given
 
 
+def test_thread_that_ends_by_a_fault_says_so_and_others_get_what_it_had(clients: Clients, topic: MakeTopic) -> None:
+    """What it had is lost, and a member made anew joins (W26)."""
+    name = topic()
+    clients.send(name, [b"a"])
+    member, heard = clients.joined(f"g-{name}", [name])
+
+    def fault() -> list[Any]:
+        raise KeyError("of a test")
+
+    member._thread._poll = fault  # type: ignore[method-assign]
+    clients.until(lambda: heard.loud[-1][0] == "broken", "the fault to be told")
+    assert heard.lost_places() == {Place(name, 0)}
+    assert "KeyError: 'of a test'" in str(heard.loud[-1][1])
+    _, other = clients.joined(f"g-{name}", [name])
+    clients.until(lambda: other.values() == [b"a"], "what it had")
+
+
 def test_revoke_that_is_not_ended_is_lost(clients: Clients, topic: MakeTopic) -> None:
     """After the bound others get it; a commit after that does not count, and a late end does no harm."""
     name = topic()

@@ -281,6 +281,17 @@ class ConsumerGroup:
         """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupQueues.find`."""
         return self._queues.find(topic, queue_id, offset)
 
+    def is_at_work(self, seconds: float) -> bool:
+        """Whether somebody has pulled within so long, waits or holds messages, or whether it pushes."""
+        buffer = self._buffer
+        lines = [buffer.line(name).asked_at for name in self._slots]
+        asked_at = max([buffer.asked_at, *lines])
+        if buffer.parked_count or (asked_at >= 0 and self.node.runtime.clock.monotonic() - asked_at < seconds):
+            return True
+        if any(each.pushes for each in self._generations.running()):
+            return True
+        return any(each.in_flight or each.calls for each in self.group_queues())
+
     def group_queues(self) -> list[GroupQueue]:
         """Return all queues that this group has read."""
         return [group_queue for group_queues in self.queues_by_topic.values() for group_queue in group_queues.values()]

@@ -12,6 +12,7 @@ from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.blobs import Blobs
 from upstream.kafka.dead_letters import DeadLetterWriter
 from upstream.kafka.link import GroupMember, PartitionReader, Place, Producer
+from upstream.kafka.membership import Membership
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.partitions import MemberSettings, Partitions
 from upstream.kafka.source import KafkaSource
@@ -25,9 +26,15 @@ DEAD_LETTER_SUFFIX = ".DLQ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """A group's ways to its cluster."""
+    """A group's ways to its cluster.
+
+    Attributes:
+        member: Its first member.
+        again: Makes another, after that one has left or ended.
+    """
 
     member: GroupMember
+    again: Callable[[], GroupMember]
     reader: PartitionReader
     producer: Producer
 
@@ -47,6 +54,7 @@ class KafkaBroker:
 
     Attributes:
         partitions: What its member was given.
+        membership: When it has one.
     """
 
     truncated_to = UNKNOWN
@@ -66,6 +74,7 @@ class KafkaBroker:
         self._runtime = runtime
         self._settings = settings
         self._sources: list[KafkaSource] = []
+        self.membership = Membership(config.group, ways.member, ways.again, self.partitions, runtime)
         self._dead_letters = DeadLetterWriter(ways.producer, runtime, config.group)
 
     # Life
@@ -80,13 +89,15 @@ class KafkaBroker:
         group_queues: Callable[[], Sequence[GroupQueue]],
         serve: Callable[[], None],
         changed: Callable[[], bool] = lambda: True,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Become a member.
+        """Become a member when, and for as long as, it is wanted.
 
         Args:
             group_queues: Tells what the group has in hand.
             serve: Answers parked pulls.
             changed: Told when what `expanded` returns has changed; whether the group reads accordingly.
+            wanted: Whether somebody pulls, or has messages of the group.
         """
 
         def go_on() -> None:
@@ -94,7 +105,8 @@ class KafkaBroker:
                 source.go_on()
             serve()
 
-        self.partitions.join(group_queues, go_on, changed)
+        self.partitions.begin(group_queues, go_on, changed, self.membership.broken)
+        self.membership.begin(wanted)
 
     def configure(self, config: GroupConfig) -> None:
         """Read what a changed configuration lists."""
@@ -112,10 +124,11 @@ class KafkaBroker:
         """Give up all partitions, with their last commit, and be no member any more."""
 
         def left() -> None:
+            self.partitions.end()
             self._ways.reader.close()
             done()
 
-        self.partitions.leave(left)
+        self.membership.end(left)
 
     def may_hand_out(self) -> bool:
         """Whether what this member was given is its own for certain (D54)."""

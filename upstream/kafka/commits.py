@@ -35,7 +35,11 @@ TrackerOf = Callable[[KafkaQueue], OffsetTracker]
 
 
 class Commits:
-    """Commits what has changed of the queues of one member."""
+    """Commits what has changed of the queues of one member.
+
+    Attributes:
+        member: Who commits; another one after it has left.
+    """
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class Commits:
             answered: Told how each commit ended, after who asked for it.
         """
         self._group = group
-        self._member = member
+        self.member = member
         self._lease = lease
         self._blobs = blobs
         self._queues = queues
@@ -93,6 +97,8 @@ class Commits:
 
     def begin(self) -> None:
         """Begin to commit."""
+        self._forget()
+        self._open.clear()
         self._ticks.begin()
 
     def end(self) -> None:
@@ -170,7 +176,7 @@ class Commits:
         named: Mapping[KafkaQueue, Named | None],
         done: Callable[[KafkaFailure | None], None],
     ) -> None:
-        sent = self._clock.monotonic()
+        sent = self._lease.now()
         # While a blob was written a partition may have gone, or a later commit of it been sent.
         here = [queue for queue in commits if not queue.gone and self._turns.get(queue, 0) <= turn]
         self._turns.update(dict.fromkeys(here, turn))
@@ -193,7 +199,7 @@ class Commits:
             self._look()
             self._hurry()
 
-        self._member.commit([commits[queue] for queue in here], answered)
+        self.member.commit([commits[queue] for queue in here], answered)
 
     def forget(self, queues: Collection[KafkaQueue]) -> None:
         """Forget queues that are the member's no more."""
@@ -203,7 +209,7 @@ class Commits:
             self._turns.pop(queue, None)
 
     def _tick(self) -> None:
-        now = self._clock.monotonic()
+        now = self._lease.now()
         if self._under_way is not None:
             return
         queues = self._queues()

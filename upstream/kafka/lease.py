@@ -5,7 +5,8 @@ last: a process that was stopped and goes on finds, in its client's buffers, rec
 own any more. What Kafka does fence are commits: one of a member that is none is refused. So a node hands a message out
 only while a commit that succeeded was *sent* less than a session time ago, less a margin; idle ones are made for that.
 Who was stopped for longer than that finds its lease over, whatever its client tells, and hands nothing out until the
-next commit has succeeded or it was told that the partitions are lost.
+next commit has succeeded or it was told that the partitions are lost. The same holds for a machine that was suspended:
+the lease's clock counts that, which the one of the event loop does not.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class Lease:
         self._seconds = session_seconds * (1 - MARGIN)
         self._until = -1.0
 
+    def now(self) -> float:
+        """Return the present moment on the lease's clock."""
+        return self._clock.since_boot()
+
     @property
     def renew_after(self) -> float:
         """Seconds after a commit was sent when the next one is due, if only for the lease."""
@@ -42,10 +47,10 @@ class Lease:
     @property
     def holds(self) -> bool:
         """Whether what this member was given is its own, now."""
-        return self._clock.monotonic() < self._until
+        return self.now() < self._until
 
     def extend(self, sent: float) -> None:
-        """A commit that was sent at this moment (monotonic) has succeeded."""
+        """A commit that was sent at this moment (`now`) has succeeded."""
         held = self.holds
         self._until = max(self._until, sent + self._seconds)
         if self.holds and not held:

@@ -140,6 +140,10 @@ class MemberListener(Protocol):
         """Note that the cluster cannot be reached or refuses, or with None that all is well again."""
         ...
 
+    def broken(self, failure: KafkaFailure) -> None:
+        """Note that the member has ended by a fault: what it had was told lost, and it tells nothing more."""
+        ...
+
 
 class Subscribed(NamedTuple):
     """A topic that a member reads; a name that begins with `^` is a regular expression (D55).

@@ -41,6 +41,8 @@ from upstream.queues import UNKNOWN, CommittedOffsets, TakeOver
 
 WAITING = "waiting for the cluster"
 """What a topic's state is while its partitions are not known."""
+NOT_IN = "no member, since nobody pulls here"
+"""Likewise of a group that is pulled from other nodes, or from none (D56)."""
 NO_TOPIC = "no topic fits yet"
 """Likewise of an expression."""
 _LOOK_SECONDS = 0.02
@@ -127,10 +129,13 @@ class Partitions:
         self._arriving: dict[Place, KafkaQueue] = {}
         self._owned: dict[Place, KafkaQueue] = {}
         self.streams: dict[KafkaQueue, Stream] = {}
+        self._broken: Callable[[KafkaFailure], None] = lambda _: None
         self._group_queues: Callable[[], Sequence[GroupQueue]] = tuple
         self._go_on: Callable[[], None] = lambda: None
         self._changed: Callable[[], bool] = lambda: True
         self._leaving = False
+        self._is_in = False
+        """Whether it has a member that has joined, or is about to."""
         self._is_member = False
         """Whether the cluster has said what this member has, be it nothing."""
         self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
@@ -152,32 +157,55 @@ class Partitions:
 
     # Life
 
-    def join(
+    def begin(
         self,
         group_queues: Callable[[], Sequence[GroupQueue]],
         go_on: Callable[[], None],
-        changed: Callable[[], bool] = lambda: True,
+        changed: Callable[[], bool],
+        broken: Callable[[KafkaFailure], None],
     ) -> None:
-        """Become a member.
+        """Begin; `enter` makes a member of it.
 
         Args:
             group_queues: Tells what the group has in hand.
             go_on: Told when messages may be handed out again after they might not be.
             changed: Told when `expanded` has changed; whether the group reads accordingly.
+            broken: Told when the member has ended by a fault.
         """
         self._group_queues = group_queues
         self._go_on = go_on
         self._changed = changed
+        self._broken = broken
+        self._looks.begin()
+        self._ask_for_topics()
+
+    def enter(self, member: GroupMember) -> None:
+        """Become a member, by one that has not joined."""
+        self._leaving = False
+        self._is_in = True
+        self._member = self.commits.member = member
         self.commits.begin()
         self._ends.begin()
-        self._looks.begin()
         self._member.join(self, self._subscribed(self.subscriptions.config))
         self._ask_for_topics()
+
+    def broken(self, failure: KafkaFailure) -> None:
+        """Be no member any more; what is wrong is shown until one commits again."""
+        self._be_out()
+        self.trouble = failure
+        self._broken(failure)
+
+    def _be_out(self) -> None:
+        self._is_in = self._is_member = False
+        self.commits.end()
+        self._ends.end()
+        self.lease.end()
 
     def configure(self, config: GroupConfig) -> None:
         """Read what a changed configuration lists; `expanded` says all of it."""
         self.subscriptions.config = config
-        self._member.subscribe(self._subscribed(config))
+        if self._is_in:
+            self._member.subscribe(self._subscribed(config))
         self._ask_for_topics()
 
     def expanded(self, config: GroupConfig) -> GroupConfig:
@@ -192,11 +220,12 @@ class Partitions:
     def _expand(self) -> None:
         """Tell of what the group reads now, if that is not what it was."""
         now = self.expanded(self.subscriptions.config)
-        if now != self._expanded and not self._leaving and self._changed():
+        if now != self._expanded and not (self._is_in and self._leaving) and self._changed():
             self._expanded = now
 
     def _ask_for_topics(self) -> None:
-        if (names := self.subscriptions.names) and not self._leaving:
+        # A node that is no member asks, too: clients name topics that fit an expression.
+        if names := self.subscriptions.names:
             self._member.topics(names, self._heard_topics)
 
     def _heard_topics(self, there: Mapping[str, int]) -> None:
@@ -212,13 +241,15 @@ class Partitions:
         self._leaving = True
 
         def left() -> None:
-            self.commits.end()
-            self._ends.end()
-            self._looks.end()
-            self.lease.end()
+            self._be_out()
+            self.trouble = None
             done()
 
         self._member.leave(left)
+
+    def end(self) -> None:
+        """Ask for nothing more; it has left."""
+        self._looks.end()
 
     def may_hand_out(self) -> bool:
         """Whether what this member was given is its own for certain (D54)."""
@@ -236,7 +267,9 @@ class Partitions:
         if self._is_member and not arriving and (owned or self.trouble is None):
             missing = is_expression(topic) and not self.subscriptions.finds(topic)
             return NO_TOPIC if missing else None
-        return WAITING if self.trouble is None else f"{WAITING}: {self.trouble}"
+        if self.trouble is not None:
+            return f"{WAITING}: {self.trouble}"
+        return WAITING if self._is_in else NOT_IN
 
     # What the client tells
 

@@ -217,9 +217,10 @@ class LibrdkafkaMember:
         """The thread has ended by a fault: nothing is read any more, and others get what it had."""
         self.on_lost(list(self._terms))
         self._over = True
-        self._tell_trouble(failure)
         if self._left is not None:
             self.on_left()
+        elif self._listener is not None:
+            self._listener.broken(failure)
 
     def on_left(self) -> None:
         """The member has left."""

@@ -168,6 +168,15 @@ class SimMember:
         """The process has died; the coordinator notices by its silence."""
         self.dead = True
 
+    def fail(self, failure: KafkaFailure) -> None:
+        """Its thread ends by a fault: what it has is lost, and others get it."""
+        self.dead = True
+        self._cluster.expel(self)
+        owned, self._owned = sorted(self._owned), set()
+        assert self._listener is not None, "it has joined"
+        self._listener.lost(owned)
+        self._listener.broken(failure)
+
     def wake(self) -> None:
         """The process goes on after a pause: first it hears what had been under way, then that it was expelled."""
         self.paused = False

@@ -400,6 +400,8 @@ class _NoClock:
         """Zero."""
         return 0.0
 
+    since_boot = monotonic
+
     def sleep(self, seconds: float) -> None:
         """Return at once."""
 

@@ -208,7 +208,11 @@ class PullBuffer:
 
         While the node refuses for want of memory there is nothing (`upstream.budget`); `serve` goes on afterwards.
         """
-        if self.budget.level >= _REFUSING or (self._may_hand_out is not None and not self._may_hand_out()):
+        if self.budget.level >= _REFUSING:
+            return None
+        if self._may_hand_out is not None and not self._may_hand_out():
+            # That somebody asks is what makes a member of a node (D56).
+            (self if topic is None else self.line(topic)).asked_at = self._clock.monotonic()
             return None
         if topic is not None:
             line = self._lines.get(topic)

@@ -66,6 +66,10 @@ class SkippingClock:
         """Seconds: the loop's time."""
         return self._loop.time()
 
+    def since_boot(self) -> float:
+        """As `monotonic`."""
+        return self._loop.time()
+
     def sleep(self, seconds: float) -> None:
         """Wait in truth: whoever holds the loop up skips nothing."""
         SystemClock().sleep(seconds)

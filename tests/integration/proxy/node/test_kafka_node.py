@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from actions.registry import Registry
 from conf import loads
@@ -17,6 +18,7 @@ from proxy.admin.page import render
 from proxy.cli.app import run
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
+from proxy.operate.answers import readiness
 from proxy.operate.attention.findings import findings
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.offsets import ResetBody, offset_changes
@@ -27,15 +29,16 @@ from proxy.process.exit_codes import ExitCode
 from proxy.testing import VirtualClock, VirtualLoop
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
-from upstream.kafka.link import Place
-from upstream.kafka.partitions import WAITING
+from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.partitions import NOT_IN, WAITING
 from upstream.testing.kafka_client import SimClient
 from upstream.testing.kafka_cluster import SimKafka
+from upstream.testing.kafka_member import SimMember
 from upstream.views import running_text
 
 YAML = """
 kafka:
-  main: {bootstrapServers: "127.0.0.1:1", sessionTimeout: 6000}
+  main: {bootstrapServers: "127.0.0.1:1", sessionTimeout: 6000, membership: always}
 topics:
   orders: {queues: 1}
   invoices: {brokerCluster: main}
@@ -120,6 +123,73 @@ def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
     assert 'pyddmq_group_lag_messages{group="billing",topic="invoices"} 1.0' in _metrics_of(world)
 
 
+PULLS = YAML.replace("membership: always", "membership: pulls").replace("retryInt", "timeout: 600000, retryInt")
+
+
+def test_node_is_a_member_while_somebody_pulls() -> None:
+    """From the first pull on, until a minute after the last, or after what was out came back (D56)."""
+    world = World(PULLS)
+    world.run(3)
+    billing = world.kafka.group("billing")
+    assert billing.members == []
+    [topic] = world.view.groups(details_max=10)[0].topics
+    assert (topic.lag, running_text(topic)) == (None, NOT_IN)
+    assert world.found() == []
+    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    client = world.connect("consumer")
+    for number in (1, 2):
+        request = consumer_idl.PullRequest(groupId="billing", maxLingerTime=1000)
+        client.transport.write(client.codec.call("pull", number, request=request))
+        world.run(1)
+        if client.replies[-1].value.messages:
+            break
+    [message] = client.replies[-1].value.messages
+    qid = client.replies[-1].value.context.qid
+    assert (message.value, len(billing.members)) == (b"body", 1)
+    world.run(200)
+    assert len(billing.members) == 1, "somebody has a message"
+    client.transport.write(client.codec.call("submit", 9, result=_result(qid, offset)))
+    world.ask()
+    world.run(57)
+    assert len(billing.members) == 1
+    world.run(5)
+    assert billing.members == []
+    assert billing.committed[Place("invoices", 0)] == (offset + 1, f"p1;{offset + 1};c"), "it left in order"
+    world.kafka.append(Place("invoices", 0), b"k", b"later")
+    assert [message.value for _, message in world.ask() or world.ask()] == [b"later"]
+
+
+def test_group_that_pushes_is_always_a_member() -> None:
+    """Nobody pulls from it."""
+    push = "actions: [Async, AsyncHttp], options: {AsyncHttp: {urls: ['http://127.0.0.1:9/']}}"
+    world = World(PULLS.replace("maxPullBatchSize: 8", push))
+    world.run(120)
+    assert len(world.kafka.group("billing").members) == 1
+
+
+def test_member_that_ended_by_a_fault_is_replaced_and_shown_meanwhile() -> None:
+    """After a second, then two, and so on; the finding ends with the next commit (W26)."""
+    world = World()
+    world.run(1)
+    billing = world.kafka.group("billing")
+    for pause in (1, 2, 4):
+        [member] = billing.members
+        assert isinstance(member, SimMember)
+        member.fail(KafkaFailure("FAIL", "the member's thread has ended by KeyError: 'x'"))
+        world.run(pause - 0.3)
+        assert billing.members == []
+        [finding] = world.found()
+        assert (finding.finding, finding.bad) == ("kafka_trouble", True)
+        assert "has ended by KeyError" in finding.text
+        assert readiness(world.view, loop_lag_seconds=0.0).findings
+        world.run(1.5)
+        assert len(billing.members) == 1
+        assert world.found() == []
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    assert [message.value for _, message in world.ask()] == [b"body"]
+    assert 'pyddmq_kafka_member_restarts_total{group="billing"} 3.0' in _metrics_of(world)
+
+
 SYNC = "node: {ackFlush: sync}\n" + YAML
 
 
@@ -170,6 +240,17 @@ def test_result_that_cannot_be_committed_any_more_is_not_answered() -> None:
     world.kafka.down = False
     world.run(1)
     assert (client.replies, client.lost) == ([], True)
+
+
+def test_retention_of_the_store_has_nothing_to_do_with_groups_of_kafka() -> None:
+    """It goes on beside one that is behind: what its messages need is kept elsewhere."""
+    world = World()
+    world.run(1)
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    with capture_logs() as logs:
+        world.run(30)
+    assert [each for each in logs if each["event"] == "periodic_work_failed"] == []
+    assert world.view.groups(details_max=10)[0].topics[0].lag == 1
 
 
 def test_stop_leaves_the_group_in_order() -> None:

@@ -42,6 +42,9 @@ class _Loop:
     def monotonic(self) -> float:
         return self.now
 
+    def since_boot(self) -> float:
+        return self.monotonic()
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 

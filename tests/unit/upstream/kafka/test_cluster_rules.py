@@ -127,8 +127,8 @@ def test_cluster_that_fits() -> None:
             _with("invoices", settings={"retention.ms": "120000"}),
             "groups.billing.invoices",
             True,
-            "keeps messages for 120 s (retention.ms), and retries here take up to 170 s: Kafka deletes what still fails; "
-            "give retention.ms 340000 or more",
+            "keeps messages for 120 s (retention.ms), and retries here take up to 170 s: Kafka deletes what still fails"
+            "; give retention.ms 340000 or more",
         ),
         (
             _with("__pyddmq_commits", settings={"cleanup.policy": "delete"}),

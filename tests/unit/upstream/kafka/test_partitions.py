@@ -120,6 +120,38 @@ def test_node_that_wakes_after_its_session_hands_nothing_out() -> None:
     assert first.ack(client, ("c_b_0", 0)) == 0
 
 
+def test_machine_that_was_suspended_hands_nothing_out() -> None:
+    """Its own clock stood still meanwhile, that of the brokers did not: the next commit tells (D54)."""
+    ground = KafkaGround(KEYED, queues=1)
+    client = Client()
+    ground.put("one", key="k")
+    ground.advance(0.5)
+    ground.clock.suspend(3)
+    assert ground.member.may_hand_out(), "within its lease"
+    ground.clock.suspend(6)
+    assert not ground.member.may_hand_out()
+    assert ground.pull(client) is None
+    ground.advance(1)
+    assert list(ground.take(client).values()) == [b"one"]
+
+
+def test_node_that_leaves_and_comes_back_goes_on() -> None:
+    """By another member: what was committed is known, and what is new is read (D56)."""
+    ground = KafkaGround(KEYED, queues=2)
+    client = Client()
+    ground.put("one", key="k")
+    ground.ack(client, *ground.take(client))
+    ground.wanted = False
+    ground.advance(2)
+    assert (ground.cluster().group("g").members, len(ground.member.partitions.owned)) == ([], 0)
+    assert not ground.member.may_hand_out()
+    ground.put("two", key="k")
+    ground.wanted = True
+    ground.advance(2)
+    assert len(ground.client.members) == 2
+    assert list(ground.take(client).values()) == [b"two"]
+
+
 def test_text_of_a_plain_consumer_counts_for_nothing_but_its_offset() -> None:
     """A group moves between pyddmq and plain consumers: their offset is where it goes on, foreign texts are counted."""
     ground = KafkaGround({"topic": "t"}, queues=1)

@@ -1,0 +1,131 @@
+"""When a node is a member of its group (D56), and that it becomes one again where its member has ended by a fault.
+
+    out --somebody pulls--> in --nobody pulls or holds a message for 60 s--> leaving --left--> out
+    in  --the member has ended by a fault--> out, for a while that doubles with each fault
+
+A node that nobody pulls from would hold partitions whose messages then wait there. So it joins while somebody pulls, or
+has messages of it, and leaves a minute after both ended; a group that pushes is always a member. After a fault it
+waits a second, then two, at most a minute; a member that held for ten minutes has the next fault count as a first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.later import Repeated
+from broker.runtime.metrics import declare
+from upstream.kafka.link import GroupMember, KafkaFailure
+
+LEAVE_SECONDS = 60.0
+"""After so long without a pull, and without a message that is out, a node leaves."""
+LOOK_SECONDS = 0.25
+AGAIN_SECONDS_MAX = 60.0
+HELD_SECONDS = 600.0
+
+RESTARTS = declare(
+    "pyddmq_kafka_member_restarts_total",
+    "Members of a Kafka group that ended by a fault and were replaced.",
+    ("group",),
+)
+
+
+class Enters(Protocol):
+    """What becomes a member, and is none any more."""
+
+    def enter(self, member: GroupMember) -> None:
+        """Join by a member that has not joined."""
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Give up all, and be no member any more."""
+
+
+class Membership:
+    """That of one node in one group.
+
+    Attributes:
+        is_in: Whether it is a member, or about to be.
+    """
+
+    def __init__(
+        self, group: str, first: GroupMember, make: Callable[[], GroupMember], enters: Enters, runtime: Runtime
+    ) -> None:
+        """Set up; nothing is joined before `begin`.
+
+        Args:
+            group: Its name.
+            first: A member that has not joined; made at once, so that settings which are refused are known.
+            make: Makes another; raises KafkaFailure, or what else keeps it from being made.
+            enters: What joins.
+            runtime: Time, loop, counts and log lines.
+        """
+        self._group = group
+        self._next: GroupMember | None = first
+        self._make = make
+        self._enters = enters
+        self._runtime = runtime
+        self._wanted: Callable[[], bool] = lambda: True
+        self._looks = Repeated(runtime.scheduler, LOOK_SECONDS, self.look)
+        self.is_in = False
+        self._leaving = False
+        self._over = False
+        self._entered_at = 0.0
+        self._not_before = 0.0
+        self._faults = 0
+
+    def begin(self, wanted: Callable[[], bool]) -> None:
+        """Join when, and for as long as, it is wanted."""
+        self._wanted = wanted
+        self._looks.begin()
+        self.look()
+
+    def look(self) -> None:
+        """Join or leave, if it is time."""
+        if self._over or self._leaving:
+            return
+        now = self._runtime.clock.monotonic()
+        wanted = self._wanted()
+        if wanted and not self.is_in and now >= self._not_before:
+            self._enter(now)
+        elif self.is_in and not wanted:
+            self._leaving = True
+            self._enters.leave(self._left)
+
+    def end(self, done: Callable[[], None]) -> None:
+        """Leave for good."""
+        self._over = True
+        self._looks.end()
+        self._enters.leave(done)
+
+    def broken(self, failure: KafkaFailure) -> None:
+        """Note that the member has ended by a fault."""
+        now = self._runtime.clock.monotonic()
+        self._faults = 1 if now - self._entered_at > HELD_SECONDS else self._faults + 1
+        self._wait(now, failure)
+        self.is_in = False
+
+    def _enter(self, now: float) -> None:
+        try:
+            member, self._next = self._next or self._make(), None
+        except Exception as error:
+            self._faults += 1
+            self._wait(now, error)
+            return
+        if self._faults:
+            self._runtime.metrics.counter(RESTARTS, self._group).add()
+        self.is_in = True
+        self._entered_at = now
+        self._enters.enter(member)
+
+    def _wait(self, now: float, error: Exception) -> None:
+        seconds = min(2.0 ** (min(self._faults, 10) - 1), AGAIN_SECONDS_MAX)
+        self._not_before = now + seconds
+        self._runtime.limited_log.note(
+            "kafka_member_broken", self._group, error=str(error), again_seconds=seconds, faults=self._faults
+        )
+
+    def _left(self) -> None:
+        self._leaving = False
+        self.is_in = False
+        self.look()
