@@ -105,7 +105,7 @@ def member(address: str, group: str, topic: str, protocol: str, finished: int) -
             message: Any = consumer.poll(SECONDS)
             assert message is not None
             if message.error() is None:
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
                 left -= 1
         until(lambda: consumer.poll(0.01) is None or consumer.assignment(), "an assignment")
         yield
