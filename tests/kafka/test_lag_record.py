@@ -31,7 +31,7 @@ from tests.kafka.server import JVM, VERSION, KafkaServer
 from tests.kafka.topics import SECONDS, delete_records, make_topic, plain_producer, send_plainly
 from tests.patient import until
 from upstream.kafka.link import KafkaFailure
-from upstream.kafka_client.survey_process import SurveyProcess
+from upstream.kafka_client.all_groups_process import SurveyProcess
 
 pytestmark = pytest.mark.long
 
