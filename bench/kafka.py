@@ -31,8 +31,8 @@ from proxy.demo.kafka.nodes import NodeProcess
 from proxy.demo.kafka.server import KafkaProcess, kafka_jars
 from pyddmq import Consumer, OutgoingMessage, Producer
 from upstream.kafka.link import KafkaFailure, Place
-from upstream.kafka_client.survey_process import SurveyProcess
-from upstream.kafka_client.topic_making import make_topic
+from upstream.kafka_client.all_groups_process import SurveyProcess
+from upstream.kafka_client.new_topic import make_topic
 
 PARTITIONS, KEYS, BODY_BYTES = 12, 1_000, 200
 GROUP = "bench"

@@ -1,6 +1,6 @@
 """Jars of servers written in Java, fetched once from Maven Central by a pom, and programs compiled against them.
 
-Where they are kept, and how they are fetched, stands in `proxy.demo.kafka.jars`.
+Where they are kept, and how they are fetched, stands in `proxy.demo.kafka.download`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.servers.processes import BenchError
-from proxy.demo.kafka.jars import CannotFetch, fetch, fetched, folder_of
+from proxy.demo.kafka.download import CannotFetch, fetch, fetched, folder_of
 
 PROGRAMS_NEEDED = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 

@@ -17,7 +17,7 @@ from lag.journal.tiers import TierLimits, Tiers, TierWork
 from lag.journal.writer import FILE_MS, JournalWriter, Origin, WriterLimits
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent
-from proxy.recording.cluster_sampler import ClusterRound, ClusterSampler
+from proxy.recording.cluster_samples import ClusterRound, ClusterSampler
 from upstream.kafka.link import KafkaFailure
 
 TIER_SECONDS = 3_600.0

@@ -28,7 +28,7 @@ from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
 from upstream.kafka.link import KafkaFailure, Place
-from upstream.kafka_client.survey_process import SurveyProcess
+from upstream.kafka_client.all_groups_process import SurveyProcess
 
 PARTITIONS, KEYS = 12, 120
 SESSION_SECONDS = 6.0

@@ -31,7 +31,7 @@ from tests.kafka.server import JVM, VERSION, KafkaServer
 from tests.kafka.topics import SECONDS, delete_records, make_topic, plain_producer, send_plainly
 from tests.patient import until
 from upstream.kafka.link import KafkaFailure
-from upstream.kafka_client.survey_process import SurveyProcess
+from upstream.kafka_client.all_groups_process import SurveyProcess
 
 pytestmark = pytest.mark.long
 
@@ -105,7 +105,7 @@ def member(address: str, group: str, topic: str, protocol: str, finished: int) -
             message: Any = consumer.poll(SECONDS)
             assert message is not None
             if message.error() is None:
-                consumer.commit(message, asynchronous=False)
+                consumer.commit(message=message, asynchronous=False)
                 left -= 1
         until(lambda: consumer.poll(0.01) is None or consumer.assignment(), "an assignment")
         yield

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import uuid
-from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.errors import CliError, refusal_code, translate
+from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_json, print_line, progress
-from proxy.demo.report import Check, Report
+from proxy.demo.report import Report
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
-from pyddmq import ClientError, ClientMisuse, PullRefused, SendRefused
 
 
 class Upstream(enum.StrEnum):
@@ -100,45 +97,6 @@ def events(
     else:
         _print_report(report)
     return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
-
-
-@contextlib.contextmanager
-def node_errors(needs: str) -> Iterator[None]:
-    """Turn what a client raises into how a demo ends.
-
-    Args:
-        needs: What the node's configuration must have for this demo.
-
-    Raises:
-        CliError: In the place of a ClientError or ValueError.
-    """
-    try:
-        yield
-    except ValueError as error:
-        if isinstance(error, ClientMisuse):
-            raise translate(error, option="--producer and --consumer") from error
-        raise CliError(str(error), ExitCode.USAGE) from error
-    except ClientError as error:
-        if error.retriable or not isinstance(error, PullRefused | SendRefused):
-            raise translate(error, option="--producer and --consumer") from error
-        advice = f"The demo needs {needs}, as the sample configuration has them."
-        raise CliError(f"the node refused: {error}. {advice}", refusal_code(error)) from error
-
-
-def print_checks(checks: Sequence[Check]) -> None:
-    """Print the verdicts of a demo, with examples of what was wrong."""
-    for check in checks:
-        print_line(f"  {'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.promise}")
-        if not check.passed:
-            print_line(f"          {amount(check.findings.count, 'violation')}, for example:")
-            for example in check.findings.examples:
-                print_line(f"            {example}")
-
-
-def print_verdict(checks: Sequence[Check]) -> None:
-    """Print the last line of a demo."""
-    failed = [check.name for check in checks if not check.passed]
-    print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")
 
 
 def _print_report(report: Report) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_command import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_json, print_line
 from proxy.operate.text import amount

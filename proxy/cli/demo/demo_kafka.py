@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_command import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
 from proxy.cli.errors import CliError
 from proxy.cli.output import print_json, print_line, progress
 from proxy.demo.events import load_events
-from proxy.demo.kafka.jars import CannotFetch
+from proxy.demo.kafka.download import CannotFetch
 from proxy.demo.kafka.nodes import NodeFailed
 from proxy.demo.kafka.run import PARTITIONS, KafkaOptions, KafkaReport, KafkaRun
 from proxy.demo.kafka.server import KafkaFailed, KafkaProcess, kafka_jars
@@ -97,7 +97,7 @@ def _make_topic(address: str, topic: str) -> None:
     from pydantic import ValidationError
 
     from conf.kafka import KafkaClusterConfig
-    from upstream.kafka_client.topic_making import make_topic
+    from upstream.kafka_client.new_topic import make_topic
 
     try:
         config = KafkaClusterConfig.model_validate({"bootstrapServers": address})

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_command import Spoil, node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_command import Spoil
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_json, print_line, print_table
 from proxy.cli.store.store_files import store_errors

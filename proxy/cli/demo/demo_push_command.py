@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxy.cli.demo.demo_command import Spoil, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import print_checks, print_verdict
+from proxy.cli.demo.demo_command import Spoil
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line, progress

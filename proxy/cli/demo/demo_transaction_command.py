@@ -11,7 +11,7 @@ import typer
 
 from broker.runtime.seams import SystemClock
 from proxy.cli.admin_client import get, post
-from proxy.cli.demo.demo_command import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
 from proxy.cli.errors import CliError
 from proxy.cli.options import (
     ADMIN_DEFAULT,

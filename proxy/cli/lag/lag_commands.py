@@ -13,7 +13,7 @@ from lag.rules.explain import explain as explained
 from lag.rules.statuses import Level
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
-from proxy.cli.lag.lag_export_command import journal_folder
+from proxy.cli.lag.lag_files import LIMIT, Journal, of_files
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
@@ -23,16 +23,11 @@ from proxy.operate.views.lag import MODES, LagAnswer, LagQueue
 from proxy.operate.views.lag_history import LagTrend
 from proxy.process.exit_codes import ExitCode
 
-_LIMIT = 10_000
 _SECONDS_MAX = 60.0
 """A node reads its journal beside its other work."""
 
 _Mode = Annotated[
     str, typer.Option("--mode", help="By whose rules: pyddmq, ddmq (thresholds of the subscription) or burrow.")
-]
-_Journal = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="DIR", help="Instead of a node: a lag journal, or the data directory it is in."),
 ]
 Group = Annotated[str | None, typer.Argument(help="Only this group.")]
 
@@ -45,14 +40,14 @@ def show(
         typer.Option("--trend", metavar="SPAN", help="How lag went over so long, such as 1h, by the node's journal."),
     ] = None,
     mode: _Mode = "pyddmq",
-    journal: _Journal = None,
+    journal: Journal = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Show how far each group is behind in each queue, what the rules say of that, and why."""
     if trend is not None:
         duration_option(trend, option="--trend")
-    answer = _lag(admin, group, mode, trend) if journal is None else _of_files(journal, group, mode, trend)
+    answer = _lag(admin, group, mode, trend) if journal is None else of_files(journal, group, mode, trend)
     if as_json:
         print_json(answer)
         return ExitCode.OK
@@ -81,13 +76,13 @@ def check(
         float | None, typer.Option("--max-seconds", min=0, help="ERR where a queue is further behind.")
     ] = None,
     mode: _Mode = "pyddmq",
-    journal: _Journal = None,
+    journal: Journal = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Check how far groups are behind; ends with 0 OK, 1 WARN, 2 ERR, 3 unknown (where nothing is ERR)."""
     try:
-        answer = _lag(admin, group, mode) if journal is None else _of_files(journal, group, mode)
+        answer = _lag(admin, group, mode) if journal is None else of_files(journal, group, mode)
     except CliError as error:
         print_error(f"UNKNOWN: {error}", code=Level.UNKNOWN, as_json=as_json)
         return Level.UNKNOWN
@@ -120,28 +115,7 @@ def _lag(admin: str, group: str | None, mode: str, trend: str | None = None) -> 
     asked = f"&group={quote(group, safe='')}" if group else ""
     if trend is not None:
         asked += f"&trend={quote(trend.strip(), safe='')}"
-    return get(admin, f"/api/lag?limit={_LIMIT}&mode={mode}{asked}", LagAnswer, timeout_seconds=_SECONDS_MAX)
-
-
-def _of_files(journal: str, group: str | None, mode: str, trend: str | None = None) -> LagAnswer:
-    from msgspec.structs import replace
-
-    from broker.runtime.disk import RealDisk
-    from broker.runtime.seams import SystemClock
-    from broker.runtime.steps import run_now
-    from lag.history.reading import span_of
-    from proxy.operate.lookups.lag_history import trend_steps
-    from proxy.operate.lookups.lag_of_files import lag_of_files
-
-    if mode not in MODES:
-        raise CliError(f"--mode is {mode!r}: it is one of {', '.join(MODES)}", ExitCode.USAGE)
-    disk, now_ms = RealDisk(read_only=True), SystemClock().wall_ms()
-    folder = journal_folder(disk, journal)
-    answer = lag_of_files(disk, folder, now_ms, limit=_LIMIT, group=group, mode=mode)
-    if trend is None:
-        return answer
-    span = span_of(now_ms - max(1, duration_option(trend, option="--trend")), now_ms)
-    return replace(answer, trend=run_now(trend_steps(disk, folder, span, group=group)))
+    return get(admin, f"/api/lag?limit={LIMIT}&mode={mode}{asked}", LagAnswer, timeout_seconds=_SECONDS_MAX)
 
 
 def _row(each: LagQueue) -> Sequence[str]:

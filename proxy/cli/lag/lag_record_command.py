@@ -23,7 +23,7 @@ from proxy.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from conf.kafka import KafkaClusterConfig
     from proxy.recording.cluster_recording import ClusterRecording, Recorded
-    from upstream.kafka_client.survey_process import SurveyProcess
+    from upstream.kafka_client.all_groups_process import SurveyProcess
 
 NODE = "lag-record"
 """Who writes, in the journal."""
@@ -54,7 +54,7 @@ def record_lag(
 ) -> int:  # fmt: skip
     """Record how far all consumer groups of a Kafka cluster are behind, until it is stopped; joins no group."""
     from proxy.recording.cluster_recording import ClusterRecording, JournalOfOthers
-    from proxy.recording.cluster_sampler import ClusterSampler
+    from proxy.recording.cluster_samples import ClusterSampler
 
     every_ms = duration_option(every, option="--every")
     if not every_ms:
@@ -112,8 +112,8 @@ def _connect(kafka: str, config: str | None, cluster: str | None) -> tuple[Surve
     """Return the way to the cluster and its name. Raises CliError: there is none."""
     from conf.secrets import SecretUnreadable
     from upstream.kafka.link import KafkaFailure
+    from upstream.kafka_client.all_groups_process import SurveyProcess
     from upstream.kafka_client.package import KafkaUnusable
-    from upstream.kafka_client.survey_process import SurveyProcess
 
     settings = _settings(kafka, config)
     try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from broker.runtime.seams import Clock, SystemClock
-from proxy.demo.kafka.jars import CannotFetch, fetch, folder_of
+from proxy.demo.kafka.download import CannotFetch, fetch, folder_of
 
 VERSION = "4.1.1"
 POM = Path(__file__).with_name("pom.xml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SAMPLER = "tests/unit/proxy/recording/test_cluster_sampler.py"
+SAMPLER = "tests/unit/proxy/recording/test_cluster_samples.py"
 
 MUTANTS = (
     Mutant(
@@ -17,14 +17,14 @@ MUTANTS = (
     ),
     Mutant(
         name="what a Kafka cluster does not tell is 0",
-        file="proxy/recording/cluster_sampler.py",
+        file="proxy/recording/cluster_samples.py",
         old="        start, end = bounds or (None, None)\n",
         new="        start, end = bounds or (0, 0)\n",
         caught_by=(f"{SAMPLER}::test_group_that_is_not_told_is_not_known",),
     ),
     Mutant(
         name="a round reads as many records of a cluster as there are rows",
-        file="proxy/recording/cluster_sampler.py",
+        file="proxy/recording/cluster_samples.py",
         old="        left = missing[:READS_MAX]\n",
         new="        left = missing\n",
         caught_by=(f"{SAMPLER}::test_reads_are_bounded_and_everyone_has_a_turn",),

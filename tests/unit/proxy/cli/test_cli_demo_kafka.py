@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.app import run
-from proxy.demo.kafka import jars
+from proxy.demo.kafka import download as jars
 
 
 def test_no_kafka_and_no_java_is_one_sentence(

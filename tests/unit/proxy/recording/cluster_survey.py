@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from upstream.kafka.all_groups import Standing, Surveyed
 from upstream.kafka.link import KafkaFailure, Place
-from upstream.kafka.survey import Standing, Surveyed
 
 
 class SetSurvey:
-    """`upstream.kafka.survey.Survey`, of what stands in its attributes."""
+    """`upstream.kafka.all_groups.Survey`, of what stands in its attributes."""
 
     def __init__(self) -> None:
         self.committed: dict[str, dict[Place, Standing]] = {}

@@ -10,10 +10,10 @@ from lag.journal.files import Tier, parse
 from lag.journal.reader import EventRow, JournalReader, QueueRow, Wanted
 from lag.journal.writer import Origin
 from proxy.recording.cluster_recording import ClusterRecording, JournalOfOthers
-from proxy.recording.cluster_sampler import ClusterSampler
+from proxy.recording.cluster_samples import ClusterSampler
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
+from upstream.kafka.all_groups import Standing
 from upstream.kafka.link import KafkaFailure, Place
-from upstream.kafka.survey import Standing
 
 A = Place("orders", 0)
 FOLDER = "journal"

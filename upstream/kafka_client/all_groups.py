@@ -8,8 +8,8 @@ from typing import Any
 
 from broker.runtime.seams import Clock
 from conf.kafka import KafkaClusterConfig
+from upstream.kafka.all_groups import Standing, Surveyed
 from upstream.kafka.link import Place
-from upstream.kafka.survey import Standing, Surveyed
 from upstream.kafka_client.lookups import ANSWER_SECONDS
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.settings import Settings
@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.05
 
 
 class LibrdkafkaSurvey:
-    """`upstream.kafka.survey.Survey`. Called in one thread, which waits."""
+    """`upstream.kafka.all_groups.Survey`. Called in one thread, which waits."""
 
     def __init__(self, cluster: str, config: KafkaClusterConfig, *, client_id: str, clock: Clock) -> None:
         """Read the secrets, and connect in the background.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from broker.testing.manual_time import ManualClock
 from lag.samples import EventKind, QueueSample
-from proxy.recording import cluster_sampler as module
-from proxy.recording.cluster_sampler import ClusterSampler
+from proxy.recording import cluster_samples as module
+from proxy.recording.cluster_samples import ClusterSampler
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
+from upstream.kafka.all_groups import Standing
 from upstream.kafka.link import Place
 from upstream.kafka.metadata import encode
-from upstream.kafka.survey import Standing
 from upstream.progress.tracker import Failure
 
 A, B = Place("orders", 0), Place("orders", 1)

@@ -3,7 +3,7 @@
 librdkafka ends the whole process (an assertion, `eonce->refcnt > 0`) when the connection to a group's coordinator
 breaks while it is asked about groups; seen with 2.16.0, its issue 4605. A recorder must outlive its cluster, so who
 asks is a process that is started again with the next question. It is told everything over a pipe: the cluster's
-settings, in which secrets are places, then questions by the names of `upstream.kafka.survey.Survey`.
+settings, in which secrets are places, then questions by the names of `upstream.kafka.all_groups.Survey`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any, cast
 from broker.runtime.seams import SystemClock
 from conf.kafka import KafkaClusterConfig
 from conf.secrets import SecretUnreadable
+from upstream.kafka.all_groups import Surveyed
 from upstream.kafka.link import KafkaFailure, Place
-from upstream.kafka.survey import Surveyed
+from upstream.kafka_client.all_groups import LibrdkafkaSurvey
 from upstream.kafka_client.package import KafkaUnusable, confluent
-from upstream.kafka_client.survey import LibrdkafkaSurvey
 
 ANSWER_SECONDS = 120.0
 """Every question has bounds of its own; a process that takes longer is ended."""
-_MAIN = "import sys; sys.path[:] = {path!r}; from upstream.kafka_client.survey_process import main; main()"
+_MAIN = "import sys; sys.path[:] = {path!r}; from upstream.kafka_client.all_groups_process import main; main()"
 
 
 class SurveyProcess:
-    """`upstream.kafka.survey.Survey`, by a process."""
+    """`upstream.kafka.all_groups.Survey`, by a process."""
 
     def __init__(self, cluster: str, config: KafkaClusterConfig, *, client_id: str) -> None:
         """Start it; arguments as of `LibrdkafkaSurvey`.
