@@ -165,6 +165,8 @@ def test_group_that_pushes_is_always_a_member() -> None:
     world = World(PULLS.replace("maxPullBatchSize: 8", push))
     world.run(120)
     assert len(world.kafka.group("billing").members) == 1
+    task = world.loop.create_task(world.node.stop(drain_seconds=1))
+    world.loop.run(task.done, seconds=60)  # closes the client of pushes
 
 
 def test_member_that_ended_by_a_fault_is_replaced_and_shown_meanwhile() -> None:
