@@ -26,6 +26,8 @@ from tests.patient import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PORTS = {"9613": "--producer-port", "9713": "--consumer-port", "9813": "--admin-port"}
+FURTHER = ("9623", "9723")
+"""Ports of TLS, which stand in files alone."""
 NOT_RUN = "console"
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -72,8 +74,9 @@ def blocks_of(page: str) -> list[Block]:
 
 def free_ports() -> dict[str, str]:
     """Free ports of the loopback, by the port of the page that each stands for."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in PORTS]
-    ports = {port: str(each.getsockname()[1]) for port, each in zip(PORTS, held, strict=True)}
+    wanted = [*PORTS, *FURTHER]
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in wanted]
+    ports = {port: str(each.getsockname()[1]) for port, each in zip(wanted, held, strict=True)}
     for each in held:
         each.close()
     return ports
@@ -141,7 +144,7 @@ def _typed(text: str, ports: dict[str, str]) -> list[str]:
 
 def _shell(script: str, folder: Path, ports: dict[str, str]) -> subprocess.CompletedProcess[str]:
     names = {"9613": "PYDDMQ_PRODUCER", "9713": "PYDDMQ_CONSUMER", "9813": "PYDDMQ_ADMIN"}
-    addresses = {names[port]: f"127.0.0.1:{free}" for port, free in ports.items()}
+    addresses = {name: f"127.0.0.1:{ports[port]}" for port, name in names.items()}
     around = environment()
     path = f"{Path(sys.executable).parent}:{around['PATH']}"
     return subprocess.run(
