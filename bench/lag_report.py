@@ -221,10 +221,12 @@ def duckdb_part(place: str, days: int) -> None:
 
 
 @contextmanager
-def spark_session(folder: str) -> Iterator[Any]:
-    """Return a session on two cores that can read journals."""
+def spark_session(folder: str, java_options: str = "") -> Iterator[Any]:
+    """Return a session on two cores that can read journals, whose JVM is started with these options besides."""
+    logged = f"-Dlog4j2.configurationFile={folder}/spark.log.properties {java_options}".strip()
     options = SessionOptions(master="local[2]", cores=2, ui=False, log_file=f"{folder}/spark.log",
-                             settings={"spark.local.dir": folder, "spark.driver.memory": "3g"})  # fmt: skip
+                             settings={"spark.local.dir": folder, "spark.driver.memory": "3g",
+                                       "spark.driver.extraJavaOptions": logged})  # fmt: skip
     spark = session(options)
     try:
         ship(spark)
@@ -247,6 +249,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=2, help="2 or more; 30 of 1,000 queues are 43 M rows")
     parser.add_argument("--queues", type=int, default=200)
     parser.add_argument("--source-rows", type=int, default=200_000)
+    parser.add_argument("--java-options", default="", help="for Spark's JVM: --java-options=-XX:...")
     parser.add_argument("--folder", help="where files are made; a temporary one when absent")
     given = parser.parse_args()
     folder = tempfile.mkdtemp(dir=given.folder)
@@ -254,7 +257,7 @@ def main() -> None:
         generate(folder, days=given.days, queues=given.queues)
         print("| what | rows | wall | CPU | CPU per million | rows per second | most memory: a JVM | Python |")
         print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-        with spark_session(folder) as spark:
+        with spark_session(folder, given.java_options) as spark:
             # The first one of a session warms it up; it is told apart.
             sizes = [("first report", 1), ("report", max(1, given.days // 2)), ("report", given.days)]
             for name, days in sizes:

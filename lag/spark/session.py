@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -14,11 +13,6 @@ from pyspark.sql import SparkSession
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-JVM_OPTIONS: Final = "-XX:-DontCompileHugeMethods"
-"""What a JVM that runs the rules is started with. Spark makes one Java method of all rules over a row, some 28 KB of
-byte code, and a JVM never compiles a method above 8,000 bytes unless it is told to: it interprets it, row for row."""
-
-_EXECUTORS: Final = "spark.executor.extraJavaOptions"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set in the environment of a program that `spark-submit` runs."""
 
@@ -79,9 +73,8 @@ def settings_of(options: SessionOptions) -> dict[str, str]:
         found["spark.sql.shuffle.partitions"] = str(options.cores)
     if options.master is not None:
         found["spark.master"] = options.master
-    found["spark.driver.extraJavaOptions"] = found[_EXECUTORS] = JVM_OPTIONS
     if options.log_file:
-        found["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={options.log_file}.properties"
+        found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={options.log_file}.properties"
     return {**found, **options.settings}
 
 
@@ -96,9 +89,6 @@ def session(options: SessionOptions | None = None) -> SparkSession:
     """
     options = options or SessionOptions()
     settings = settings_of(options)
-    if _SUBMITTED in os.environ and _EXECUTORS not in options.settings:
-        # Who submits says it (docs/lag-cluster.md): ours would take the place of what the cluster's own need.
-        del settings[_EXECUTORS]
     if SparkSession.getActiveSession() is not None:
         settings = {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
