@@ -31,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tls", description=__doc__)
     parser.add_argument("--repeat", type=int, default=3, help="rounds, of which the median counts")
     parser.add_argument("--share", type=float, default=1.0, help="part of the messages")
+    parser.add_argument("--batch", type=int, action="append", choices=COUNTS, help="of these sizes alone")
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help="publish, pull, handshake; all when left out")
     options = parser.parse_args(arguments)
+    wanted = options.measures or [*MEASURES, "handshake"]
     kinds: tuple[runs.Kind, ...] = ("pyddmq", "redis") if redis_version() else ("pyddmq",)
     with tempfile.TemporaryDirectory(prefix="pyddmq-bench-") as name:
         folder = Path(name)
@@ -40,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"load average {os.getloadavg()[0]:.1f}, {options.repeat} rounds, us of server CPU per message")
         print("| measure | server | batch | plain | TLS | ratio |\n| --- | --- | --- | --- | --- | --- |")
         for measure, run in MEASURES.items():
-            for batch, count in COUNTS.items():
+            for batch, count in COUNTS.items() if measure in wanted else ():
+                if batch not in (options.batch or COUNTS):
+                    continue
                 for kind in kinds:
                     found: dict[bool, list[float]] = {False: [], True: []}
                     for number in range(options.repeat):
@@ -58,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     plain, secured = (statistics.median(found[each]) for each in (False, True))
                     ratio = secured / plain if plain else 0.0
                     print(f"| {measure} | {kind} | {batch} | {plain:.1f} | {secured:.1f} | {ratio:.2f} |", flush=True)
-        print(f"\na handshake, TLS 1.3, EC keys: {handshake_us(folder, tls):.0f} us of server CPU")
+        if "handshake" in wanted:
+            print(f"\na handshake, TLS 1.3, EC keys: {handshake_us(folder, tls):.0f} us of server CPU")
     return 0
 
 
