@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from bench.tls import channel_us
 from broker.testing import ManualClock, ManualScheduler
 from conf.tls import TlsFiles
+from proxy.cli.tls.dev_certificates import make
 from proxy.tls.files import RealTlsFiles, TlsFileBad
 from proxy.tls.handshakes import Handshakes
 from tests.tls.conftest import Certificates
@@ -119,3 +121,9 @@ def test_handshakes_leave_time_for_others() -> None:
         scheduler.run_until_idle()
         assert len(order) == made
     assert order == [0, 1, 2, 3, 4]
+
+
+def test_bench_of_the_channel_runs(tmp_path: Path) -> None:
+    """With the certificates that `pyddmq tls dev` makes."""
+    make(tmp_path, names=("127.0.0.1",), client="bench", days=1)
+    assert min(channel_us(tmp_path, 1000, 10)) > 0
