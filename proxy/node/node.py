@@ -49,7 +49,6 @@ from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
-from proxy.tls.ports import LOOK_SECONDS
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.queues import offsets_of
@@ -128,7 +127,6 @@ class Node(Parts, CommitDriver):
             self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
             if self.tls.by_service:
                 self.periodic.repeat("tls", SWEEP_SECONDS, self.tls.sweep)
-                self.periodic.repeat("tls_files", LOOK_SECONDS, self.tls.look)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             opened = self._opened = await self._open_storage(steps, self.startup)
             open_owners(self.access, opened, node, self.runtime)

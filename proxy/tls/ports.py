@@ -21,8 +21,8 @@ from proxy.tls.port import TlsPort
 RELOADS = declare(
     "pyddmq_tls_reloads_total", "Readings of the certificates of TLS ports: applied, refused", ("outcome",)
 )
-LOOK_SECONDS = 5.0
-"""How often the files are looked at."""
+SWEEPS_A_LOOK = 5
+"""How often the files are looked at: each so manieth second."""
 
 _log = structlog.get_logger(__name__)
 
@@ -62,6 +62,7 @@ class TlsPorts:
         self._clock = runtime.clock
         self._metrics = runtime.metrics
         handshakes = Handshakes(runtime.clock, runtime.scheduler)
+        self._sweeps = 0
         self.by_service: dict[str, TlsPort] = {}
         self.refused = ""
         self.refused_ms = 0
@@ -147,9 +148,12 @@ class TlsPorts:
             self.swap(contexts)
 
     def sweep(self) -> None:
-        """See `TlsPort.sweep`."""
+        """See `TlsPort.sweep`; and look at the files, every few times."""
         for port in self.by_service.values():
             port.sweep()
+        self._sweeps += 1
+        if self._sweeps % SWEEPS_A_LOOK == 0:
+            self.look()
 
     def _signature(self) -> tuple[Signature, ...]:
         return tuple(self._loader.signature(port.files) for port in self.by_service.values())

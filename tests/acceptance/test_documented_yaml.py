@@ -39,11 +39,17 @@ def test_pages_have_configurations() -> None:
 
 
 @pytest.mark.parametrize(("page", "text"), SHOWN, ids=[page for page, _ in SHOWN])
-def test_configuration_is_valid(page: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As it stands there; a part of a list of groups below its word."""
+def test_configuration_is_valid(
+    page: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it stands there; a part of a list of groups below its word, with the certificates that the page has made."""
+    monkeypatch.chdir(tmp_path)
+    if page == "docs/tls.md":
+        assert run(["tls", "dev", "./tls"]) == ExitCode.OK
     file = tmp_path / "node.yaml"
     file.write_text(
-        text if text.startswith(("node:", "topics:", "groups:", "kafka:")) else f"groups:\n{text}", encoding="utf-8"
+        text if text.startswith(("node:", "tls:", "topics:", "groups:", "kafka:")) else f"groups:\n{text}",
+        encoding="utf-8",
     )
     code = run(["config", "check", str(file)])
     assert code == ExitCode.OK, (page, capsys.readouterr().out)
