@@ -17,7 +17,9 @@ MUTANTS = (
     Mutant(
         name="pulls need no right",
         file="proxy/services/access/guard.py",
-        old='        if _rights(connection).may_consume(request.group):\n            return True\n        self.denials.note(connection, "pull"',
+        old="        if _rights(connection).may_consume(request.group):\n"
+        "            return True\n"
+        '        self.denials.note(connection, "pull"',
         new='        if request.group:\n            return True\n        self.denials.note(connection, "pull"',
         caught_by=(
             f"{MATRIX}::test_every_cell_is_as_the_rules_say_before_and_after_a_reload",
@@ -29,8 +31,12 @@ MUTANTS = (
     Mutant(
         name="the head of a chain lends its right to all of it",
         file="proxy/services/access/guard.py",
-        old="        for each in results:\n            if each.group is not None and not may_consume(each.group):\n                break\n",
-        new="        for each in results[:1]:\n            if each.group is not None and not may_consume(each.group):\n                break\n",
+        old="        for each in results:\n"
+        "            if each.group is not None and not may_consume(each.group):\n"
+        "                break\n",
+        new="        for each in results[:1]:\n"
+        "            if each.group is not None and not may_consume(each.group):\n"
+        "                break\n",
         caught_by=(
             f"{DENIALS}::test_head_of_a_chain_lends_its_right_to_nobody",
             f"{DENIALS}::test_member_of_a_chain_without_the_right_is_dropped_and_the_others_count",
@@ -69,7 +75,8 @@ MUTANTS = (
     Mutant(
         name="a revoked token goes on where it is in use",
         file=ACCESS,
-        old="            if stored is None or stored != before.tokens.get(rights.proof):\n                return None\n",
+        old="            if stored is None or stored != before.tokens.get(rights.proof):\n"
+        "                return None\n",
         new="",
         caught_by=(
             f"{SIGN_IN}::test_revocation_ends_a_living_connection",
@@ -169,7 +176,8 @@ MUTANTS = (
     Mutant(
         name="while the node starts everybody's results are held",
         file="proxy/services/starting_service.py",
-        old="        if connection.rights is not None and self._guard.submit(connection, call, results) is None:\n            return\n",
+        old="        if connection.rights is not None and self._guard.submit(connection, call, results) is None:\n"
+        "            return\n",
         new="",
         caught_by=(f"{CHANGES}::test_results_are_denied_before_they_are_held_and_when_they_are_taken",),
     ),
