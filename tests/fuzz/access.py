@@ -1,7 +1,7 @@
 """Targets `authenticate`, `tokens` and `jwt`: any bytes as the first call of a connection, a file, and a token.
 
 Nobody becomes somebody by bytes that the node has not given out. A call is answered whole, and its connection ends or
-is somebody's; a file is taken whole and says the same when it is written again, or is refused in a sentence; no exception.
+is somebody's; a file is taken whole and says the same when it is written again, or is refused in a sentence.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SEEDS = {
     },
     "jwt": {
         "right": _SIGNED.encode(),
-        "none": pyjwt.encode(_CLAIMS, None, algorithm="none").encode(),
+        "none": pyjwt.encode(_CLAIMS, "", algorithm="none").encode(),
         "other": pyjwt.encode(_CLAIMS, "x" * 32, algorithm="HS256", headers={"kid": "main"}).encode(),
         "parts": b"eyJhbGciOiJFZERTQSJ9.e30.",
     },
