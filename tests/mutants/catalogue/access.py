@@ -41,7 +41,6 @@ MUTANTS = (
             f"{DENIALS}::test_head_of_a_chain_lends_its_right_to_nobody",
             f"{DENIALS}::test_member_of_a_chain_without_the_right_is_dropped_and_the_others_count",
         ),
-        rows=("W10",),
     ),
     Mutant(
         name="whoever fails to sign in goes on as its network says",
