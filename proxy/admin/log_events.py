@@ -111,8 +111,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "pull_refused": "A pull was refused; `code` and `text` say why.",
         "result_ignored": "Results of a client did not count: an unknown queue, group or offset, or acks are refused.",
         "results_unanswered": "Results could not be taken, so their connection was closed; clients send them again.",
-        "access_denied": "A call, or results that ride on one, was denied: `principal` has no right to `resource`, or it "
-        "is another's, or its token proves nothing (`reason`).",
+        "access_denied": "A call, or a result that rides on one, was denied: `principal` has no right to `resource`, "
+        "it is another's, or its token proves nothing (`reason`).",
         "send_refused": "A publish was refused; docs/protocol.md has the codes.",
         "access_file_refused": "A file of the section `access` changed and cannot be used; what it said before holds.",
         "owners_not_synced": "Whose some producers' numbers are could not be made durable; a power loss may forget it.",

@@ -14,7 +14,7 @@ import pytest
 from proxy.testing.sdk import CONSUMERS, PRODUCERS, Account, ConsumerHabits, ProducerHabits, SdkConsumer, SdkProducer
 from proxy.testing.sdk.account import Message
 from proxy.testing.sdk.producer import Surroundings
-from tests.access.world import AccessWorld
+from tests.access.world import CONSUMER_PORT, PRODUCER_PORT, AccessWorld
 
 RULES = """
 access:
@@ -32,14 +32,13 @@ class Sdks:
         self.world = AccessWorld(RULES)
         self.host = host
         self.account = Account()
-        node = self.world.config.node
         self.around = Surroundings(
             self.world.loop,
             self._connect(),
             self.account,
             Random(3),
-            lambda: ("127.0.0.1", node.consumer_port),
-            lambda: ("127.0.0.1", node.producer_port),
+            lambda: ("127.0.0.1", CONSUMER_PORT),
+            lambda: ("127.0.0.1", PRODUCER_PORT),
         )
 
     def _connect(self) -> Callable[..., Awaitable[bool]]:

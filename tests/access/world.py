@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ groups:
 """
 NODE = "node: {memoryMax: 67108864, segmentBytes: 4194304, producerPort: 9613, consumerPort: 9713}\n"
 CONSUMER_METHODS = frozenset({"pull", "submit", "getConsumeStats", "fetch", "ack"})
-EVERY_MS = 1_700_000_000
+PRODUCER_PORT, CONSUMER_PORT = 9613, 9713
 
 
 def codec_of(method_or_service: str) -> Codec:
@@ -74,7 +75,7 @@ class AccessWorld(HostileWorld):
         """Open a connection of a client at an address."""
         client = Client(codec_of(service))
         client.world = self
-        port = self.config.node.consumer_port if service == "consumer" else self.config.node.producer_port
+        port = CONSUMER_PORT if service == "consumer" else PRODUCER_PORT
         self.network.connect(client, ("127.0.0.1", port), host=host)
         self.run(0.01)
         return client
@@ -155,7 +156,7 @@ def arguments_of(method: str, resource: str) -> dict[str, Any]:
     """Return arguments that ask something of this topic or group and change little."""
     ending = producer_idl.EndTransaction(producerGroup=resource, handle="0-0-none", state=8)
     queues = {"orders": {"pyddmq_broker-0_0": 0}}
-    return {
+    found: dict[str, Callable[[], dict[str, Any]]] = {
         "pull": lambda: {"request": pull(resource)},
         "submit": lambda: {"result": result(resource, offset=10**9)},
         "getConsumeStats": lambda: {"request": consumer_idl.ConsumeStatsRequest(group=resource)},
@@ -168,7 +169,8 @@ def arguments_of(method: str, resource: str) -> dict[str, Any]:
         "sendHalfSync": lambda: {"message": message("orders"), "producerGroup": resource, "timeout": 1000},
         "endTransaction": lambda: {"decision": ending},
         "fetchChecks": lambda: {"request": producer_idl.CheckRequest(producerGroup=resource, maxLingerTime=20)},
-    }[method]()
+    }
+    return found[method]()
 
 
 def shape(reply: Reply) -> str:

@@ -34,7 +34,7 @@ groups:
 """
 
 
-class _Peer(asyncio.Transport):
+class Peer(asyncio.Transport):
     """Takes everything at once, or (`slow`) nothing."""
 
     def __init__(self, *, slow: bool) -> None:
@@ -120,7 +120,7 @@ def _stream(world: HostileWorld, server: ThriftServer, service: str, data: bytes
     flags = data[0] if data else 0
     stream = data[1:]
     piece = (1, 7, 64, len(stream) or 1)[flags & 3]
-    peer = _Peer(slow=bool(flags & 4))
+    peer = Peer(slow=bool(flags & 4))
     connection = Connection(server)
     peer.protocol = connection
     connection.connection_made(peer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.fuzz import ack_journal, configuration, directory, expressions, frames, pushes, store_files
+from tests.fuzz import access, ack_journal, configuration, directory, expressions, frames, pushes, store_files
 
 Target = Callable[[bytes], None]
 
@@ -23,6 +23,9 @@ TARGETS: dict[str, Target] = {
     "callback": pushes.callback_url,
     "expression": expressions.expression,
     "transform": expressions.transform,
+    "authenticate": access.authenticate,
+    "tokens": access.tokens,
+    "jwt": access.jwt,
 }
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -121,7 +121,11 @@ def explain(
         raise CliError(f"{action} is no action; there are {', '.join(Action)}", ExitCode.USAGE)
     access = loaded.config.access
     if access is None:
-        told = {"allowed": True, "line": None, "text": "there is no section `access`: everybody may do everything"}
+        told: dict[str, Any] = {
+            "allowed": True,
+            "line": None,
+            "text": "there is no section `access`: everybody may do everything",
+        }
     else:
         rules = Rules(access)
         decision = rules.decide(principal, Action(action), resource)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from conf import ConfigError, loads
 from conf.checks import check_node
 from conf.diff import diff
-from conf.loader import ConfigError, loads
 
 RULE = "{principals: [a], produce: [t]}"
 

@@ -63,6 +63,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # What only a whole node shows, over real or simulated connections.
     "proxy/admin/server.py": ("test_admin_http", "test_admin_port"),
     "proxy/node/assembly.py": ("test_node", "test_startup"),
+    "proxy/port/connection.py": ("test_connection_turn", "test_peers_gone", "test_sign_in"),
+    "pyddmq/client/connection.py": ("test_client_errors", "test_clients"),
     "proxy/node/parts.py": ("test_node", "test_startup"),
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),
     "proxy/operate/changes/groups.py": ("test_admin_changes",),

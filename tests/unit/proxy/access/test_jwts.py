@@ -28,7 +28,7 @@ def pem(key: Any) -> bytes:
     return found
 
 
-def config(*keys: tuple[str, list[str]], **fields: Any) -> AccessConfig:
+def config(*keys: tuple[str, list[Any]], **fields: Any) -> AccessConfig:
     """Return keys of these names and algorithms."""
     made = [
         JwtKey(name=name, file=f"{name}.pem", algorithms=algorithms, issuer="issuer", audience="pyddmq", **fields)

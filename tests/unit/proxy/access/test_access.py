@@ -1,0 +1,108 @@
+"""Who a connection is: token, certificate, network, in this order; and what a change of the policy makes of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.testing import ManualClock
+from conf.access import AccessConfig, AccessRule, CertificateRule, NetworkRule
+from conf.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken
+from proxy.access.access import Access
+from proxy.access.tokens import made
+
+ID, TEXT, DIGEST = made(bytes(range(40)))
+TOKEN = StoredToken(id=ID, digest=DIGEST, principal="shop", created_ms=0, expires_ms=1 << 50)
+CONFIG = AccessConfig(
+    certificates=[
+        CertificateRule(subject="CN=audit,O=Example", principal="audit"),
+        CertificateRule(name="DNS:*.shop.example", principal="web"),
+    ],
+    networks=[
+        NetworkRule(cidr="10.1.2.0/24", principal="narrow"),
+        NetworkRule(cidr="10.0.0.0/8", principal="wide"),
+        NetworkRule(cidr="fd00::/8", principal="six"),
+    ],
+    rules=[AccessRule(principals=["*"], produce=["*"])],
+)
+
+
+class Certificate(NamedTuple):
+    """A client's, as connections have it."""
+
+    subject: str
+    names: tuple[str, ...] = ()
+
+
+class Files:
+    """Files that a test changes."""
+
+    def __init__(self) -> None:
+        self.tokens = {ID: TOKEN}
+        self.state = 0
+        self.broken = False
+
+    def read(self, config: AccessConfig) -> AccessFiles:
+        if self.broken:
+            raise AccessUnreadable(("access", "tokens"), "broken")
+        return AccessFiles(tokens=dict(self.tokens), keys={})
+
+    def signature(self, config: AccessConfig) -> Signature:
+        return ((self.state, 0, 0),)
+
+
+def access(files: Files | None = None) -> Access:
+    """Make one of `CONFIG`."""
+    clock = ManualClock()
+    return Access(CONFIG, clock=clock, limited_log=RateLimitedLog(clock), files=files or Files())
+
+
+@pytest.mark.parametrize(
+    ("host", "principal"),
+    [
+        ("10.1.2.3", "narrow"),
+        ("10.1.3.3", "wide"),
+        ("::ffff:10.1.2.3", "narrow"),
+        ("fd00::1", "six"),
+        ("fd00::1%eth0", "six"),
+        ("192.168.0.1", "anonymous"),
+        ("", "anonymous"),
+        ("10.1.2", "anonymous"),
+    ],
+)
+def test_first_network_that_has_an_address_counts(host: str, principal: str) -> None:
+    """IPv4 within IPv6 is IPv4; what is no address is nobody's."""
+    assert access().rights_of(host, None).principal == principal
+
+
+def test_certificate_wins_over_the_network_where_a_line_maps_it() -> None:
+    """The whole subject, or a name with its kind; a certificate that nobody maps leaves it to the network."""
+    found = access()
+
+    def who(subject: str, *names: str) -> str:
+        return found.rights_of("10.1.2.3", Certificate(subject, names)).principal
+
+    assert who("CN=audit,O=Example") == "audit"
+    assert who("CN=x", "DNS:other", "DNS:a.shop.example") == "web"
+    assert who("CN=audit,O=Example,C=DE") == "narrow"
+    assert who("CN=x", "URI:a.shop.example", "DNS:shop.example.evil") == "narrow"
+
+
+def test_change_of_a_file_is_taken_and_a_broken_one_is_not() -> None:
+    """Whole or not at all; a token that is gone or is another one ends its connections."""
+    files = Files()
+    found = access(files)
+    assert found.look() is False
+    proven = found.proven(TEXT)
+    assert proven is not None
+    rights = found.rights_by(proven)
+    before = found.policy
+    files.broken, files.state = True, 1
+    assert found.look() is False
+    assert found.policy is before
+    files.broken, files.tokens = False, {}
+    assert found.look() is True
+    assert found.proven(TEXT) is None
+    assert found.renewed(rights, "10.1.2.3", None, before) is None
