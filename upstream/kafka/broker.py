@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from broker.errors import StoreError
 from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
 from conf.models import GroupConfig
 from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.blobs import Blobs
@@ -22,6 +23,11 @@ from upstream.queues import UNKNOWN, CommittedOffsets, QueueView, TakeOver, Topi
 from upstream.source import Appended, Counts, Stored, Stretch, Wanted
 
 DEAD_LETTER_SUFFIX = ".DLQ"
+LEFT_OUT = declare(
+    "pyddmq_kafka_headers_left_out_total",
+    "Headers of Kafka records that no property can be named after: empty, or with 0x01 or 0x02 in it.",
+    ("group", "topic"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +235,7 @@ class KafkaBroker:
             clock=self._runtime.clock,
             counters=counters,
             bytes_max=self._settings.waiting_bytes,
+            left_out=self._runtime.metrics.counter(LEFT_OUT, subscription.group, subscription.config.topic),
         )
         self._sources.append(source)
         self.expanded()

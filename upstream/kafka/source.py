@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from broker.runtime.metrics import Counter
 from broker.runtime.seams import Clock
 from pyddmq.actions import Message, MessageUnreadable
 from upstream.history import History
 from upstream.job import Generation, GroupQueue, OrderKey, Reply, Slices, UpstreamJob
-from upstream.kafka.headers import decode, message_id, property_block
+from upstream.kafka.headers import decode, message_id, property_block, unnamable
 from upstream.kafka.link import KafkaRecord, PartitionReader, Place
 from upstream.kafka.stream import Stream, size_of
 from upstream.kafka.topics import KafkaQueue, own
@@ -52,6 +53,7 @@ class KafkaSource:
         clock: Clock,
         counters: Counts,
         bytes_max: int,
+        left_out: Counter | None = None,
     ) -> None:
         """Stand at the group queues' positions.
 
@@ -64,6 +66,7 @@ class KafkaSource:
             clock: Dates failures.
             counters: Series of the subscription.
             bytes_max: Of bodies that are kept.
+            left_out: Counts headers that no property can be named after.
         """
         config = subscription.config
         self._subscription = subscription
@@ -73,6 +76,7 @@ class KafkaSource:
         self._clock = clock
         self._counters = counters
         self.bytes_max = bytes_max
+        self._left_out = left_out
         self._by_key = config.order_key == "KEY"
         self._by_queue = config.order_key == "QID"
         self._tags = config.wanted_tags
@@ -182,6 +186,8 @@ class KafkaSource:
         elif self._by_queue:
             key = group_queue.qid
         size = size_of(record)
+        if record.headers and self._left_out is not None and (count := unnamable(record.headers)):
+            self._left_out.add(count)
         # No identity is needed (`KafkaQueue.identity`), so the place holds what else is asked for without the body.
         job = UpstreamJob(self._subscription, group_queue, offset, record.timestamp_ms, size, key)
         group_queue.live[offset] = job

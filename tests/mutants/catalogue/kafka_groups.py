@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 PARTITIONS = "tests/unit/upstream/kafka/test_partitions.py"
 BLOBS = "tests/unit/upstream/kafka/test_blobs.py"
 SUBSCRIPTIONS = "tests/unit/upstream/kafka/test_subscriptions.py"
+MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
 NODE = "tests/integration/proxy/node/test_kafka_node.py"
 
 MUTANTS = (
@@ -51,6 +52,7 @@ MUTANTS = (
         old=" or group_queue.withheld:\n",
         new=":\n",
         caught_by=(f"{PARTITIONS}::test_nothing_more_of_a_partition_that_is_given_up_is_handed_out",),
+        rows=("W28",),
     ),
     Mutant(
         name="a strict takeover waits for nobody",
@@ -178,6 +180,29 @@ MUTANTS = (
         old="        return [each for each in self.all_groups() if self.kafka_groups.of(each.name) is None]\n",
         new="        return list(self.all_groups())\n",
         caught_by=(f"{NODE}::test_retention_of_the_store_has_nothing_to_do_with_groups_of_kafka",),
+    ),
+    Mutant(
+        name="a commit of a partition that went is sent",
+        file="upstream/kafka_client/commits.py",
+        old="        ours = [each for each in self._asked if self._is_ours(each)]\n",
+        new="        ours = list(self._asked)\n",
+        caught_by=(f"{MEMBER}::test_commit_of_a_former_term_is_not_sent",),
+        rows=("W27",),
+    ),
+    Mutant(
+        name="a job whose action raises keeps its offset and its permit",
+        file="upstream/running/running.py",
+        old="                self._outcomes.error(job, answer)\n",
+        new="                pass\n",
+        caught_by=(f"{PARTITIONS}::test_exception_of_an_action_leaves_no_offset_and_no_permit_behind",),
+        rows=("W39",),
+    ),
+    Mutant(
+        name="headers that are left out are told of nowhere",
+        file="upstream/kafka/source.py",
+        old="            self._left_out.add(count)\n",
+        new="            pass\n",
+        caught_by=(f"{PARTITIONS}::test_header_that_no_property_can_be_named_after_is_counted",),
     ),
     Mutant(
         name="trouble of a cluster shows nowhere",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyddmq.actions import Action, Job, Status
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import Place
@@ -164,6 +165,47 @@ def test_text_of_a_plain_consumer_counts_for_nothing_but_its_offset() -> None:
     ground.kill()
     assert sorted(ground.drain(client, 1)) == taken[3:]
     assert ground.count("pyddmq_kafka_commit_texts_foreign_total", "g") == 1
+
+
+class Raising(Action):
+    """Has a fault that one message meets."""
+
+    def act(self, job: Job) -> Status:
+        """Raise for it."""
+        if job.message.body == b"bad":
+            raise KeyError("a fault")
+        return Status.CONTINUE
+
+
+def test_exception_of_an_action_leaves_no_offset_and_no_permit_behind() -> None:
+    """With a single permit: it ends as a dead letter, what is behind it goes on, and its offset is committed (W39)."""
+    name = f"{Raising.__module__}:Raising"
+    entry = {"topic": "t", "actions": ["Async", name, "PullServer"], "concurrency": 1, "maxRetry": 1}
+    ground = KafkaGround(entry, queues=1)
+    client = Client()
+    for body in ("bad", "good", "bad", "also good"):
+        ground.put(body)
+    seen = []
+    for _ in range(20):
+        taken = ground.take(client)
+        seen += list(taken.values())
+        ground.ack(client, *taken)
+        ground.advance(1)
+        if len(seen) == 2 and not ground.group_queue().live:
+            break
+    assert seen == [b"good", b"also good"]
+    assert ground.letters() == [b"bad", b"bad"]
+    assert ground.group_queue().live == {}
+    assert ground.committed() == ground.cluster().topics["t"][0].high
+
+
+def test_header_that_no_property_can_be_named_after_is_counted() -> None:
+    """It is left out, and that is told; once for each record."""
+    ground = KafkaGround({"topic": "t"}, queues=1)
+    ground.cluster().append(Place("t", 0), None, b"x", [("", b"1"), ("a\x01b", b"2"), ("c", b"3")])
+    ground.advance(0.5)
+    assert list(ground.take(Client()).values()) == [b"x"]
+    assert ground.count("pyddmq_kafka_headers_left_out_total", "g", "t") == 2
 
 
 def test_caught_up_group_shows_no_lag() -> None:

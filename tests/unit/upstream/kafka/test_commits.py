@@ -1,0 +1,62 @@
+"""Commits of a member: who waits for one is told when it has happened, and never by one that began before (D52)."""
+
+from __future__ import annotations
+
+from tests.contract.grounds import KafkaGround
+from tests.unit.upstream_world import Client
+from upstream.kafka.link import Place
+
+
+def _ground() -> tuple[KafkaGround, list[bool]]:
+    ground = KafkaGround({"topic": "t"}, queues=1)
+    ground.put("one")
+    client = Client()
+    ground.ack(client, *ground.take(client))
+    told: list[bool] = []
+    return ground, told
+
+
+def test_who_waits_is_told_once_it_is_committed() -> None:
+    """At once, not with the next interval; and where nothing is left to commit, too."""
+    ground, told = _ground()
+    ground.member.settle(told.append)
+    assert told == []
+    ground.advance(0.06)
+    assert told == [True]
+    assert ground.cluster().group("g").committed[Place("t", 0)][0] == ground.cluster().topics["t"][0].high
+    ground.member.settle(told.append)
+    ground.advance(0.06)
+    assert told == [True, True]
+
+
+def test_who_waits_is_told_by_a_commit_that_began_afterwards() -> None:
+    """What finishes while one is under way is in the next."""
+    ground, told = _ground()
+    ground.member.settle(lambda _: None)
+    ground.advance(0)
+    ground.put("two")
+    client = Client()
+    ground.ack(client, *ground.take(client))
+    ground.member.settle(told.append)
+    while not told:
+        ground.advance(0.001)
+    assert ground.cluster().group("g").committed[Place("t", 0)][0] == ground.cluster().topics["t"][0].high
+
+
+def test_commit_that_fails_for_a_while_is_waited_for_and_one_that_is_lost_is_not() -> None:
+    """Nobody is told yes for what is not committed."""
+    ground, told = _ground()
+    ground.cluster().down = True
+    ground.member.settle(told.append)
+    ground.advance(1)
+    assert told == []
+    ground.cluster().down = False
+    ground.advance(1)
+    assert told == [True]
+    ground.put("two")
+    client = Client()
+    ground.ack(client, *ground.take(client))
+    ground.cluster().expel(ground.client.members[0])
+    ground.member.settle(told.append)
+    ground.advance(1)
+    assert told == [True, False]
