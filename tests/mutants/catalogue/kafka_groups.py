@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 PARTITIONS = "tests/unit/upstream/kafka/test_partitions.py"
 NODE = "tests/integration/proxy/node/test_kafka_node.py"
+MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
 TROUBLES = "tests/unit/upstream/kafka_client/test_troubles.py"
 
 MUTANTS = (
@@ -106,5 +107,26 @@ MUTANTS = (
         old="        elif self.rewinds and seen.case_sequence < expected:\n",
         new="        elif seen.case_sequence < expected:\n",
         caught_by=("tests/unit/proxy/cli/test_cli_demo_checker.py::test_case_may_go_back_when_a_node_has_died",),
+    ),
+    Mutant(
+        name="the store's retention looks at groups of Kafka",
+        file="proxy/node/node.py",
+        old="expiry(store, progress, runtime, self.stored_groups)",
+        new="expiry(store, progress, runtime, self.all_groups)",
+        caught_by=(f"{NODE}::test_retention_of_the_store_goes_on_beside_a_group_of_kafka",),
+    ),
+    Mutant(
+        name="the answer to a commit is that of the first in line",
+        file="upstream/kafka_client/commits.py",
+        old="if each.offsets == told or not told]",
+        new="if place == 0]",
+        caught_by=(f"{MEMBER}::test_answer_that_never_comes_is_not_waited_for",),
+    ),
+    Mutant(
+        name="a commit is waited for after the member was expelled",
+        file="upstream/kafka_client/commits.py",
+        old='none of it any more."""\n        self._ask_again()\n',
+        new='none of it any more."""\n        return\n',
+        caught_by=(f"{MEMBER}::test_answer_that_never_comes_is_not_waited_for",),
     ),
 )
