@@ -365,7 +365,7 @@ class Node(Parts, CommitDriver):
                 deduplication=deduplication,
                 redrives=Redrives(store, disk=runtime.disk),
                 pauses=Pauses.open(node.data, disk=runtime.disk, clock=runtime.clock),
-                retaining=Retaining(store, expiry(store, progress, runtime, self._stored_groups), runtime.scheduler),
+                retaining=Retaining(store, expiry(store, progress, runtime, self.stored_groups), runtime.scheduler),
                 index_work=index_work,
                 consumer_service=consumer_service(
                     store,

@@ -46,6 +46,7 @@ from upstream.calls.seams import Threads
 from upstream.calls.threads import LoopThreads
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.kafka.link import KafkaClient
 from upstream.progress.progress import Progress
@@ -328,6 +329,10 @@ class Parts:
         self.recorder.stop()
         self.ack_logs.abandon()
         self.shown_end.abandon()
+
+    def stored_groups(self) -> list[ConsumerGroup]:
+        """Return those of all groups that read the node's own store: what retention of its log files concerns."""
+        return [each for each in self.all_groups() if isinstance(each.node.broker, EmbeddedBroker)]
 
     def all_groups(self) -> list[ConsumerGroup]:
         """Return the configured groups and those that leave."""

@@ -1,8 +1,9 @@
 """Commits of a member, in its thread.
 
-One is on its way at a time, so that librdkafka's callback, which names none, belongs to it; what is asked for meanwhile
-goes together, and of one partition the latest counts. Within a revoke no callback is heard, so there the thread waits
-for each answer.
+One is on its way at a time; what is asked for meanwhile goes together, and of one partition the latest counts.
+librdkafka's callback belongs to the one that has its offsets: of a member that was expelled meanwhile an answer may
+never come, and must not be taken for that of another, or waited for for ever. Within a revoke no callback is heard, so
+there the thread waits for each answer.
 
 A member whose group is being shared out anew is told ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS although it goes on
 being a member; Java's client says then that one may try again after the next poll. So a commit is tried again for as
@@ -25,6 +26,21 @@ from upstream.kafka_client.troubles import Troubles
 AGAIN = frozenset({"ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"})
 ATTEMPTS = 20
 AGAIN_SECONDS = 0.25
+UNHEARD_SECONDS = 90.0
+"""librdkafka gives a request up after 60 s (socket.timeout.ms). An answer that has not come by then never will, and
+nothing else would be committed any more."""
+
+
+class Flight(NamedTuple):
+    """Commits on their way together.
+
+    Attributes:
+        offsets: Topic, partition and offset of each, by which the answer is known.
+        asked: Who waits for it; empty once they were asked again.
+    """
+
+    offsets: frozenset[tuple[str, int, int]]
+    asked: list[Asked]
 
 
 class Asked(NamedTuple):
@@ -64,7 +80,8 @@ class Commits:
         self._clock = clock
         self._term_of = term_of
         self._asked: list[Asked] = []
-        self._flights: deque[list[Asked]] = deque()
+        self._flights: deque[Flight] = deque()
+        self._sent_at = 0.0
         self._attempts = 0
         self._not_before = 0.0
         self._package = confluent()
@@ -75,30 +92,49 @@ class Commits:
 
     def round(self) -> None:
         """Send what is asked for, unless something is on its way."""
-        if self._asked and not any(self._flights) and self._clock.monotonic() >= self._not_before:
+        now = self._clock.monotonic()
+        if self._flights and now >= self._sent_at + UNHEARD_SECONDS:
+            unheard = [each for flight in self._flights for each in flight.asked]
+            self._flights.clear()
+            self._tell(unheard, KafkaFailure("TIMED_OUT", "the answer to a commit did not come", unknown=True))
+        if self._asked and not any(each.asked for each in self._flights) and now >= self._not_before:
             self._send(wait=False)
 
     def finish(self) -> None:
         """Send what is asked for and what is on its way, and wait for the answers; for the end of a revoke."""
-        for flight in self._flights:
-            # Its answer is not heard before the revoke has ended: the same once more, in the same order.
-            self._asked[:0] = flight
-            flight.clear()
+        # The answer is not heard before the revoke has ended: the same once more, in the same order.
+        self._ask_again()
         if self._asked:
             self._send(wait=True)
 
+    def expelled(self) -> None:
+        """The member was none for a while: what is on its way may never be answered, and is none of it any more."""
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        for flight in self._flights:
+            self._asked[:0] = flight.asked
+            flight.asked.clear()
+
     def answered(self, error: Any, partitions: Sequence[Any]) -> None:
         """Hear how what was on its way ended (librdkafka's `on_commit`)."""
-        if not self._flights:
-            return
-        flight = self._flights.popleft()
-        if flight:
+        told = frozenset((each.topic, each.partition, each.offset) for each in partitions)
+        # The latest, where several commit the same: what an earlier one would be told is true of it, too.
+        fitting = [place for place, each in enumerate(self._flights) if each.offsets == told or not told]
+        if not fitting:
+            return  # The answer to one that was given up.
+        place = fitting[-1]
+        for _ in range(place):
+            # Answers come in order: of those before it none will.
+            self._asked[:0] = self._flights.popleft().asked
+        asked = self._flights.popleft().asked
+        if asked:
             failures = [] if error is None else [failure_of(error)]
-            self._ended(flight, failures + [failure_of(each.error) for each in partitions if each.error is not None])
+            self._ended(asked, failures + [failure_of(each.error) for each in partitions if each.error is not None])
 
     def close(self) -> None:
         """Answer what is left: it is not known to have happened, and the member is none any more."""
-        left = [each for flight in self._flights for each in flight] + self._asked
+        left = [each for flight in self._flights for each in flight.asked] + self._asked
         self._flights.clear()
         self._asked = []
         self._tell(left, not_ours())
@@ -120,7 +156,9 @@ class Commits:
         if wait:
             self._ended(ours, [failure_of(each.error) for each in answers if each.error is not None])
         else:
-            self._flights.append(ours)
+            names = frozenset((each.topic, each.partition, each.offset) for each in latest.values())
+            self._flights.append(Flight(names, ours))
+            self._sent_at = self._clock.monotonic()
 
     def _is_ours(self, asked: Asked) -> bool:
         return all(

@@ -301,6 +301,7 @@ class MemberThread:
         if told := self._stop_reading([each for each in places if each not in unsubscribed]):
             self._post(self._told.on_lost, told)
         self._give_up(consumer, [each for each in places if each not in unsubscribed])
+        self._commits.expelled()
         if unsubscribed:
             self._let_go(consumer, unsubscribed)
 

@@ -9,6 +9,8 @@ BLOBS = "tests/unit/upstream/kafka/test_blobs.py"
 SUBSCRIPTIONS = "tests/unit/upstream/kafka/test_subscriptions.py"
 MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
 NODE = "tests/integration/proxy/node/test_kafka_node.py"
+MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
+TROUBLES = "tests/unit/upstream/kafka_client/test_troubles.py"
 
 MUTANTS = (
     Mutant(
@@ -207,8 +209,50 @@ MUTANTS = (
     Mutant(
         name="trouble of a cluster shows nowhere",
         file="upstream/kafka/partitions.py",
-        old="        self.trouble = failure\n",
-        new="        pass\n",
+        old="        before, self.trouble = self.trouble, failure\n",
+        new="        before = failure\n",
         caught_by=(f"{NODE}::test_cluster_that_cannot_be_reached_is_told_of_and_nothing_is_handed_out",),
+    ),
+    Mutant(
+        name="why a cluster cannot be reached gives way to that it cannot",
+        file="upstream/kafka_client/troubles.py",
+        old="                if code == _ALL_DOWN and self._link is not None:\n",
+        new="                if False:\n",
+        caught_by=(f"{TROUBLES}::test_reason_is_told_once_however_often_all_are_down",),
+    ),
+    Mutant(
+        name="a group over Kafka goes where its subscription began, whatever the time",
+        file="proxy/operate/changes/offsets.py",
+        old="        if found is not None:\n            return [plan_move",
+        new="        if False:\n            return [plan_move",
+        caught_by=(f"{NODE}::test_offsets_go_to_a_time",),
+    ),
+    Mutant(
+        name="the demo takes it that cases go back although no node has died",
+        file="proxy/demo/checker.py",
+        old="        elif self.rewinds and seen.case_sequence < expected:\n",
+        new="        elif seen.case_sequence < expected:\n",
+        caught_by=("tests/unit/proxy/cli/test_cli_demo_checker.py::test_case_may_go_back_when_a_node_has_died",),
+    ),
+    Mutant(
+        name="the store's retention looks at groups of Kafka",
+        file="proxy/node/node.py",
+        old="expiry(store, progress, runtime, self.stored_groups)",
+        new="expiry(store, progress, runtime, self.all_groups)",
+        caught_by=(f"{NODE}::test_retention_of_the_store_goes_on_beside_a_group_of_kafka",),
+    ),
+    Mutant(
+        name="the answer to a commit is that of the first in line",
+        file="upstream/kafka_client/commits.py",
+        old="if each.offsets == told or not told]",
+        new="if place == 0]",
+        caught_by=(f"{MEMBER}::test_answer_that_never_comes_is_not_waited_for",),
+    ),
+    Mutant(
+        name="a commit is waited for after the member was expelled",
+        file="upstream/kafka_client/commits.py",
+        old='none of it any more."""\n        self._ask_again()\n',
+        new='none of it any more."""\n        return\n',
+        caught_by=(f"{MEMBER}::test_answer_that_never_comes_is_not_waited_for",),
     ),
 )

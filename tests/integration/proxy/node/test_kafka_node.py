@@ -374,3 +374,12 @@ def test_time_that_kafka_does_not_tell_changes_nothing() -> None:
     world.kafka.down = True
     with pytest.raises(ChangeRefused, match="Kafka does not say where that time is; nothing was reset"):
         _reset(world, to_time_ms=0, dry_run=False)
+
+
+def test_retention_of_the_store_goes_on_beside_a_group_of_kafka() -> None:
+    """A message of Kafka waits for more than half a minute: the store's expiry has nothing to do with it."""
+    world = World()
+    world.run(1)
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.run(40)
+    assert [each.finding for each in world.found() if each.finding == "internal_fault"] == []

@@ -10,7 +10,7 @@ from broker.testing.manual_time import ManualClock
 from tests.conftest import need_module
 from tests.kafka_world import Loop
 from upstream.kafka.link import Commit, KafkaFailure, Place
-from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
+from upstream.kafka_client.commits import AGAIN_SECONDS, UNHEARD_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.troubles import Troubles
@@ -43,6 +43,7 @@ class World:
 
     def __init__(self) -> None:
         package = need_module("confluent_kafka", "pip install 'pyddmq[kafka]'")
+        self.package = package
         self.errors = package.KafkaError
         self.loop = Loop()
         self.clock = ManualClock()
@@ -55,6 +56,10 @@ class World:
     def put(self, offset: int, term: int = 1) -> None:
         """Ask for a commit."""
         self.commits.put(Asked([Commit("t", 0, offset, "")], [term], lambda said: self.ended.append((offset, said))))
+
+    def offsets(self, *numbers: int) -> list[Any]:
+        """As librdkafka names them in an answer."""
+        return [self.package.TopicPartition("t", 0, each) for each in numbers]
 
     def told(self) -> list[tuple[int, str | None]]:
         """What was told by now."""
@@ -163,3 +168,28 @@ def test_room_ends_and_comes_back() -> None:
     assert not room.wait(0)
     room.free(10)
     assert room.wait(0)
+
+
+def test_answer_that_never_comes_is_not_waited_for(world: World) -> None:
+    """The member was expelled; and an answer is that of the commit with its offsets, not of the next in line."""
+    world.put(1)
+    world.commits.round()
+    first = world.offsets(1)
+    world.terms[PLACE] = 2
+    world.commits.expelled()
+    world.commits.round()
+    assert world.told() == [(1, "ILLEGAL_GENERATION")]
+    world.put(5, term=2)
+    world.commits.round()
+    assert world.consumer.calls[-1] == ("async", [(0, 5)])
+    world.commits.answered(None, world.offsets(5))
+    assert world.told()[-1] == (5, None)
+    world.put(6, term=2)
+    world.commits.round()
+    world.commits.answered(None, first)
+    assert world.told()[-1] == (5, None), "that was the answer of long ago"
+    world.clock.advance(UNHEARD_SECONDS)
+    world.put(7, term=2)
+    world.commits.round()
+    assert world.told()[-1] == (6, "TIMED_OUT")
+    assert world.consumer.calls[-1] == ("async", [(0, 7)])
