@@ -127,7 +127,7 @@ def channel_us(tls: Path, size: int, count: int = 2_000) -> tuple[float, float]:
     channel.connection_made(alone)  # type: ignore[arg-type]
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context(cafile=str(tls / "ca.crt"))
-    client = context.wrap_bio(received, sent, server_hostname="localhost")
+    client = context.wrap_bio(received, sent, server_hostname="127.0.0.1")
     while channel.handshaking:
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
