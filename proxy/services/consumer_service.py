@@ -112,11 +112,16 @@ class ConsumerService:
         """Apply the results that ride on the pull, then take or wait for one batch."""
         request = scan_pull(call)
         connection.note_client(request.version)
-        if connection.rights is not None:
-            if not self._guard.pull(connection, call, request):
+        rights = connection.rights
+        if rights is not None:
+            # The guard's looks, inline for what was decided before: there is one for every pull.
+            consumes = rights.consumes
+            if request.group not in consumes and not self._guard.pull(connection, call, request):
                 return
-            if request.results:
-                request = request._replace(results=self._guard.results(connection, request.results, "pull"))
+            for each in request.results:
+                if each.group not in consumes:
+                    request = request._replace(results=self._guard.results(connection, request.results, "pull"))
+                    break
         refused = self._acks_refused()
         if request.results:
             if refused is not None and carries_results(request.results):

@@ -116,7 +116,8 @@ class ProducerService:
         ports: list[TopicPort] = []
         stored = self._stored
         key, judged = message.unique_key, None
-        if connection.rights is not None:
+        rights = connection.rights
+        if rights is not None and (key is not None or message.topic not in rights.produces):
             try:
                 self._guard.produce(connection, call.method, (message,))
                 self._guard.numbers(connection, call.method, key)
