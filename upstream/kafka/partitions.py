@@ -17,19 +17,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.disks.volatile_disk import VolatileDisk
 from broker.runtime.later import Repeated
-from broker.runtime.metrics import declare
 from conf.models import GroupConfig
 from upstream.job import GroupQueue
 from upstream.kafka.blobs import Blobs, Named
 from upstream.kafka.commits import Commits
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
+from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.metadata import Known, decode, decode_blob
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.stream import Stream
@@ -38,6 +38,8 @@ from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
 from upstream.queues import UNKNOWN, CommittedOffsets, TakeOver
+
+__all__ = ["NOT_IN", "NO_TOPIC", "WAITING", "MemberSettings", "Partitions"]
 
 WAITING = "waiting for the cluster"
 """What a topic's state is while its partitions are not known."""
@@ -49,42 +51,6 @@ _LOOK_SECONDS = 0.02
 _TOPICS_SECONDS = 20.0
 _ENDS_SECONDS = 1.0
 _CLAIM_AGAIN_SECONDS = 1.0
-
-PARTITIONS = declare("pyddmq_kafka_partitions", "Partitions that this node has of a Kafka group.", ("group",), "gauge")
-REVOKED = declare(
-    "pyddmq_kafka_partitions_revoked_total", "Partitions that were given up for other members.", ("group",)
-)
-LOST = declare(
-    "pyddmq_kafka_partitions_lost_total", "Partitions that others had before this node could give them up.", ("group",)
-)
-FOREIGN = declare(
-    "pyddmq_kafka_commit_texts_foreign_total",
-    "Texts beside committed offsets that are not this program's: the offset counts, nothing above it.",
-    ("group",),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSettings:
-    """What the configuration says of a member.
-
-    Attributes:
-        session_seconds: Silence after which it is none any more; the client was made with the same.
-        commit_seconds: From one commit to the next.
-        revoke_seconds: How long what is out may still be answered when partitions are revoked.
-        takeover_seconds: How long a partition is left alone that its owner before did not leave in order.
-        waiting_bytes: Of bodies that are kept for the group.
-        commit_topic: Where what has no room in texts of commits goes.
-        whole_names: Expressions fit whole names of topics (KIP-848), not their beginnings.
-    """
-
-    session_seconds: float = 45.0
-    commit_seconds: float = 0.1
-    revoke_seconds: float = 10.0
-    takeover_seconds: float = 0.0
-    waiting_bytes: int = 64 << 20
-    commit_topic: str = "__pyddmq_commits"
-    whole_names: bool = False
 
 
 class Partitions:
@@ -192,7 +158,7 @@ class Partitions:
     def broken(self, failure: KafkaFailure) -> None:
         """Be no member any more; what is wrong is shown until one commits again."""
         self._be_out()
-        self.trouble = failure
+        self.trouble_told(failure)
         self._broken(failure)
 
     def _be_out(self) -> None:
@@ -250,10 +216,6 @@ class Partitions:
     def end(self) -> None:
         """Ask for nothing more; it has left."""
         self._looks.end()
-
-    def may_hand_out(self) -> bool:
-        """Whether what this member was given is its own for certain (D54)."""
-        return self.lease.holds
 
     @property
     def owned(self) -> Sequence[KafkaQueue]:

@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         name="failed attempts do not travel with a commit",
         file="upstream/kafka/commits.py",
-        old="tracker.finished_ranges(), tracker.failures, clean=clean",
-        new="tracker.finished_ranges(), {}, clean=clean",
+        old="tracker.finished_ranges(), dict(tracker.failures)\n",
+        new="tracker.finished_ranges(), {}\n",
         caught_by=(f"{PARTITIONS}::test_next_owner_knows_what_is_finished_above_and_how_often_the_rest_failed",),
     ),
     Mutant(
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         name="bodies behind a key are kept whatever they take",
         file="upstream/kafka/source.py",
-        old="            self._drop(self._bytes_max // 2)\n",
+        old="            self._drop(self.bytes_max // 2)\n",
         new="            pass\n",
         caught_by=(f"{PARTITIONS}::test_bodies_that_wait_behind_a_key_are_dropped_and_read_again",),
     ),
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         name="that a member ended by a fault shows nowhere",
         file="upstream/kafka/partitions.py",
-        old="        self.trouble = failure\n        self._broken(failure)\n",
+        old="        self.trouble_told(failure)\n        self._broken(failure)\n",
         new="        self._broken(failure)\n",
         caught_by=(f"{NODE}::test_member_that_ended_by_a_fault_is_replaced_and_shown_meanwhile",),
         rows=("W26",),

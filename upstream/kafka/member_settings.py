@@ -1,0 +1,43 @@
+"""What the configuration says of a member, and what is counted of its partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.runtime.metrics import declare
+
+PARTITIONS = declare("pyddmq_kafka_partitions", "Partitions that this node has of a Kafka group.", ("group",), "gauge")
+REVOKED = declare(
+    "pyddmq_kafka_partitions_revoked_total", "Partitions that were given up for other members.", ("group",)
+)
+LOST = declare(
+    "pyddmq_kafka_partitions_lost_total", "Partitions that others had before this node could give them up.", ("group",)
+)
+FOREIGN = declare(
+    "pyddmq_kafka_commit_texts_foreign_total",
+    "Texts beside committed offsets that are not this program's: the offset counts, nothing above it.",
+    ("group",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """What the configuration says of a member.
+
+    Attributes:
+        session_seconds: Silence after which it is none any more; the client was made with the same.
+        commit_seconds: From one commit to the next.
+        revoke_seconds: How long what is out may still be answered when partitions are revoked.
+        takeover_seconds: How long a partition is left alone that its owner before did not leave in order.
+        waiting_bytes: Of bodies that are kept for the group.
+        commit_topic: Where what has no room in texts of commits goes.
+        whole_names: Expressions fit whole names of topics (KIP-848), not their beginnings.
+    """
+
+    session_seconds: float = 45.0
+    commit_seconds: float = 0.1
+    revoke_seconds: float = 10.0
+    takeover_seconds: float = 0.0
+    waiting_bytes: int = 64 << 20
+    commit_topic: str = "__pyddmq_commits"
+    whole_names: bool = False
