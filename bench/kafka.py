@@ -36,6 +36,8 @@ from upstream.kafka_client.new_topic import make_topic
 
 PARTITIONS, KEYS, BODY_BYTES = 12, 1_000, 200
 GROUP = "bench"
+REST_SECONDS = 10.0
+"""For so long it is looked at what nodes need at rest: heartbeats, commits for their lease, pulls of nothing."""
 CLIENTS = 4
 """Pull clients, over all nodes."""
 _EMBEDDED = """\
@@ -140,8 +142,8 @@ def pull_all(consumers: Sequence[str], group: str, count: int) -> None:
         thread.join()
 
 
-def measure_nodes(address: str, nodes: int, count: int, folder: Path) -> float:
-    """Microseconds of processor time per message, over all nodes."""
+def measure_nodes(address: str, nodes: int, count: int, folder: Path) -> tuple[float, float]:
+    """Microseconds of processor time per message, over all nodes: in all, and less what they need at rest meanwhile."""
     topic = f"bench-{uuid4().hex[:8]}"
     config = KafkaClusterConfig.model_validate({"bootstrapServers": address})
     make_topic(config, topic, PARTITIONS, client_id="bench", clock=SystemClock())
@@ -167,13 +169,18 @@ def measure_nodes(address: str, nodes: int, count: int, folder: Path) -> float:
         _until(settled)
         pids = [node.pid for node in running]
         wait_idle(pids)
+        rest, began = sum(map(cpu_seconds, pids)), time.monotonic()
+        time.sleep(REST_SECONDS)
         before = sum(map(cpu_seconds, pids))
+        per_second = (before - rest) / (time.monotonic() - began)
+        began = time.monotonic()
         sender = threading.Thread(target=send, args=(address, topic, count))
         sender.start()
         pull_all([node.consumers for node in running], group, count)
         sender.join()
         _until(committed)
-        return (sum(map(cpu_seconds, pids)) - before) / count * 1e6
+        used = sum(map(cpu_seconds, pids)) - before
+        return used / count * 1e6, (used - per_second * (time.monotonic() - began)) / count * 1e6
 
 
 def measure_plain(address: str, batch: int, count: int) -> float:
@@ -247,19 +254,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--messages", type=int, default=40_000)
     parser.add_argument("--nodes", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--nodes-only", action="store_true", help="leave out what stands beside them")
     asked = parser.parse_args(arguments)
     count = asked.messages
     found: dict[str, list[float]] = {}
+
+    def note(name: str, value: float) -> None:
+        found.setdefault(name, []).append(value)
+        say(f"{name}: {value:.1f} us")
+
     with tempfile.TemporaryDirectory(prefix="pyddmq-bench-") as scratch, kafka(Path(scratch)) as address:
         folder = Path(scratch)
         for turn in range(asked.repeat):
             say(f"turn {turn + 1} of {asked.repeat}, load {os.getloadavg()[0]:.1f}")
             for nodes in asked.nodes:
-                name = f"nodes {nodes}"
-                found.setdefault(name, []).append(measure_nodes(address, nodes, count, folder))
-            found.setdefault("plain, 500 at once", []).append(measure_plain(address, 500, count))
-            found.setdefault("plain, one by one", []).append(measure_plain(address, 1, count))
-            found.setdefault("own store", []).append(measure_embedded(count, folder))
+                in_all, alone = measure_nodes(address, nodes, count, folder)
+                note(f"nodes {nodes}", alone)
+                note(f"nodes {nodes}, with rest", in_all)
+            if not asked.nodes_only:
+                note("plain, 500 at once", measure_plain(address, 500, count))
+                note("plain, one by one", measure_plain(address, 1, count))
+                note("own store", measure_embedded(count, folder))
     base = statistics.median(found[f"nodes {asked.nodes[0]}"])
     for name, values in found.items():
         middle = statistics.median(values)

@@ -175,7 +175,10 @@ class ChaosAccount:
             elif any(not each.node and self._is_across(each, at) for each in self._outages):
                 ages["across"] += 1
             else:
-                found.unforgiven.append(f"{place} again, answered to {node} at {at:.3f}")
+                gone = [round(each.began - at, 3) for each in self._outages if each.node in (node, "")]
+                found.unforgiven.append(
+                    f"{place} again, answered to {node} at {at:.3f}; it or Kafka went then: {gone} s"
+                )
         found.near, found.near_100ms, found.across_kafka = ages["near"], ages["near_100ms"], ages["across"]
 
     def _is_near(self, outage: Outage, at: float) -> bool:
