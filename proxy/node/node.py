@@ -391,10 +391,6 @@ class Node(Parts, CommitDriver):
     def _leaving_group(self, name: str) -> ConsumerGroup | None:
         return next((group for group in self.leaving if group.name == name), None)
 
-    def _stored_groups(self) -> list[ConsumerGroup]:
-        """The groups that read the node's own store, in whose interest it keeps messages."""
-        return [each for each in self.all_groups() if self.kafka_groups.of(each.name) is None]
-
     def make_group(self, group: GroupConfig, config: Config) -> ConsumerGroup:
         """Make a group of a configuration, which may be one that is to come into force; it consumes from its start on.
 
