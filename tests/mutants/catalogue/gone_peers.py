@@ -59,13 +59,8 @@ MUTANTS = (
     Mutant(
         name="parked pulls of a client that left wait on",
         file="proxy/port/connection.py",
-        old="""            if slot.withdraw is not None:
-                slot.withdraw()
-        self._close_when_done()
-""",
-        new="""            pass
-        self._close_when_done()
-""",
+        old="        self.withdraw_waiting()\n        self._close_when_done()\n",
+        new="        self._close_when_done()\n",
         caught_by=(f"{WIRE}::test_parked_pull_of_a_client_that_left_gets_nothing",),
         rows=("W9",),
     ),

@@ -178,9 +178,9 @@ MUTANTS = (
     ),
     Mutant(
         name="retention of the store looks at groups of Kafka",
-        file="proxy/node/node.py",
-        old="        return [each for each in self.all_groups() if self.kafka_groups.of(each.name) is None]\n",
-        new="        return list(self.all_groups())\n",
+        file="proxy/node/parts.py",
+        old="        return [each for each in self.all_groups() if isinstance(each.node.broker, EmbeddedBroker)]\n",
+        new="        return self.all_groups()\n",
         caught_by=(f"{NODE}::test_retention_of_the_store_has_nothing_to_do_with_groups_of_kafka",),
     ),
     Mutant(

@@ -36,8 +36,8 @@ MUTANTS = (
     Mutant(
         name="results that come while the node starts are answered with an exception",
         file="proxy/services/starting_service.py",
-        old="        if carries_results(scan_pull(call).results):\n",
-        new="        if scan_pull(call).results is None:\n",
+        old="        if carries_results(request.results):\n",
+        new="        if request.results is None:\n",
         caught_by=(f"{AT_START}::test_results_wait_for_the_start_and_count_first", LIBRARIES),
     ),
     Mutant(

@@ -44,7 +44,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/testing/network.py": ("test_sim_network",),
     "proxy/port/network.py": ("test_sim_network",),
     # A connection's both ways, each with a file of its own.
-    "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_replying"),
+    "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_replying", "test_peers_gone"),
     "proxy/tls/channel.py": ("test_handshakes", "test_what_counts", "test_certificates_change"),
     "proxy/wire/scanning/scan_compact.py": ("test_wire_scan",),
     # What is one thing with its store: made only there, and tested with all that it stands on.
@@ -63,7 +63,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # What only a whole node shows, over real or simulated connections.
     "proxy/admin/server.py": ("test_admin_http", "test_admin_port"),
     "proxy/node/assembly.py": ("test_node", "test_startup"),
-    "proxy/port/connection.py": ("test_connection_turn", "test_peers_gone", "test_sign_in"),
     "pyddmq/client/connection.py": ("test_client_errors", "test_clients"),
     "proxy/node/parts.py": ("test_node", "test_startup"),
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),

@@ -17,7 +17,8 @@ A request that waits is made by its arrival, and what it waits for is known by t
 TWO_PHASES = {
     "broker/scheduled/delay/puts.py::connect": "a store is opened with its puts; what delivers is made over it",
     "broker/scheduled/timer/puts.py::connect": "likewise",
-    "upstream/kafka/partitions.py::join": "a group is made over its member; what it has in hand is asked of it",
+    "upstream/kafka/partitions.py::begin": "a group is made over its member; what it has in hand is asked of it",
+    "upstream/kafka/membership.py::begin": "likewise: whether anything is out is asked of the group",
     "upstream/group_parts.py::serve": "a group is made first; what serves its fetches is made over it",
     "upstream/progress/tracker.py::stage_to": "what a replay finishes is in the journal, and is staged nowhere",
 }
@@ -46,6 +47,13 @@ MANY = {
     "upstream/outcomes/leaving.py::__init__": "likewise",
     "broker/transaction/puts.py::half_put": "the fields of a half",
     "broker/consumer/shared.py::__init__": "programs call it, by keyword; most of it may be left out",
+    "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
+    "proxy/services/delay_service.py::__init__": "likewise",
+    "proxy/services/transaction_service.py::__init__": "likewise",
+    "upstream/delivery/stats.py::topic": "the fields of a view, by keyword",
+    "upstream/kafka/commits.py::__init__": "what commits of one group work with; its broker makes them, in one place",
+    "upstream/kafka/source.py::__init__": "likewise",
+    "upstream/kafka_client/member_thread.py::__init__": "likewise",
 }
 """Functions of more arguments than others may have, and why."""
 
