@@ -228,7 +228,8 @@ def test_option_cannot_open_a_node_that_its_configuration_keeps_closed(tmp_path:
     done = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data", "--host", "203.0.113.7")
     assert done.code == ExitCode.CONFIG_INVALID
     assert re.match(rf"{file}:\d+: node\.host: 203\.0\.113\.7 is no address of the loopback", done.err)
-    assert "write `access: open` under node" in done.err
+    assert "write a section `access` with `rules` beside node" in done.err
+    assert "`access: open`" in done.err
     assert not (tmp_path / "data").exists()
 
 
