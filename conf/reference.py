@@ -27,7 +27,7 @@ One YAML file with seven sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
-access:                     # who may do what; without it everybody may do everything
+# access:                   # who may do what; without it everybody may do everything
 lag:                        # what is noted of consumption lag
 tls:                        # encrypted ports
 kafka:                      # Kafka clusters in which topics may stand

@@ -16,6 +16,7 @@ from proxy.process.exit_codes import ExitCode
 ROOT = Path(__file__).resolve().parents[2]
 OF_PROMETHEUS = "docs/operations.md"
 OF_KEDA = "docs/howto/scale-with-keda.md"
+OF_TLS = {"docs/tls.md", "docs/howto/open-to-the-network.md"}
 ELSEWHERE = {"docs/actions.md"}
 """`test_own_actions` starts a node with its block: its actions have to be made first."""
 
@@ -44,11 +45,11 @@ def test_configuration_is_valid(
 ) -> None:
     """As it stands there; a part of a list of groups below its word, with the certificates that the page has made."""
     monkeypatch.chdir(tmp_path)
-    if page == "docs/tls.md":
+    if page in OF_TLS:
         assert run(["tls", "dev", "./tls"]) == ExitCode.OK
     file = tmp_path / "node.yaml"
     file.write_text(
-        text if text.startswith(("node:", "tls:", "topics:", "groups:", "kafka:")) else f"groups:\n{text}",
+        text if text.startswith(("node:", "access:", "tls:", "topics:", "groups:", "kafka:")) else f"groups:\n{text}",
         encoding="utf-8",
     )
     code = run(["config", "check", str(file)])
