@@ -18,7 +18,8 @@ from tests.acceptance.conftest import NodeProcess, StartNode
 NOBODY = "nobody"
 ID = "0" * 32
 NOT_ABOUT_NAMES = {
-    "topics create", "config check", "lag explain", "lag compact", "actions list", "actions try", "access explain", "tls dev",
+    "topics create", "config check", "lag explain", "lag compact", "actions list", "actions try",
+    "access explain", "tls dev",
 }  # fmt: skip
 """Commands with an argument that may be new, is a file, or is asked of no node; those of `store` name
 data directories, whose code is 6."""
