@@ -8,6 +8,9 @@ from proxy.operate.lookups.lag import lag_of
 from proxy.testing import NetworkFaults
 from tests.simulation.pushes import GROUP, KEYS, Pushing
 
+# A node that is killed within the test's process leaves its connections to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def run(seed: int) -> None:
     """Four lives, each ended by a kill, and then a receiver that takes everything."""

@@ -6,6 +6,9 @@ import pytest
 
 from tests.simulation.sinking import Sinking, Troubles
 
+# A node that is killed within the test's process leaves its connections to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def run(seed: int) -> Sinking:
     """Four lives, each ended by a kill or a power loss, and then a server that does everything."""
