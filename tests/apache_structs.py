@@ -113,6 +113,8 @@ PullRequest = _make(
 )
 PullResponse = _make("PullResponse", _struct(1, "context", Context), _structs(2, "messages", ConsumedMessage))
 PullException = _make("PullException", _i32(1, "code"), _text(2, "message"), base=ExceptionStruct)
+AccessDenied = _make("AccessDenied", _i32(1, "code"), _text(2, "message"), base=ExceptionStruct)
+Principal = _make("Principal", _text(1, "name"), _i64(2, "expiresMs"))
 ConsumeStatsRequest = _make("ConsumeStatsRequest", _text(1, "group"), _text(2, "topic"), _text(3, "version"))
 ConsumeStats = _make(
     "ConsumeStats",
@@ -252,6 +254,7 @@ ARGUMENTS: dict[str, Any] = {
     ),
     "endTransaction": _make("endTransaction_args", _struct(1, "decision", EndTransaction)),
     "fetchChecks": _make("fetchChecks_args", _struct(1, "request", CheckRequest)),
+    "authenticate": _make("authenticate_args", _text(1, "token")),
 }
 _ERROR = _struct(1, "error", PullException)
 _BOOL = (0, TType.BOOL, "success", None, None)
@@ -268,6 +271,7 @@ RESULTS: dict[str, Any] = {
     "sendHalfSync": _make("sendHalfSync_result", _struct(0, "success", HalfResult)),
     "endTransaction": _make("endTransaction_result", _struct(0, "success", Result)),
     "fetchChecks": _make("fetchChecks_result", _structs(0, "success", TransactionCheck)),
+    "authenticate": _make("authenticate_result", _struct(0, "success", Principal), _struct(1, "error", AccessDenied)),
 }
 
 

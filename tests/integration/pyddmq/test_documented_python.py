@@ -42,8 +42,10 @@ ELSEWHERE = {
     "docs/lag.md",
     "docs/lag-cluster.md",
     "docs/spark-messages.md",
+    "docs/tls.md",
 }
-"""`test_own_actions` runs the first; `test_pages`, `test_cluster`, `test_node_stream` of `tests.spark` the others."""
+"""`test_own_actions` runs the first; `test_pages`, `test_cluster`, `test_node_stream` of `tests.spark` the others. The
+block of docs/tls.md names another machine; `tests.tls.test_clients` does the same at one of its own."""
 FOLLOWED = ("docs/tutorial.md", "docs/howto/")
 """`tests.acceptance.test_pages` does all that these say."""
 FIRST = "7F000001000000000000000000000000"

@@ -177,7 +177,7 @@ def test_application_exception_goes_both_ways_with_apache(protocol: int) -> None
 
 def service_of(name: str) -> Any:
     """Return the thriftpy2 service that has a method."""
-    for file, service in (("consumer", "ConsumerService"), ("producer", "TransactionProducerService")):
+    for file, service in (("consumer", "AuthenticatedConsumerService"), ("producer", "AuthenticatedProducerService")):
         found = getattr(idl.load(file), service)
         if name in found.thrift_services:
             return found
