@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from broker.format.numbers import whole_number
 from conf.models import Config, GroupConfig, SubscriptionConfig
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.subscriptions import fits, is_expression
@@ -208,17 +209,18 @@ def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[
     path, settings = ("kafka", cluster, "sessionTimeout"), config.kafka[cluster]
     told, ours = facts.settings, settings.session_timeout
     if settings.group_protocol == "consumer":
-        theirs = told.get("group.consumer.session.timeout.ms", "")
-        if theirs.isdigit() and int(theirs) != ours:
+        theirs = whole_number(told.get("group.consumer.session.timeout.ms"))
+        if theirs is not None and theirs != ours:
             text = (
                 f"is {ours} ms, and that of the brokers is {theirs} (group.consumer.session.timeout.ms), which counts "
             )
-            yield Mismatch(path, int(theirs) < ours, text + f"with groupProtocol consumer; write {theirs}")
+            yield Mismatch(path, theirs < ours, text + f"with groupProtocol consumer; write {theirs}")
         return
-    least, most = told.get("group.min.session.timeout.ms", "0"), told.get("group.max.session.timeout.ms", "")
-    if least.isdigit() and ours < int(least):
+    least = whole_number(told.get("group.min.session.timeout.ms"))
+    most = whole_number(told.get("group.max.session.timeout.ms"))
+    if least is not None and ours < least:
         yield Mismatch(path, True, f"is {ours} ms, and the brokers take {least} at least; write that or more")
-    elif most.isdigit() and ours > int(most):
+    elif most is not None and ours > most:
         yield Mismatch(path, True, f"is {ours} ms, and the brokers take {most} at most; write that or less")
 
 

@@ -60,6 +60,7 @@ def test_pull_codes_keep_their_numbers() -> None:
         "GROUP_DISABLED": 5,
         "ACKS_REFUSED": 6,
         "STORE_FAILED": 7,
+        "DENIED": 8,
         "LOW_LEVEL": 10,
         "NOT_LOW_LEVEL": 11,
         "NO_SUCH_QUEUE": 12,

@@ -73,11 +73,11 @@ def test_struct_from_garbage_gives_only_the_peer_error(file: str, name: str, pro
 
 
 def test_methods_are_those_of_both_services() -> None:
-    """Those of DDMQ's two services and the three of transactions, none beside them."""
+    """Those of DDMQ's two services, the three of transactions and the one that says who somebody is."""
     consumer = {"pull", "submit", "getConsumeStats", "fetch", "ack"}
     producer = {"sendSync", "sendBatchSync", "sendAsync", "sendDelaySync"}
     transactions = {"sendHalfSync", "endTransaction", "fetchChecks"}
-    assert set(methods()) == consumer | producer | transactions
+    assert set(methods()) == consumer | producer | transactions | {"authenticate"}
 
 
 @pytest.mark.parametrize("name", sorted(methods()))
