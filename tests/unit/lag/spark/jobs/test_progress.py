@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import lag.spark.jobs.progress as module
 from lag.spark.jobs.progress import WIDTH, bar, progress
 
 
@@ -36,7 +37,7 @@ def test_bar_says_what_is_done_of_how_many() -> None:
 
 def test_terminal_shows_it_and_is_clean_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages that Spark has forgotten count for nothing; a file has none of it."""
-    monkeypatch.setattr("lag.spark.jobs.progress.SECONDS", 0.001)
+    monkeypatch.setattr(module, "SECONDS", 0.001)
     stages = {1: SimpleNamespace(numTasks=4, numCompletedTasks=1), 2: None}
     screen, file = Terminal(), io.StringIO()
     with progress(session(stages), "report", screen):
@@ -50,7 +51,7 @@ def test_terminal_shows_it_and_is_clean_at_the_end(monkeypatch: pytest.MonkeyPat
 
 def test_bar_ends_when_spark_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """What made it end is for the block to say."""
-    monkeypatch.setattr("lag.spark.jobs.progress.SECONDS", 0.001)
+    monkeypatch.setattr(module, "SECONDS", 0.001)
 
     def gone() -> list[int]:
         raise ConnectionError("the JVM is gone")
