@@ -73,19 +73,23 @@ node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {folder}/data}}
 kafka:
   good:
     bootstrapServers: {secure}
+    membership: always
     sessionTimeout: 6000
     librdkafka: {{security.protocol: sasl_ssl, ssl.ca.location: {ca}, sasl.mechanism: SCRAM-SHA-512,
       sasl.username: {user}, sasl.password: {{env: KAFKA_PASSWORD}}}}
   password:
     bootstrapServers: {secure}
+    membership: always
     librdkafka: {{security.protocol: sasl_ssl, ssl.ca.location: {ca}, sasl.mechanism: PLAIN, sasl.username: {user},
       sasl.password: {{file: {folder}/wrong}}}}
   authority:
     bootstrapServers: {secure}
+    membership: always
     librdkafka: {{security.protocol: sasl_ssl, ssl.ca.location: {other}, sasl.mechanism: PLAIN, sasl.username: {user},
       sasl.password: {{env: KAFKA_PASSWORD}}}}
   host:
     bootstrapServers: {elsewhere}
+    membership: always
     librdkafka: {{security.protocol: ssl, ssl.ca.location: {ca}}}
 topics:
   permits: {{brokerCluster: good}}
