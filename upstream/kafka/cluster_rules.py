@@ -6,10 +6,10 @@ warning what will do so one day, or takes a promise its ground.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.format.numbers import whole_number
 from conf.models import Config, GroupConfig, SubscriptionConfig
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.subscriptions import fits, is_expression
@@ -205,19 +205,24 @@ def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Itera
         yield Mismatch(path, False, f"this user may not read and write {name}; allow it both, or large commits are cut")
 
 
+def _whole(text: str | None) -> int | None:
+    """Return what a broker's setting says; None where it is no number."""
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) else None
+
+
 def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
     path, settings = ("kafka", cluster, "sessionTimeout"), config.kafka[cluster]
     told, ours = facts.settings, settings.session_timeout
     if settings.group_protocol == "consumer":
-        theirs = whole_number(told.get("group.consumer.session.timeout.ms"))
+        theirs = _whole(told.get("group.consumer.session.timeout.ms"))
         if theirs is not None and theirs != ours:
             text = (
                 f"is {ours} ms, and that of the brokers is {theirs} (group.consumer.session.timeout.ms), which counts "
             )
             yield Mismatch(path, theirs < ours, text + f"with groupProtocol consumer; write {theirs}")
         return
-    least = whole_number(told.get("group.min.session.timeout.ms"))
-    most = whole_number(told.get("group.max.session.timeout.ms"))
+    least = _whole(told.get("group.min.session.timeout.ms"))
+    most = _whole(told.get("group.max.session.timeout.ms"))
     if least is not None and ours < least:
         yield Mismatch(path, True, f"is {ours} ms, and the brokers take {least} at least; write that or more")
     elif most is not None and ours > most:
