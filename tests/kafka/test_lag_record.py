@@ -282,7 +282,6 @@ def test_process_that_asks_may_die(address: str) -> None:
         survey.close()
 
 
-@pytest.mark.xfail(reason="after a kill of the broker the group's offsets are not told again in time", strict=False)
 def test_recording_outlives_the_cluster(jars: str, tmp_path: Path) -> None:
     """Killed and started again: what was known is not known meanwhile, and known again."""
     kafka = KafkaServer(tmp_path / "kafka", Path(jars))

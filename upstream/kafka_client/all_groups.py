@@ -42,6 +42,9 @@ class LibrdkafkaSurvey:
         self._clock = clock
         self._said = ""
         self._admin = self._settings.admin(client_id, error_cb=self._note)
+        self._stuck = False
+        """Whether a question was not answered: with 2.16 a client whose group coordinator went asks it in vain from
+        then on, also once it is back, so the next round has another client."""
         self._reader: Any = None
 
     def cluster_id(self) -> str:
@@ -51,6 +54,9 @@ class LibrdkafkaSurvey:
 
     def group_names(self) -> list[str]:
         """Return all groups of consumers."""
+        if self._stuck:
+            self._admin = self._settings.admin(self._client_id, error_cb=self._note)
+            self._stuck = False
         with self._told():
             found = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
             if not found.valid and found.errors:
@@ -72,8 +78,10 @@ class LibrdkafkaSurvey:
         described = self._admin.describe_consumer_groups(list(names), request_timeout=ANSWER_SECONDS)
         found = {}
         for name in names:
-            with contextlib.suppress(self._package.KafkaException):
+            try:
                 found[name] = Surveyed(_committed(offsets[name].result()), _members(described[name].result()))
+            except self._package.KafkaException as error:
+                self._stuck |= failure_of(error).unknown
         return found
 
     def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
@@ -138,6 +146,7 @@ class LibrdkafkaSurvey:
             failure = failure_of(error)
             text = self._settings.hide(str(error.args[0].str() if error.args else error))
             self._admin.poll(0)
+            self._stuck |= failure.unknown
             if failure.unknown and self._said:
                 # A question that was not answered says less than the connection that was not made.
                 text, self._said = self._said, ""
