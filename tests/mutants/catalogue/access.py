@@ -23,7 +23,6 @@ MUTANTS = (
         new='        if request.group:\n            return True\n        self.denials.note(connection, "pull"',
         caught_by=(
             f"{MATRIX}::test_every_cell_is_as_the_rules_say_before_and_after_a_reload",
-            f"{DENIALS}::test_results_of_a_denied_pull_are_not_taken",
             f"{SDKS}::test_denied_consumer_does_not_spin",
         ),
         rows=("W10",),
@@ -37,8 +36,15 @@ MUTANTS = (
         new="        for each in results[:1]:\n"
         "            if each.group is not None and not may_consume(each.group):\n"
         "                break\n",
+        caught_by=(f"{DENIALS}::test_head_of_a_chain_lends_its_right_to_nobody",),
+    ),
+    Mutant(
+        name="results need no right",
+        file="proxy/services/access/guard.py",
+        old="            if each.group is not None and not may_consume(each.group):\n                break\n",
+        new="            if each.group is None and not may_consume(each.group):\n                break\n",
         caught_by=(
-            f"{DENIALS}::test_head_of_a_chain_lends_its_right_to_nobody",
+            f"{DENIALS}::test_results_of_a_denied_pull_are_not_taken",
             f"{DENIALS}::test_member_of_a_chain_without_the_right_is_dropped_and_the_others_count",
         ),
     ),
