@@ -26,7 +26,7 @@ from uuid import uuid4
 
 from bench.progress import say
 from broker.runtime.seams import SystemClock
-from conf.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig
 from proxy.demo.kafka.nodes import NodeProcess
 from proxy.demo.kafka.server import KafkaProcess, kafka_jars
 from pyddmq import Consumer, OutgoingMessage, Producer

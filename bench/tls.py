@@ -21,7 +21,7 @@ from typing import Any
 from bench.measures import runs
 from bench.progress import say
 from bench.servers.processes import BenchError, cores, redis_version
-from conf.tls import TlsFiles
+from conf.sections.tls import TlsFiles
 from proxy.cli.tls.dev_certificates import make
 from proxy.tls.channel import TlsChannel
 from proxy.tls.files import RealTlsFiles, TlsContext

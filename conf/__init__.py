@@ -6,14 +6,14 @@ Imports nothing of this project. What an action needs from its subscription is h
 
 from conf.actions import ActionError, ActionSpec
 from conf.base import DLQ_PREFIX, GROUP_BYTES_MAX, TOPIC_BYTES_MAX, check_group_name, check_topic_name, is_system_topic
-from conf.kafka import KafkaClusterConfig
-from conf.lag import LagConfig
 from conf.loader import Loaded, load, loads
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
 from conf.order_key import is_json_path
 from conf.problems import ConfigError, Problem
-from conf.tls import TlsConfig
+from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.lag import LagConfig
+from conf.sections.node import NodeConfig
+from conf.sections.tls import TlsConfig
 
 __all__ = [
     "DLQ_PREFIX",

@@ -16,9 +16,9 @@ from conf.actions import ActionError, ActionSpec, BlockingOptions
 from conf.base import DLQ_PREFIX
 from conf.foreign import GROOVY
 from conf.models import LOW_LEVEL, GroupConfig, SubscriptionConfig
-from conf.node import NodeConfig
 from conf.order_key import is_json_path
 from conf.places import Path, TextError, Within
+from conf.sections.node import NodeConfig
 
 RECORD_OVERHEAD_BYTES = 64 * 1024
 """Room beside the body in a record or a frame: header, topic, properties of up to 32,767 bytes."""

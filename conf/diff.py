@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from conf.access import AccessConfig
 from conf.base import Model, Reload, reload_of
-from conf.kafka import KafkaClusterConfig
-from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
 from conf.places import Path
-from conf.tls import TlsConfig
+from conf.sections.access import AccessConfig
+from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.lag import LagConfig
+from conf.sections.node import NodeConfig
+from conf.sections.tls import TlsConfig
 
 _RESTART_FOR_IT = "cannot change while the node runs; restart it for that, or leave it as it was"
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
-from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model
-from conf.kafka import KafkaClusterConfig
-from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
-from conf.tls import TlsConfig, TlsListenerConfig
+from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
+from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
+from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.lag import LagConfig
+from conf.sections.node import NodeConfig
+from conf.sections.tls import TlsConfig, TlsListenerConfig
 
 
 @dataclass(frozen=True, slots=True)

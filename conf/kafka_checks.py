@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from conf.base import DLQ_PREFIX, KAFKA_TOPIC_MAX, check_topic_name, is_kafka_topic, is_topic_pattern
 from conf.checks import Finding, nearest
-from conf.kafka import KafkaClusterConfig, librdkafka_problem
 from conf.models import LOW_LEVEL, GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
+from conf.sections.kafka import KafkaClusterConfig, librdkafka_problem
+from conf.sections.node import NodeConfig
 
 DLQ_SUFFIX = ".DLQ"
 """Of a group's dead-letter topic in Kafka: `<group>.DLQ`."""

@@ -11,18 +11,18 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from conf import checks, kafka_checks, tls_checks
-from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
 from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
-from conf.kafka import KafkaClusterConfig
-from conf.lag import LagConfig
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
 from conf.places import Path, located
 from conf.problems import ConfigError, Problem
+from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
+from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.lag import LagConfig
+from conf.sections.node import NodeConfig
+from conf.sections.tls import TlsConfig
 from conf.sentences import sentence
-from conf.tls import TlsConfig
 from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, parse, plain
 
 AnyModel = TypeVar("AnyModel", bound=Model)

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from conf.access import AccessConfig
 from conf.base import (
     GroupName,
     ListedTopicName,
@@ -22,11 +21,12 @@ from conf.base import (
     check_topic_name,
     setting,
 )
-from conf.kafka import KafkaClusterConfig
-from conf.lag import AckShare, LagConfig
-from conf.node import NodeConfig
 from conf.order_key import check_order_key
-from conf.tls import TlsConfig
+from conf.sections.access import AccessConfig
+from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.lag import AckShare, LagConfig
+from conf.sections.node import NodeConfig
+from conf.sections.tls import TlsConfig
 
 __all__ = [
     "Config",

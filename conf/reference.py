@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from conf.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
-from conf.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.base import Model, Reload
 from conf.foreign import FOREIGN, Foreign
-from conf.kafka import KafkaClusterConfig
-from conf.lag import LagConfig
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
-from conf.tls import TlsConfig, TlsListenerConfig
+from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
+from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
+from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.lag import LagConfig
+from conf.sections.node import NodeConfig
+from conf.sections.tls import TlsConfig, TlsListenerConfig
 
 _HEAD = """# Configuration
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conf.checks import Finding, is_loopback
-from conf.node import NodeConfig
 from conf.places import Path
-from conf.tls import TlsConfig
+from conf.sections.node import NodeConfig
+from conf.sections.tls import TlsConfig
 
 _PLAIN = {"producer": "producerPort", "consumer": "consumerPort", "admin": "adminPort"}
 

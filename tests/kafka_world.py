@@ -7,7 +7,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from broker.runtime.seams import SystemClock
-from conf.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig
 from tests.patient import until
 from upstream.kafka.link import Assignment, Commit, KafkaFailure, KafkaRecord, Place, Subscribed
 from upstream.kafka_client.client import LibrdkafkaClient

@@ -15,9 +15,9 @@ from broker.deduplication.numbers import NAME_BYTES, parse_key
 from broker.runtime.metrics import declare
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
-from conf import access_files
-from conf.access import ANONYMOUS, AccessConfig
-from conf.access_files import AccessFiles, AccessUnreadable, Signature
+from conf.sections import access_files
+from conf.sections.access import ANONYMOUS, AccessConfig
+from conf.sections.access_files import AccessFiles, AccessUnreadable, Signature
 from proxy.access import tokens
 from proxy.access.jwts import Jwts
 from proxy.access.owners import Owners
@@ -53,7 +53,7 @@ class Certificate(Protocol):
 
 
 class Files(Protocol):
-    """Reads what a configuration names; `conf.access_files` does."""
+    """Reads what a configuration names; `conf.sections.access_files` does."""
 
     def read(self, config: AccessConfig) -> AccessFiles:
         """Read all. Raises AccessUnreadable."""

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from conf.access import ANONYMOUS, AccessConfig, JwtKey, is_principal
-from conf.access_files import AccessUnreadable
+from conf.sections.access import ANONYMOUS, AccessConfig, JwtKey, is_principal
+from conf.sections.access_files import AccessUnreadable
 
 TOKEN_BYTES_MAX = 8 * 1024
 LEEWAY_SECONDS = 60

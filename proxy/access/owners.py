@@ -19,7 +19,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk, DiskFile
 from broker.runtime.state_file import read_whole, write_whole
 from broker.runtime.store_metrics import FILES_DAMAGED
-from conf.access import ANONYMOUS, is_principal
+from conf.sections.access import ANONYMOUS, is_principal
 
 FILE = "pyddmq/owners"
 _SPARE = 1024

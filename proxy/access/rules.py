@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from conf.access import ANONYMOUS, AccessConfig, AccessRule
 from conf.base import DLQ_PREFIX, RETRY_PREFIX
+from conf.sections.access import ANONYMOUS, AccessConfig, AccessRule
 
 
 class Action(enum.StrEnum):

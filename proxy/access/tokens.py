@@ -11,7 +11,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from conf.access_files import StoredToken
+from conf.sections.access_files import StoredToken
 
 PREFIX = "pyddmq_"
 _TOKEN = re.compile(r"pyddmq_([0-9a-f]{16})_([0-9a-f]{64})\Z")

@@ -10,8 +10,8 @@ import structlog
 
 from broker.runtime.bundle import Runtime
 from conf import Config, GroupConfig
-from conf.kafka import KafkaClusterConfig
 from conf.secrets import SecretUnreadable
+from conf.sections.kafka import KafkaClusterConfig
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.sends import KafkaSends
 from proxy.services.publishing import Publishing

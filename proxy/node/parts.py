@@ -19,8 +19,9 @@ from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
-from conf import Config, access_files
-from conf.kafka import KafkaClusterConfig
+from conf import Config
+from conf.sections import access_files
+from conf.sections.kafka import KafkaClusterConfig
 from proxy.access.access import Access
 from proxy.access.access import Files as AccessFiles
 from proxy.node.index_work import IndexWork

@@ -16,9 +16,9 @@ import structlog
 from broker.errors import StoreError
 from broker.runtime.metrics import declare
 from conf import Config, ConfigError, GroupConfig, Loaded
-from conf.access_files import AccessUnreadable
 from conf.diff import ChangeKind, Changes, Refusal, diff
 from conf.places import Path
+from conf.sections.access_files import AccessUnreadable
 from lag.samples import EventKind
 from proxy.access.access import Policy
 from proxy.node.access import replace_policy

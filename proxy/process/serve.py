@@ -31,8 +31,8 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
-from conf.access_files import AccessUnreadable
 from conf.checks import check_access
+from conf.sections.access_files import AccessUnreadable
 from conf.tls_checks import tls_host
 from proxy.node import logs
 from proxy.node.action_places import unmakeable

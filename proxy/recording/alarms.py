@@ -15,7 +15,7 @@ import structlog
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, StateWriter
 from broker.runtime.metrics import declare
-from conf.alarms import LagAlarmsConfig
+from conf.sections.alarms import LagAlarmsConfig
 from lag.alarms.findings import judging
 from lag.alarms.lines import AlarmLines
 from lag.alarms.model import SEVERITIES, AlarmRule, AlarmState, Mute

@@ -15,7 +15,7 @@ from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Scheduler
 from broker.runtime.steps import Ended, step
-from conf.lag import LagConfig
+from conf.sections.lag import LagConfig
 from lag.alarms.windows import Windows
 from lag.blocks import Gap
 from lag.journal.columns import queue_sample

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from conf.lag import Tier as TierName
+from conf.sections.lag import Tier as TierName
 from lag.journal.files import Tier
 from lag.journal.tiers import TierLimits, Tiers, TierWork
 from lag.journal.writer import FOLDER

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from conf.node import NodeConfig
+from conf.sections.node import NodeConfig
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from conf.tls import TlsFiles
+from conf.sections.tls import TlsFiles
 
 CIPHERS_OF_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secret and authenticated, as all of 1.3 are."""

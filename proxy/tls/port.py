@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from conf.tls import TlsFiles
+from conf.sections.tls import TlsFiles
 from proxy.tls.channel import Above, TlsChannel
 from proxy.tls.failures import SENTENCES, Failure
 from proxy.tls.files import TlsContext, TlsLoader

@@ -13,7 +13,7 @@ import structlog
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from conf.tls import TlsConfig
+from conf.sections.tls import TlsConfig
 from proxy.tls.files import Signature, TlsContext, TlsFileBad, TlsLoader
 from proxy.tls.handshakes import Handshakes
 from proxy.tls.port import TlsPort

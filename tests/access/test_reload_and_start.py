@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.registry import Registry
-from conf.access_files import AccessUnreadable
 from conf.loader import loads
+from conf.sections.access_files import AccessUnreadable
 from proxy.node.node import Node, Seams
 from proxy.node.reload import Reloader
 from proxy.testing import VirtualClock

@@ -9,8 +9,8 @@ from typing import Any
 
 from actions.registry import Registry
 from broker.testing import SimDisk
-from conf.access_files import StoredToken, text_of
 from conf.loader import loads
+from conf.sections.access_files import StoredToken, text_of
 from proxy.access.access import DENIED
 from proxy.access.tokens import made
 from proxy.node.reload import Reloader

@@ -17,8 +17,8 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from conf.access import AccessConfig, AccessRule, JwtKey
-from conf.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken, text_of, tokens_of
+from conf.sections.access import AccessConfig, AccessRule, JwtKey
+from conf.sections.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken, text_of, tokens_of
 from proxy.access.access import Access
 from proxy.access.jwts import Jwts
 from proxy.access.tokens import find, made

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from conf.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig
 from pyddmq import Consumer
 from pyddmq.client.errors import ClientError
 from tests.kafka import server

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 from bench.servers.maven import Jars, JarsMissing
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
-from conf.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig
 from lag.journal.reader import JournalReader, QueueRow, Wanted
 from lag.journal.writer import FOLDER
 from proxy.cli.app import run

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.runtime.state_file import read_whole
-from conf.alarms import AlarmStatus
+from conf.sections.alarms import AlarmStatus
 from lag.alarms.lines import AlarmLines
 from lag.alarms.model import STATUSES, event_of
 from lag.alarms.places import FilePlace

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 
 from bench.tls import channel_us
 from broker.testing import ManualClock, ManualScheduler
-from conf.tls import TlsFiles
+from conf.sections.tls import TlsFiles
 from proxy.cli.tls.dev_certificates import make
 from proxy.tls.files import RealTlsFiles, TlsFileBad
 from proxy.tls.handshakes import Handshakes

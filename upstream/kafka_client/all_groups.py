@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from broker.runtime.seams import Clock
-from conf.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig
 from upstream.kafka.all_groups import Standing, Surveyed
 from upstream.kafka.link import Place
 from upstream.kafka_client.lookups import ANSWER_SECONDS

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any, cast
 
 from broker.runtime.seams import SystemClock
-from conf.kafka import KafkaClusterConfig
 from conf.secrets import SecretUnreadable
+from conf.sections.kafka import KafkaClusterConfig
 from upstream.kafka.all_groups import Surveyed
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka_client.all_groups import LibrdkafkaSurvey

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from broker.runtime.seams import Clock
-from conf.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.member import LibrdkafkaMember

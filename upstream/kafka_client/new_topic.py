@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.runtime.seams import Clock
-from conf.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.settings import Settings
 

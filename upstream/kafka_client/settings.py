@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker.runtime.seams import Clock
-from conf.kafka import MAX_POLL_INTERVAL_MS, KafkaClusterConfig
 from conf.secrets import Secret
+from conf.sections.kafka import MAX_POLL_INTERVAL_MS, KafkaClusterConfig
 from upstream.kafka_client.logs import LogLines
 from upstream.kafka_client.package import KafkaUnusable, confluent
 

@@ -21,7 +21,7 @@ from proxy.operate.moments import moment_text
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from conf.access_files import StoredToken
+    from conf.sections.access_files import StoredToken
 
 DAY_MS = 86_400_000
 DAYS_MAX = 3650
@@ -37,8 +37,8 @@ def create(
     as_json: AsJson = False,
 ) -> int:
     """Make a token and print it; it is not kept anywhere. A node that reads the file takes it within a second."""
-    from conf.access import is_principal
-    from conf.access_files import StoredToken
+    from conf.sections.access import is_principal
+    from conf.sections.access_files import StoredToken
     from proxy.access.tokens import ID_BYTES, SECRET_BYTES, made
 
     if not is_principal(principal):
@@ -159,7 +159,7 @@ def _fields(token: StoredToken) -> dict[str, str | int]:
 
 
 def _read(file: Path) -> dict[str, StoredToken]:
-    from conf.access_files import AccessUnreadable, tokens_of
+    from conf.sections.access_files import AccessUnreadable, tokens_of
 
     try:
         return tokens_of(file.read_bytes(), str(file))
@@ -172,7 +172,7 @@ def _read(file: Path) -> dict[str, StoredToken]:
 @contextmanager
 def _changing(file: Path, *, create: bool = False) -> Iterator[dict[str, StoredToken]]:
     """Read the tokens, and put a file of those that there are then in its place; one change at a time."""
-    from conf.access_files import text_of
+    from conf.sections.access_files import text_of
 
     file = file.resolve()
     try:

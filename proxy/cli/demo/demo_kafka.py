@@ -96,7 +96,7 @@ def free_ports() -> tuple[int, int]:
 def _make_topic(address: str, topic: str) -> None:
     from pydantic import ValidationError
 
-    from conf.kafka import KafkaClusterConfig
+    from conf.sections.kafka import KafkaClusterConfig
     from upstream.kafka_client.new_topic import make_topic
 
     try:

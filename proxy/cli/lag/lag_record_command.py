@@ -21,7 +21,7 @@ from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from conf.kafka import KafkaClusterConfig
+    from conf.sections.kafka import KafkaClusterConfig
     from proxy.recording.cluster_recording import ClusterRecording, Recorded
     from upstream.kafka_client.all_groups_process import SurveyProcess
 
@@ -134,7 +134,7 @@ def _settings(kafka: str, config: str | None) -> KafkaClusterConfig:
     from pydantic import ValidationError
 
     from conf import ConfigError, load
-    from conf.kafka import KafkaClusterConfig
+    from conf.sections.kafka import KafkaClusterConfig
 
     if config is None:
         try:

@@ -47,6 +47,7 @@ MUTANTS = (
             f"{DENIALS}::test_results_of_a_denied_pull_are_not_taken",
             f"{DENIALS}::test_member_of_a_chain_without_the_right_is_dropped_and_the_others_count",
         ),
+        rows=("W10",),
     ),
     Mutant(
         name="whoever fails to sign in goes on as its network says",

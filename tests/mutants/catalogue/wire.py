@@ -192,7 +192,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the ports bind every interface unless told otherwise",
-        file="conf/node.py",
+        file="conf/sections/node.py",
         old='    host: str = setting(\n        "127.0.0.1",\n',
         new='    host: str = setting(\n        "0.0.0.0",\n',
         caught_by=(f"{NODE}::test_node_binds_the_loopback_and_names_itself_by_its_configuration",),

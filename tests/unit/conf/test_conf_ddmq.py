@@ -9,7 +9,7 @@ from conf import ConfigError, loads
 from conf.base import Model
 from conf.foreign import FOREIGN, SPELLINGS, TOP_LEVEL
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
+from conf.sections.node import NodeConfig
 
 THREADS = ("selectorThreads", "workerThreads", "acceptQueueSizePerThread", "maxReadBufferBytes", "backlog")
 SECTIONS: dict[str, tuple[type[Model], tuple[str, ...]]] = {

@@ -6,8 +6,8 @@ import pytest
 
 from conf import Config, ConfigError, GroupConfig, KafkaClusterConfig, SubscriptionConfig, TopicConfig, loads
 from conf.diff import diff
-from conf.kafka import OWN_KEYS, librdkafka_problem
 from conf.secrets import Secret
+from conf.sections.kafka import OWN_KEYS, librdkafka_problem
 
 MAIN = "kafka: {main: {bootstrapServers: 'a:9092'}, other: {bootstrapServers: 'b:9092'}}\n"
 

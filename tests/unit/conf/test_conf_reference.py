@@ -10,8 +10,8 @@ import pytest
 from conf.base import Model
 from conf.foreign import FOREIGN, SPELLINGS
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
-from conf.node import NodeConfig
 from conf.reference import render
+from conf.sections.node import NodeConfig
 from conf.sentences import keys_of
 from conf.yaml_tree import Mapping, Sequence, parse
 

@@ -6,7 +6,7 @@ import pytest
 
 from conf import Config, ConfigError, TlsConfig, loads
 from conf.diff import diff
-from conf.tls import TlsListenerConfig
+from conf.sections.tls import TlsListenerConfig
 
 PAIR = "certificate: a.crt, key: a.key"
 

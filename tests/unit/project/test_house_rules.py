@@ -90,7 +90,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Reads one file, before there is a node.
     "conf/loader.py": frozenset({"open"}),
     # Reads the files of `access`, before there is a node and when they change.
-    "conf/access_files.py": frozenset({"open", "os.*"}),
+    "conf/sections/access_files.py": frozenset({"open", "os.*"}),
     # Reads secrets, from a file or the environment, when an action opens.
     "conf/secrets.py": frozenset({"open", "os.*"}),
     # What a handshake told; and contexts and connections of `ssl`, which read no socket.

@@ -12,7 +12,7 @@ import pytest
 
 from broker.log.put import Put
 from conf.base import Reload, reload_of
-from conf.node import NodeConfig
+from conf.sections.node import NodeConfig
 from pyddmq import PullRefused, TopicNotFound
 from pyddmq.codes import PullCode
 from tests.integration.ddmq_tools import Peer

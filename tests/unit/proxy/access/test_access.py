@@ -8,8 +8,8 @@ import pytest
 
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.testing import ManualClock
-from conf.access import AccessConfig, AccessRule, CertificateRule, NetworkRule
-from conf.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken
+from conf.sections.access import AccessConfig, AccessRule, CertificateRule, NetworkRule
+from conf.sections.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken
 from proxy.access.access import Access
 from proxy.access.tokens import made
 

@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from conf.access import AccessConfig, JwtKey
-from conf.access_files import AccessUnreadable
+from conf.sections.access import AccessConfig, JwtKey
+from conf.sections.access_files import AccessUnreadable
 from proxy.access.jwts import TOKEN_BYTES_MAX, Jwts
 
 EC, OTHER_EC = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.access import AccessConfig, AccessRule
+from conf.sections.access import AccessConfig, AccessRule
 from proxy.access.rights import KNOWN_MAX, Rights
 from proxy.access.rules import NODE, Action, Patterns, Rules
 

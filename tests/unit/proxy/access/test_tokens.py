@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from conf.access_files import AccessUnreadable, StoredToken, text_of, tokens_of
+from conf.sections.access_files import AccessUnreadable, StoredToken, text_of, tokens_of
 from proxy.access.tokens import find, made
 
 ID, TEXT, DIGEST = made(bytes(range(40)))

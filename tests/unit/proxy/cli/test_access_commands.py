@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.access_files import tokens_of
+from conf.sections.access_files import tokens_of
 from proxy.access.tokens import find
 from proxy.cli.app import run
 

@@ -10,8 +10,8 @@ import structlog
 
 from broker.runtime.seams import SystemClock
 from broker.testing import ManualClock
-from conf.kafka import KafkaClusterConfig
 from conf.secrets import Secret, SecretUnreadable
+from conf.sections.kafka import KafkaClusterConfig
 from tests.kafka_world import Loop
 from upstream.kafka_client.client import LibrdkafkaClient
 from upstream.kafka_client.logs import LogLines

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from conf.access import AccessConfig, is_principal
 from conf.places import Path
+from conf.sections.access import AccessConfig, is_principal
 
 FILE_BYTES_MAX = 32 * 1024 * 1024
 TOKENS_MAX = 100_000

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from conf.alarms import LagAlarmsConfig
 from conf.base import Model, Reload, setting
 from conf.durations import Duration, duration_ms
+from conf.sections.alarms import LagAlarmsConfig
 
 _LIVE = Reload.LIVE
 _MIB = 1024 * 1024

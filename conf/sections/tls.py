@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from conf.base import Model, Reload, setting
-from conf.node import Port
+from conf.sections.node import Port
 
 __all__ = ["ClientCertificates", "TlsConfig", "TlsFiles", "TlsListenerConfig", "TlsVersion"]
 
