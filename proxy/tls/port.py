@@ -80,6 +80,8 @@ class TlsPort:
         """Whose handshake is not over, with when they were accepted, the oldest first."""
         self._certified: dict[TlsChannel, None] = {}
         """Who has shown a certificate."""
+        # Before the first look: an alert on a gauge of 0 would go off at each start.
+        self._show_expiry()
 
     def channel(self, above: Above) -> TlsChannel:
         """Put TLS under a connection that is about to be accepted."""
@@ -88,6 +90,7 @@ class TlsPort:
     def swap(self, context: TlsContext) -> None:
         """Have new handshakes made with another context, and end the connections that it would refuse."""
         self.current = context
+        self._show_expiry()
         for channel in list(self._certified):
             why = self.refusal(channel, context)
             if why is not None:
@@ -122,6 +125,10 @@ class TlsPort:
         for channel in list(self._certified):
             if channel.certificate is not None and channel.certificate.not_after_ms <= now_ms:
                 self._end(channel, "expired")
+        self._show_expiry()
+
+    def _show_expiry(self) -> None:
+        now_ms = self._clock.wall_ms()
         self._metrics.counter(EXPIRES, self.service).value = (self.current.not_after_ms - now_ms) // 1000
         if self.current.crls_expire_ms is not None:
             self._metrics.counter(CRL_EXPIRES, self.service).value = (self.current.crls_expire_ms - now_ms) // 1000

@@ -23,6 +23,7 @@ from proxy.cli.app import run
 from proxy.cli.tls.dev_certificates import make
 from pyddmq import Producer, Tls, TlsFailed
 from tests.acceptance.conftest import Done, NodeProcess
+from tests.conftest import need
 from tests.patient import PATIENCE_SECONDS, until
 from tests.tls.conftest import Certificates
 
@@ -138,8 +139,7 @@ def test_admin_by_the_command(node: NodeProcess, folder: Path) -> None:
 
 def openssl(node: NodeProcess, folder: Path, *options: str, said: str = "", service: str = "consumer") -> str:
     """Connect by `openssl s_client`; returns all that it says."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl")
+    need(shutil.which("openssl"), "openssl (apt install openssl)")
     files = ["-CAfile", f"{folder}/ca.crt", "-cert", f"{folder}/client.crt", "-key", f"{folder}/client.key"]
     done = subprocess.run(
         ["openssl", "s_client", "-connect", node.ready[f"{service}Tls"], *files, *options],
