@@ -55,7 +55,6 @@ def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, 
 
 
 _THREADS = "one event loop serves all connections; take it out"
-_PUSH = "nothing is pushed over HTTP; use PullServer and take it out"
 _REDIS = (
     "the block of a group; write it under the topic as `options: {Redis: {hosts: [host:6379], ...}}`, the password as "
     "{file: PATH} or {env: NAME}"

@@ -11,50 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyddmq.client import (
-        AccessRefused,
-        AsyncTransactionListener,
-        CallRejected,
-        CallTimedOut,
-        CancelOutcome,
-        CannotConnect,
-        ClientError,
-        ClientMisuse,
-        Connection,
-        ConnectionLost,
-        Consumer,
-        FetchedMessage,
-        FetchedQueue,
-        Fetcher,
-        GroupStats,
-        IllegalMessage,
-        LocalState,
-        NodeShuttingDown,
-        NotThrift,
-        OutgoingMessage,
-        Producer,
-        PulledMessage,
-        PullRefused,
-        RateLimited,
-        Refused,
-        SendFailed,
-        SendReceipt,
-        SendRefused,
-        SendTimedOut,
-        SequenceGap,
-        Tls,
-        TlsFailed,
-        TopicKindMismatch,
-        TopicNotAllowed,
-        TopicNotFound,
-        TransactionListener,
-        TransactionMessage,
-        TransactionProducer,
-        TransactionResult,
-        Unreachable,
-        WireProtocol,
-        parse_address,
-    )
+    from pyddmq.client import *
     from pyddmq.client.aio.async_consumer import AsyncConsumer
     from pyddmq.client.aio.async_producer import AsyncProducer
     from pyddmq.client.aio.async_transaction_producer import AsyncTransactionProducer

@@ -18,8 +18,7 @@ from broker.scheduled import release_plain
 from broker.scheduled.timer import taking
 from proxy.services import message_checks
 from proxy.wire import pull_reply
-from proxy.wire.scanning import scan_binary_send, scan_compact, scan_compact_send
-from proxy.wire.scanning.scan_messages import one_by_one
+from proxy.wire.scanning import scan_pull, scan_send
 from tests.conftest import need
 from upstream.embedded import source, stretch
 from upstream.waiting import job_loops
@@ -43,8 +42,8 @@ PLACES = (
     Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows", rows._fed_none),
     Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_by_columns),
     Place(message_checks, "_check", "proxy.services.check_accelerator", "check", message_checks._check_none),
-    Place(scan_compact_send, "_scan", "proxy.wire.send_accelerator", "compact_messages", one_by_one),
-    Place(scan_binary_send, "_scan", "proxy.wire.send_accelerator", "binary_messages", one_by_one),
+    Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages", scan_send._one_by_one),
+    Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages", scan_send._one_by_one),
     Place(commit_log, "locate_usual", "broker.format.locate_accelerator", "locate", locating._locate_none),
     Place(stretch, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
     Place(source, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
@@ -54,8 +53,8 @@ PLACES = (
     Place(taking, "usual", "broker.scheduled.timer.taking_accelerator", "usual", taking._usual),
     Place(taking, "completed", "broker.scheduled.timer.taking_accelerator", "completed", taking._completed),
     Place(taking, "count_waiting", "broker.scheduled.timer.taking_accelerator", "waiting", taking._waiting),
-    Place(scan_compact, "_usual", "proxy.wire.pull_accelerator", "scan", scan_compact._usual_none),
-    Place(scan_compact, "_usual_submit", "proxy.wire.pull_accelerator", "scan_submit", scan_compact._usual_submit_none),
+    Place(scan_pull, "_usual", "proxy.wire.pull_accelerator", "scan", scan_pull._usual_none),
+    Place(scan_pull, "_usual_submit", "proxy.wire.pull_accelerator", "scan_submit", scan_pull._usual_submit_none),
     Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply", pull_reply._usual_none),
     *(
         Place(job_loops, name, "upstream.jobs_accelerator", name, getattr(job_loops, f"_{name}"))

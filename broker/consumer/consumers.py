@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Unpack
+from typing import NotRequired, TypedDict, Unpack
 
 from broker.consumer.broadcasting import BroadcastConsumer
 from broker.consumer.concurrent import ConcurrentConsumer, ConcurrentListener
 from broker.consumer.counters import SAVE_ERRORS
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyListener
-from broker.consumer.shared import ConsumerSeams, Shared
+from broker.consumer.running import Runner, run_inline
+from broker.consumer.shared import Shared
 from broker.log.shared_walk import Reading, alone
+from broker.queues.message_queue import BROKER_NAME
+from broker.queues.offsets import ConsumerOffsets
 from broker.queues.topics import GROUP_BYTES_MAX, check_name
 from broker.retry.finished import FILE as FINISHED_FILE
+from broker.runtime.bundle import runtime_of
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Clock, Disk, Scheduler
 from broker.runtime.steps import run_now
 from broker.store import Store
+
+
+class ConsumerSeams(TypedDict):
+    """What a bundle (`broker.runtime.bundle`) is made of for them: `scheduler` is the event loop, or any scheduler."""
+
+    disk: Disk
+    clock: Clock
+    scheduler: Scheduler
+    metrics: Metrics
+    limited_log: NotRequired[RateLimitedLog | None]
+
+
+class Given(ConsumerSeams):
+    """Keyword arguments of `Consumers`; the text of `Shared` says what each is for."""
+
+    run: NotRequired[Runner]
+    offsets: NotRequired[ConsumerOffsets | None]
+    broker_name: NotRequired[str]
 
 
 class Consumers:
@@ -25,18 +50,26 @@ class Consumers:
         shared: What they share.
     """
 
-    def __init__(self, store: Store, **seams: Unpack[ConsumerSeams]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        run: Runner = run_inline,
+        offsets: ConsumerOffsets | None = None,
+        broker_name: str = BROKER_NAME,
+        **seams: Unpack[ConsumerSeams],
+    ) -> None:
         """Set up; `opening` is to follow before any consumer starts. Arguments and errors as `Shared`."""
-        self.shared = Shared(store, **seams)
+        self.shared = Shared(store, runtime_of(**seams), run=run, offsets=offsets, broker_name=broker_name)
 
     @classmethod
-    def open(cls, store: Store, **seams: Unpack[ConsumerSeams]) -> Consumers:
+    def open(cls, store: Store, **given: Unpack[Given]) -> Consumers:
         """Make consumers possible on an open store: `Consumers(...)`, and `opening` in one go.
 
         Raises:
             StoreUnreadable, OSError: As the two.
         """
-        return run_now(cls(store, **seams).opening())
+        return run_now(cls(store, **given).opening())
 
     def opening(self) -> Generator[None, None, Consumers]:
         """Find out what was sent back and dead-lettered, in steps of bounded work; returns these consumers.

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 from broker.consumer.counters import SAVE_ERRORS
 from broker.errors import NO_SPACE, StoreUnreadable
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Disk, Scheduler
+from broker.runtime.bundle import Runtime
 from broker.runtime.state_file import SealedFile
 
 FILE = "pyddmq/consumer_retries.json"
@@ -40,22 +38,21 @@ class Retries(NamedTuple):
 class RetryCounts:
     """The table of one store."""
 
-    def __init__(
-        self, root: str, *, disk: Disk, scheduler: Scheduler, metrics: Metrics, limited_log: RateLimitedLog
-    ) -> None:
-        self._file = SealedFile(disk, f"{root}/{FILE}")
-        self._scheduler = scheduler
-        self._metrics = metrics
-        self._limited_log = limited_log
+    def __init__(self, root: str, runtime: Runtime) -> None:
+        self._file = SealedFile(runtime.disk, f"{root}/{FILE}")
+        self._scheduler = runtime.scheduler
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self._table: dict[Key, dict[int, Retries]] = {}
         self._dirty = self._asked = False
-        disk.make_folder(f"{root}/pyddmq")
+        runtime.disk.make_folder(f"{root}/pyddmq")
         try:
             self._take(self._file.load() or {"version": _VERSION, "queues": []})
         except (StoreUnreadable, KeyError, TypeError, ValueError) as error:
             self._table.clear()
-            metrics.counter(SAVE_ERRORS, FILE).add()
-            limited_log.note("consumer_retries_unreadable", error=str(error), lost="how often messages had failed")
+            self._metrics.counter(SAVE_ERRORS, FILE).add()
+            lost = "how often messages had failed"
+            self._limited_log.note("consumer_retries_unreadable", error=str(error), lost=lost)
 
     def _take(self, content: Any) -> None:
         if content["version"] != _VERSION:

@@ -7,7 +7,6 @@ every 5 s, when a queue changes hands and at a stop. A kill repeats what was con
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NotRequired, TypedDict
 
 from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
 from broker.consumer.members import Member, Members
@@ -21,27 +20,12 @@ from broker.queues.queue_locks import Place
 from broker.queues.time_search import offset_at
 from broker.retry.finished import FILE as FINISHED_FILE
 from broker.retry.finished import Finished
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock, Disk, Scheduler
 from broker.store import Store
 
 PERSIST_SECONDS = 5.0
 OFFSETS_FILE = "config/consumerOffset.json"
-
-
-class ConsumerSeams(TypedDict):
-    """Keyword arguments of `Consumers`, and of `Shared`, whose text says what each is for."""
-
-    disk: Disk
-    clock: Clock
-    scheduler: Scheduler
-    metrics: Metrics
-    run: NotRequired[Runner]
-    offsets: NotRequired[ConsumerOffsets | None]
-    limited_log: NotRequired[RateLimitedLog | None]
-    broker_name: NotRequired[str]
 
 
 class Shared:
@@ -59,49 +43,40 @@ class Shared:
     def __init__(
         self,
         store: Store,
+        runtime: Runtime,
         *,
-        disk: Disk,
-        clock: Clock,
-        scheduler: Scheduler,
-        metrics: Metrics,
         run: Runner = run_inline,
         offsets: ConsumerOffsets | None = None,
-        limited_log: RateLimitedLog | None = None,
         broker_name: str = BROKER_NAME,
     ) -> None:
         """Set up; no consumer may start before `finished` was read.
 
         Args:
             store: The broker. Where nobody's turns flush it, dead letters are flushed here.
-            disk: Where the store lies.
-            clock: The store's clock.
-            scheduler: The event loop, or any scheduler; all callbacks come from it.
-            metrics: Where consumers count.
+            runtime: Its disk and clock are the store's; its scheduler makes all callbacks, the event loop or another.
             run: Where listeners run; in the loop's thread when left out.
             offsets: The table, where the program has one open (a node's is `Progress.offsets`); else it is read here.
-            limited_log: Rate-limited log lines.
             broker_name: Second part of queue names.
 
         Raises:
             StoreUnreadable: consumerOffset.json and its copies are damaged.
             OSError: The files cannot be read.
         """
+        disk, clock, metrics = runtime.disk, runtime.clock, runtime.metrics
         self.store = store
         self.locks = store.queue_locks
         self.members = Members(self.locks)
         self.offsets = offsets or ConsumerOffsets.open(store.root, disk=disk, clock=clock, metrics=metrics)
         self.disk = disk
         self.clock = clock
-        self.scheduler = scheduler
+        self.scheduler = runtime.scheduler
         self.metrics = metrics
-        self.limited_log = limited_log or RateLimitedLog(clock)
+        self.limited_log = runtime.limited_log
         self.run = run
         self.broker_name = broker_name
         self.finished = Finished(store, self.offsets, disk=disk)
-        self.retries = RetryCounts(
-            store.root, disk=disk, scheduler=scheduler, metrics=metrics, limited_log=self.limited_log
-        )
-        self._saves = Repeated(scheduler, PERSIST_SECONDS, self._persist_again)
+        self.retries = RetryCounts(store.root, runtime)
+        self._saves = Repeated(runtime.scheduler, PERSIST_SECONDS, self._persist_again)
         self._persist_asked = False
         self._closed = False
 

@@ -43,11 +43,6 @@ def words_value_of(block: bytes) -> bytes:
     return _value(block, _KEYS, _KEYS_LATER)
 
 
-def words_of(block: bytes) -> list[bytes]:
-    """Words of `KEYS` in a property block, in their order."""
-    return _words(words_value_of(block))
-
-
 def keys_of(block: bytes) -> list[bytes]:
     """All keys under which a message is indexed, the unique key first. A word may come twice."""
     return [*unique_keys_of(block), *_words(words_value_of(block))]

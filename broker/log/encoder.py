@@ -40,7 +40,7 @@ from broker.format.record import (
     batch_property,
     crc_property,
 )
-from broker.format.unique_key import KEY_BYTES, UniqueKeys
+from broker.format.unique_key import UniqueKeys
 from broker.log.put import Position, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT, ConsumeQueue
@@ -49,7 +49,6 @@ from broker.runtime.accelerators import accelerated
 from broker.runtime.seams import Buffer
 from broker.runtime.sums import crc32, library_crc32
 
-KEY_PROPERTY_BYTES = len(b"UNIQ_KEY\x01") + KEY_BYTES + 1
 _Pack = Callable[..., bytes]
 _ENDS_COUNT_MAX = 1024
 _JOINED_BYTES_MAX = 4096

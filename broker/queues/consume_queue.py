@@ -288,11 +288,6 @@ class ConsumeQueue:
 
     # Files
 
-    @property
-    def tail_units(self) -> int:
-        """Number of visible units that no file holds yet."""
-        return self.max_offset - self._tail_base
-
     def write_tail(self) -> int:
         """Write the visible units that no file holds yet; durable after `sync`. Returns their number.
 

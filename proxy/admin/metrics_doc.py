@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping
 from broker.runtime.metrics import SPECS, Spec
 
 ROOMS = ("broker", "upstream", "actions", "lag", "proxy")
-_ASIDE = ("testing", "cli", "demo", "client", "spark", "__main__")
-_FORMER = ("upstream.action",)
-"""Names of one version before, which warn when they are imported."""
+_ASIDE = ("testing", "cli", "demo", "spark", "__main__")
 
 _INTRODUCTION = """\
 # Metrics
@@ -42,7 +40,7 @@ def modules_of(package: str) -> Iterator[str]:
     """
     yield package
     for found in pkgutil.iter_modules(importlib.import_module(package).__path__, prefix=f"{package}."):
-        if found.name in _FORMER or found.name.rpartition(".")[2] in _ASIDE:
+        if found.name.rpartition(".")[2] in _ASIDE:
             continue
         if found.ispkg:
             yield from modules_of(found.name)

@@ -38,9 +38,10 @@ def open_streams() -> bool:
     return sys.stdout is not None
 
 
-def print_json(value: object) -> None:
-    """Print one JSON value, or view, on a line of its own, at once."""
+def print_json(value: object) -> int:
+    """Print one JSON value, or view, on a line of its own, at once; returns OK, for commands that end with it."""
     _write(_json_text(value, sys.stdout) + "\n")
+    return ExitCode.OK
 
 
 def _json_text(value: object, stream: TextIO) -> str:

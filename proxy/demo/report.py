@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,10 @@ class Judged:
     def passed(self) -> bool:
         """Whether every check passed."""
         return all(check.passed for check in self.checks)
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the outcome as JSON values."""
+        return self.verdict()
 
     def verdict(self) -> dict[str, Any]:
         """Return run and checks as JSON values."""

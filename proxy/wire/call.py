@@ -11,7 +11,7 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from proxy.wire.compact import varint32
+from proxy.wire.compact import varint
 from proxy.wire.errors import ArgumentsError, FatalWireError
 from proxy.wire.limits import METHOD_BYTES_MAX
 
@@ -22,7 +22,6 @@ CALL, REPLY, EXCEPTION, ONEWAY = 1, 2, 3, 4
 
 _I32 = struct.Struct(">i")
 _I32_AT = _I32.unpack_from
-_NAME_AND_TYPE = struct.Struct(">iB")
 _COMPACT_CALL = bytes((COMPACT, 1 | CALL << 5))
 _BINARY_CALL = bytes((BINARY, 1, 0, CALL))
 
@@ -85,7 +84,7 @@ def _parse_compact(frame: bytes) -> Call:
     seqid = frame[2]
     pos = 3
     if seqid > 127:
-        seqid, pos = varint32(frame, 2)
+        seqid, pos = varint(frame, 2)
         if seqid > 0x7FFF_FFFF:
             seqid -= 1 << 32
     size = frame[pos]

@@ -1,79 +1,67 @@
-"""Reading TCompactProtocol: numbers, headers and skipping, as functions of (frame, position).
+"""Reading TCompactProtocol: numbers and headers, as functions of (frame, position).
 
-Strings are sliced without asking whether the frame has as many bytes: positions only grow and every struct still
-needs its stop byte, so a length beyond the frame ends in an IndexError at the next byte, which the callers in `scan`
-and `generic` turn into an ArgumentsError. Containers are checked against the bytes left before any loop.
+Texts and containers are checked against the bytes left before anything is made of them; what else is beyond the frame
+ends in an IndexError at the byte that is not there.
 """
 
 from __future__ import annotations
 
+from proxy.wire import binary
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.limits import DEPTH_MAX, VARINT32_BYTES_MAX, VARINT64_BYTES_MAX
+from proxy.wire.reading import STOP, Reading
 from proxy.wire.steps import Steps
 
 # Type codes of fields. Inside containers TRUE stands for "bool", and an element is one byte.
-STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(14)
-
-_ELEMENT_BYTES = {TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8, UUID: 16}
-"""Element types of fixed size in containers."""
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 
-def varint32(frame: bytes, pos: int) -> tuple[int, int]:
-    """Read an unsigned number of at most 32 bits; returns (value, next position)."""
+def varint(frame: bytes, pos: int, bits: int = 32) -> tuple[int, int]:
+    """Read an unsigned number of at most so many bits; returns (value, next position)."""
     value = shift = 0
-    for index in range(pos, pos + VARINT32_BYTES_MAX):
+    for index in range(pos, pos + bits // 7 + 1):
         byte = frame[index]
+        value |= (byte & 127) << shift
         if byte < 128:
-            value |= byte << shift
-            if value >> 32:
+            if value >> bits:
                 break
             return value, index + 1
-        value |= (byte & 127) << shift
         shift += 7
-    raise ArgumentsError("a number of more than 32 bits where 32 are allowed")
-
-
-def varint64(frame: bytes, pos: int) -> tuple[int, int]:
-    """Read an unsigned number of at most 64 bits; returns (value, next position)."""
-    value = shift = 0
-    for index in range(pos, pos + VARINT64_BYTES_MAX):
-        byte = frame[index]
-        if byte < 128:
-            value |= byte << shift
-            if value >> 64:
-                break
-            return value, index + 1
-        value |= (byte & 127) << shift
-        shift += 7
-    raise ArgumentsError("a number of more than 64 bits")
+    raise ArgumentsError(f"a number of more than {bits} bits")
 
 
 def i32(frame: bytes, pos: int) -> tuple[int, int]:
     """Read a signed 32-bit number; returns (value, next position)."""
-    value, pos = varint32(frame, pos)
+    value, pos = varint(frame, pos)
     return (value >> 1) ^ -(value & 1), pos
 
 
 def i64(frame: bytes, pos: int) -> tuple[int, int]:
     """Read a signed 64-bit number; returns (value, next position)."""
-    value, pos = varint64(frame, pos)
+    value, pos = varint(frame, pos, 64)
     return (value >> 1) ^ -(value & 1), pos
 
 
-def binary(frame: bytes, pos: int) -> tuple[bytes, int]:
-    """Read a string or binary; returns (bytes, next position)."""
+def _i64s(frame: bytes, pos: int, count: int) -> tuple[list[int], int]:
+    numbers = []
+    for _ in range(count):
+        number, pos = i64(frame, pos)
+        numbers.append(number)
+    return numbers, pos
+
+
+def _span(frame: bytes, pos: int) -> tuple[int, int]:
     size = frame[pos]
     if size < 128:
         pos += 1
     else:
-        size, pos = varint32(frame, pos)
+        size, pos = varint(frame, pos)
     end = pos + size
     if end > len(frame):
         raise ArgumentsError(f"a string of {size} bytes with {len(frame) - pos} left")
-    return frame[pos:end], end
+    return pos, end
 
 
-def field_header(frame: bytes, pos: int, last: int, steps: Steps) -> tuple[int, int, int]:
+def _header(frame: bytes, pos: int, last: int, steps: Steps) -> tuple[int, int, int]:
     """Read the header of a field after field id `last`; returns (type, field id, next position). Type STOP: no more.
 
     A field that does not come after the last one takes a step.
@@ -93,7 +81,7 @@ def field_header(frame: bytes, pos: int, last: int, steps: Steps) -> tuple[int, 
     return head & 15, field_id, pos
 
 
-def list_header(frame: bytes, pos: int) -> tuple[int, int, int]:
+def _list_header(frame: bytes, pos: int) -> tuple[int, int, int]:
     """Read the header of a list or set; returns (element type, count, next position).
 
     The count is at most the number of bytes left, since every element takes one at least.
@@ -102,12 +90,12 @@ def list_header(frame: bytes, pos: int) -> tuple[int, int, int]:
     pos += 1
     count = head >> 4
     if count == 15:
-        count, pos = varint32(frame, pos)
+        count, pos = varint(frame, pos)
     _check_container(head & 15, count, len(frame) - pos)
     return head & 15, count, pos
 
 
-def map_header(frame: bytes, pos: int) -> tuple[int, int, int, int]:
+def _map_header(frame: bytes, pos: int) -> tuple[int, int, int, int]:
     """Read the header of a map; returns (key type, value type, count, next position). Types are 0 when it is empty."""
     count = frame[pos]
     if count == 0:
@@ -115,7 +103,7 @@ def map_header(frame: bytes, pos: int) -> tuple[int, int, int, int]:
     if count < 128:
         pos += 1
     else:
-        count, pos = varint32(frame, pos)
+        count, pos = varint(frame, pos)
     types = frame[pos]
     pos += 1
     left = (len(frame) - pos) // 2
@@ -131,65 +119,37 @@ def _check_container(element: int, count: int, count_max: int) -> None:
         raise ArgumentsError(f"a container of elements of the unknown type {element}")
 
 
-def skip(frame: bytes, pos: int, kind: int, steps: Steps, depth: int = 1) -> int:
-    """Pass over the value of a field; returns the position after it.
-
-    Args:
-        frame: The frame.
-        pos: Where the value begins.
-        kind: Its type code as in a field header.
-        steps: Those of the frame; each field and each element that is looked at takes one.
-        depth: Levels this value is inside of, counting the struct that holds it.
-
-    Raises:
-        ArgumentsError: An unknown type, a container larger than the frame, or deeper than DEPTH_MAX, too many steps.
-        IndexError: The frame ends before the value.
-    """
-    steps.take()
-    if kind in (TRUE, FALSE):
-        return pos
-    if I16 <= kind <= I64:
-        return varint64(frame, pos)[1]
-    if kind == BINARY:
-        return binary(frame, pos)[1]
-    return _skip_element(frame, pos, kind, steps, depth)
-
-
-def _skip_element(frame: bytes, pos: int, kind: int, steps: Steps, depth: int) -> int:
-    """Pass over a container, a struct or a value of fixed size."""
-    if kind in _ELEMENT_BYTES:
-        return pos + _ELEMENT_BYTES[kind]
-    if depth >= DEPTH_MAX:
-        raise ArgumentsError(f"values nested more than {DEPTH_MAX} deep")
-    if kind == STRUCT:
-        last = 0
-        while True:
-            field_kind, last, pos = field_header(frame, pos, last, steps)
-            if field_kind == STOP:
-                return pos
-            pos = skip(frame, pos, field_kind, steps, depth + 1)
-    if kind in (LIST, SET):
-        element, count, pos = list_header(frame, pos)
-        return skip_elements(frame, pos, (element,), count, steps, depth + 1)
-    if kind == MAP:
-        key, value, count, pos = map_header(frame, pos)
-        return skip_elements(frame, pos, (key, value), count, steps, depth + 1)
-    raise ArgumentsError(f"a value of the unknown type {kind}")
-
-
-def skip_elements(  # noqa: PLR0917 - as skip
-    frame: bytes, pos: int, kinds: tuple[int, ...], count: int, steps: Steps, depth: int = 1
-) -> int:
-    """Pass over `count` elements (pairs, for a map) of a container; returns the position after them."""
-    if all(kind in _ELEMENT_BYTES for kind in kinds):
-        return pos + count * sum(_ELEMENT_BYTES[kind] for kind in kinds)
-    steps.take(count)
-    for _ in range(count):
-        for kind in kinds:
-            if I16 <= kind <= I64:
-                pos = varint64(frame, pos)[1]
-            elif kind == BINARY:
-                pos = binary(frame, pos)[1]
-            else:
-                pos = _skip_element(frame, pos, kind, steps, depth)
-    return pos
+READING = Reading(
+    flags=(TRUE, FALSE),
+    i32=I32,
+    i64=I64,
+    text=BINARY,
+    struct=STRUCT,
+    list=LIST,
+    set=SET,
+    map=MAP,
+    fixed={TRUE: 1, FALSE: 1, BYTE: 1, DOUBLE: 8, UUID: 16},
+    varints=(I16, I32, I64),
+    codes={
+        binary.BOOL: TRUE,
+        binary.BYTE: BYTE,
+        binary.I16: I16,
+        binary.I32: I32,
+        binary.I64: I64,
+        binary.DOUBLE: DOUBLE,
+        binary.STRING: BINARY,
+        binary.LIST: LIST,
+        binary.SET: SET,
+        binary.MAP: MAP,
+        binary.STRUCT: STRUCT,
+    },
+    header=_header,
+    # Where it is a field, its type says the value.
+    flag=lambda _frame, pos, kind: (kind == TRUE, pos),
+    read_i32=i32,
+    read_i64=i64,
+    read_i64s=_i64s,
+    span=_span,
+    list_header=_list_header,
+    map_header=_map_header,
+)

@@ -30,9 +30,4 @@ PROPERTIES_MAX = 1_024
 REASON_BYTES_MAX = 2_048
 """What is kept of a reason that a client gives for a failure."""
 
-VARINT32_BYTES_MAX = 5
-VARINT64_BYTES_MAX = 10
-
 assert RESULTS_MAX <= OFFSETS_MAX
-assert VARINT32_BYTES_MAX * 7 >= 32
-assert VARINT64_BYTES_MAX * 7 >= 64

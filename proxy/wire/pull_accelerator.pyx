@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Pull in C: compact calls are scanned as `scan_compact.pull` does, and replies made as `pull_reply` does in both protocols.
+"""Pull in C: compact calls are scanned as `scan_pull.pull` does, and replies made as `pull_reply` does in both protocols.
 
 What is unusual or wrong is given to the general way as a whole, which decides and says what is wrong; so nothing here
 refuses. Usual are calls of known fields in ascending order, and replies whose messages all have property blocks in

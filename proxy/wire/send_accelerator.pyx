@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages of the sends, scanned in C: what `scan_compact_send` and `scan_binary_send` do, field by field.
+"""Messages of the sends, scanned in C: what `scan_send` does, field by field.
 
 A message that is unusual or wrong is given to the general way as a whole, from its first byte: that decides and says
 what is wrong. So there is nothing here that refuses, and every length is compared with the bytes left before it is
@@ -25,6 +25,12 @@ cdef object _message_class = SendMessage
 cdef Py_ssize_t _properties_max = PROPERTIES_MAX
 cdef enum:
     MESSAGE_FIELDS = 13
+    # Types of fields, as in TCompactProtocol.
+    STOP = 0
+    I32 = 5
+    I64 = 6
+    TEXT = 8
+    MAP = 11
 assert MESSAGE_FIELDS == len(SendMessage._fields)
 
 
@@ -152,34 +158,100 @@ cdef inline object _made(bytes topic, bytes key, bytes value, object hash_id, by
     return made
 
 
-cdef object _compact(Cursor* at, object view, _Latest latest):
+cdef inline u64 _number(Cursor* at, int count) noexcept:
+    """Read so many bytes, which are there, as a big-endian number."""
+    cdef u64 value = 0
+    cdef int place
+    for place in range(count):
+        value = value << 8 | at.data[at.pos + place]
+    at.pos += count
+    return value
+
+
+cdef inline int _header(Cursor* at, long long* last, bint binary) noexcept:
+    """Read the header of a field; returns its type as TCompactProtocol has it, -1 when it is unusual or wrong.
+
+    A field that is there again, or out of order, is unusual: the general way takes a step for it.
+    """
+    cdef long long field
+    cdef u64 number
+    cdef u8 head
+    if at.pos >= at.end:
+        return -1
+    head = at.data[at.pos]
+    if binary:
+        if head == 0:
+            at.pos += 1
+            return STOP
+        if at.end - at.pos < 7:
+            # Header and the four bytes that every value here has at least.
+            return -1
+        field = at.data[at.pos + 1] << 8 | at.data[at.pos + 2]
+        if field <= last[0]:
+            return -1
+        last[0] = field
+        at.pos += 3
+        return TEXT if head == 11 else I64 if head == 10 else I32 if head == 8 else MAP if head == 13 else -1
+    at.pos += 1
+    if head > 15:
+        last[0] += head >> 4
+    elif head:
+        if not take_varint(at, 32, &number):
+            return -1
+        field = zigzag(number)
+        if field <= last[0]:
+            return -1
+        last[0] = field
+    return head & 15
+
+
+cdef inline bint _take(Cursor* at, int bits, bint binary, long long* value) noexcept:
+    """Read a signed number; False when it is wrong or not all there."""
+    cdef u64 number
+    if not binary:
+        if not take_varint(at, bits, &number):
+            return False
+        value[0] = zigzag(number)
+    elif at.end - at.pos < bits // 8:
+        return False
+    elif bits == 32:
+        value[0] = <int>_number(at, 4)
+    else:
+        value[0] = <long long>_number(at, 8)
+    return True
+
+
+cdef inline Py_ssize_t _pairs_count(Cursor* at, bint binary) noexcept:
+    """Read the header of a map of texts; -1 when it is unusual or wrong."""
+    cdef Py_ssize_t count
+    if binary:
+        if at.end - at.pos < 6 or at.data[at.pos] != 11 or at.data[at.pos + 1] != 11:
+            return -1
+        at.pos += 2
+        count = _number(at, 4)
+        return count if 0 < count <= _properties_max else -1
+    if at.pos >= at.end:
+        return -1
+    count = at.data[at.pos]
+    at.pos += 1
+    if count:
+        if count > 127 or count > _properties_max or at.pos >= at.end or at.data[at.pos] != 0x88:
+            return -1
+        at.pos += 1
+    return count
+
+
+cdef inline object _message(Cursor* at, object view, _Latest latest, bint binary):
     """Scan one message; None when it is unusual or wrong."""
     cdef bytes topic = b"", key = None, value = None, tags = None, version = None, unique_key = None
     cdef object body = None, properties = None, level = None, due = None, delay = None
-    cdef long long hash_id = 0, partition_id = -1, last = 0, field
-    cdef u64 number
+    cdef long long hash_id = 0, partition_id = -1, last = 0, number
     cdef Py_ssize_t size
-    cdef u8 head, kind
+    cdef int kind
     while True:
-        if at.pos >= at.end:
-            return None
-        head = at.data[at.pos]
-        at.pos += 1
-        if head > 15:
-            last += head >> 4
-        elif head == 0:
-            break
-        else:
-            if not take_varint(at, 32, &number):
-                return None
-            field = zigzag(number)
-            if field <= last:
-                # Again, or out of order: the general way takes a step for it.
-                return None
-            last = field
-        kind = head & 15
-        if kind == 8:
-            if not take_size(at, &size):
+        kind = _header(at, &last, binary)
+        if kind == TEXT:
+            if not (_size_binary(at, &size) if binary else take_size(at, &size)):
                 return None
             if last == 7:
                 body = view[at.pos:at.pos + size]
@@ -206,152 +278,51 @@ cdef object _compact(Cursor* at, object view, _Latest latest):
                 unique_key = _bytes(at, size)
             else:
                 return None
-        elif kind == 6:
-            if not take_varint(at, 64, &number):
+        elif kind == I64:
+            if not _take(at, 64, binary, &number):
                 return None
             if last == 4:
-                hash_id = zigzag(number)
+                hash_id = number
             elif last == 102:
-                due = zigzag(number)
+                due = number
             elif last == 103:
-                delay = zigzag(number)
+                delay = number
             else:
                 return None
-        elif kind == 5:
-            if not take_varint(at, 32, &number):
+        elif kind == I32:
+            if not _take(at, 32, binary, &number):
                 return None
             if last == 6:
-                partition_id = zigzag(number)
+                partition_id = number
             elif last == 101:
-                level = zigzag(number)
+                level = number
             else:
                 return None
-        elif kind == 11 and last == 9:
-            if at.pos >= at.end:
+        elif kind == MAP and last == 9:
+            size = _pairs_count(at, binary)
+            if size < 0:
                 return None
-            size = at.data[at.pos]
-            at.pos += 1
-            if size == 0:
-                properties = None
-                continue
-            if size > 127 or size > _properties_max or at.pos >= at.end or at.data[at.pos] != 0x88:
+            properties = _pairs(at, size, latest, binary) if size else None
+            if size and properties is None:
                 return None
-            at.pos += 1
-            properties = _pairs(at, size, latest, False)
-            if properties is None:
-                return None
-        else:
-            return None
-    return _made(
-        topic, key, value, hash_id, tags, partition_id, body, version, properties, level, due, delay, unique_key
-    )
-
-
-cdef object _binary(Cursor* at, object view, _Latest latest):
-    """Scan one message of TBinaryProtocol; None when it is unusual or wrong."""
-    cdef bytes topic = b"", key = None, value = None, tags = None, version = None, unique_key = None
-    cdef object body = None, properties = None, level = None, due = None, delay = None
-    cdef long long hash_id = 0, partition_id = -1
-    cdef Py_ssize_t size
-    cdef int field, last = 0
-    cdef u8 kind
-    while True:
-        if at.pos >= at.end:
-            return None
-        kind = at.data[at.pos]
-        if kind == 0:
-            at.pos += 1
+        elif kind == STOP:
             break
-        if at.end - at.pos < 7:
-            # Header and the four bytes that every value here has at least.
-            return None
-        field = at.data[at.pos + 1] << 8 | at.data[at.pos + 2]
-        if field <= last:
-            return None
-        last = field
-        at.pos += 3
-        if kind == 11:
-            if not _size_binary(at, &size):
-                return None
-            if field == 7:
-                body = view[at.pos:at.pos + size]
-                at.pos += size
-            elif field == 1:
-                topic = latest.topic = _text(at, size, latest.topic)
-                if topic is None:
-                    return None
-            elif field == 2:
-                key = _text(at, size, None)
-                if key is None:
-                    return None
-            elif field == 3:
-                value = _bytes(at, size)
-            elif field == 5:
-                tags = latest.tags = _text(at, size, latest.tags)
-                if tags is None:
-                    return None
-            elif field == 8:
-                version = latest.version = _text(at, size, latest.version)
-                if version is None:
-                    return None
-            elif field == 104:
-                unique_key = _bytes(at, size)
-            else:
-                return None
-        elif kind == 10:
-            if at.end - at.pos < 8:
-                return None
-            if field == 4:
-                hash_id = <long long>_number(at, 8)
-            elif field == 102:
-                due = <long long>_number(at, 8)
-            elif field == 103:
-                delay = <long long>_number(at, 8)
-            else:
-                return None
-        elif kind == 8:
-            if field == 6:
-                partition_id = <int>_number(at, 4)
-            elif field == 101:
-                level = <int>_number(at, 4)
-            else:
-                return None
-        elif kind == 13 and field == 9:
-            if at.end - at.pos < 6 or at.data[at.pos] != 11 or at.data[at.pos + 1] != 11:
-                return None
-            at.pos += 2
-            size = _number(at, 4)
-            if not 0 < size <= _properties_max:
-                return None
-            properties = _pairs(at, size, latest, True)
-            if properties is None:
-                return None
         else:
             return None
     return _made(
         topic, key, value, hash_id, tags, partition_id, body, version, properties, level, due, delay, unique_key
     )
-
-
-cdef inline u64 _number(Cursor* at, int count) noexcept:
-    """Read so many bytes, which are there, as a big-endian number."""
-    cdef u64 value = 0
-    cdef int place
-    for place in range(count):
-        value = value << 8 | at.data[at.pos + place]
-    at.pos += count
-    return value
 
 
 def compact_messages(bytes frame not None, memoryview view not None, Py_ssize_t pos, list messages not None,
                      Py_ssize_t count, object general):
-    """Scan elements of a list of messages; see `scan_messages.one_by_one`."""
+    """Scan elements of a list of messages; see `scan_send._one_by_one`."""
     return _messages(frame, view, pos, messages, count, general, False)
 
 
 def binary_messages(bytes frame not None, memoryview view not None, Py_ssize_t pos, list messages not None,
                     Py_ssize_t count, object general):
-    """Scan elements of a list of messages; see `scan_binary_send._by_layout`."""
+    """Scan elements of a list of messages; see `scan_send._one_by_one`."""
     return _messages(frame, view, pos, messages, count, general, True)
 
 
@@ -367,7 +338,7 @@ cdef Py_ssize_t _messages(bytes frame, object view, Py_ssize_t pos, list message
         if not 0 <= pos < at.end:
             raise IndexError("the frame ends where a message should begin")
         at.pos = pos
-        message = _binary(&at, view, latest) if binary else _compact(&at, view, latest)
+        message = _message(&at, view, latest, True) if binary else _message(&at, view, latest, False)
         if message is None:
             message, pos = general(frame, view, pos)
         else:

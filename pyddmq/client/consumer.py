@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -11,11 +9,8 @@ from typing import Any, Self
 
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
-from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
+from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, pull_refusal
 from pyddmq.client.pulls import (
-    LINGER_MS_MIN,
-    PAUSE_MS_FIRST,
-    PAUSE_MS_MAX,
     UNANSWERED_MAX,
     GroupStats,
     PulledMessage,
@@ -25,11 +20,12 @@ from pyddmq.client.pulls import (
 )
 from pyddmq.client.reasons import reason_of
 from pyddmq.client.results import QueueResult
+from pyddmq.client.taking import Taking
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
 
 
-class Consumer(Pulls):
+class Consumer(Pulls, Taking[PulledMessage]):
     """Pulls from one node for one group; a context manager.
 
     Results given with `ack` and `fail` ride on the next pull; `flush` and `close` submit what is left. After a failed
@@ -37,6 +33,9 @@ class Consumer(Pulls):
     makes calls, and another one that tries meanwhile is told so (`ClientMisuse`); `ack`, `fail` and `stop` may come
     from any.
     """
+
+    _name = "consumer"
+    _others = "give each thread a consumer of its own; only ack, fail and stop may come from any"
 
     def __init__(
         self,
@@ -82,9 +81,7 @@ class Consumer(Pulls):
             patience_ms=patience_ms,
         )
         self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
-        self._stopping = threading.Event()
-        self._calling = threading.Lock()
-        self._closed = False
+        self._begin()
 
     @property
     def address(self) -> str:
@@ -112,17 +109,7 @@ class Consumer(Pulls):
             CallRejected: The node failed on the call; the results are kept.
             ClientMisuse: The consumer is closed, or another thread is making a call.
         """
-        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
-        while True:
-            try:
-                return self._pull_once(count_max or self._batch_size)
-            except (Unreachable, Refused) as error:
-                if not error.retriable or waited_ms >= patience_ms:
-                    raise
-            if self._stopping.wait(pause_ms / 1000):
-                return []
-            waited_ms += pause_ms
-            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+        return self._patiently(lambda: self._pull_once(count_max or self._batch_size), patience_ms)
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
         with self._in_use():
@@ -187,26 +174,16 @@ class Consumer(Pulls):
             Unreachable: No answer for `patience_ms`.
             PullRefused: The node cannot serve the group, and waiting did not or will not change that.
         """
-        idle_left_ms = idle_ms
-        while not self._stopping.is_set():
+
+        def take() -> list[PulledMessage]:
             asked = time.monotonic()
             batch = self.pull(patience_ms=self._patience_ms)
-            for message in batch:
-                self._current = message
-                yield message
-                if self._current is message:
-                    self.ack(message)
-                if self._stopping.is_set():
-                    return
-            if batch:
-                idle_left_ms = idle_ms
-                continue
-            if idle_left_ms is not None:
-                idle_left_ms -= max(self._linger_ms, LINGER_MS_MIN)
-                if idle_left_ms <= 0:
-                    return
-            # A node that answers empty at once (draining, or a DDMQ proxy with too many waiting) is not hammered.
-            self._stopping.wait(max(0.0, asked + self._linger_ms / 1000 - time.monotonic()))
+            if not batch:
+                # A node that answers empty at once (draining, or a DDMQ proxy with too many waiting) is not hammered.
+                self._stopping.wait(max(0.0, asked + self._linger_ms / 1000 - time.monotonic()))
+            return batch
+
+        return self._one_by_one(take, self.ack, idle_ms=idle_ms, linger_ms=self._linger_ms)
 
     def run(
         self,
@@ -230,10 +207,6 @@ class Consumer(Pulls):
                 self.fail(message, reason_of(error))
                 if on_error is not None:
                     on_error(message, error)
-
-    def stop(self) -> None:
-        """Let `messages` and `run` end after the message in hand; may be called from any thread."""
-        self._stopping.set()
 
     def close(self) -> None:
         """Submit what is noted, in up to `submit_tries` tries, and close the connection (S4).
@@ -263,21 +236,6 @@ class Consumer(Pulls):
     def _end(self) -> None:
         self._closed = True
         self._connection.close()
-
-    @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """Keep other threads from making a call meanwhile. Raises ClientMisuse: one of them is, or it is closed."""
-        if self._closed:
-            raise ClientMisuse("this consumer is closed: make a new one")
-        if not self._calling.acquire(blocking=False):
-            raise ClientMisuse(
-                "this consumer is making a call in another thread: give each thread a consumer of its own; "
-                "only ack, fail and stop may come from any"
-            )
-        try:
-            yield
-        finally:
-            self._calling.release()
 
     def __enter__(self) -> Self:
         return self

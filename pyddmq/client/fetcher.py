@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -15,9 +14,10 @@ from typing import Any, Self
 from pyddmq import idl
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
-from pyddmq.client.errors import ClientError, ClientMisuse, Refused, Unreachable, pull_refusal
+from pyddmq.client.errors import ClientError, ClientMisuse, pull_refusal
 from pyddmq.client.fetches import FetchedMessage, FetchedQueue, Hand, Queue, offsets_of, queues_of
-from pyddmq.client.pulls import LINGER_MS_MIN, PAUSE_MS_FIRST, PAUSE_MS_MAX, VERSION
+from pyddmq.client.pulls import LINGER_MS_MIN, VERSION
+from pyddmq.client.taking import Taking
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
 from pyddmq.codes import PullCode
@@ -25,7 +25,7 @@ from pyddmq.codes import PullCode
 _numbers = count()
 
 
-class Fetcher:
+class Fetcher(Taking[FetchedMessage]):
     """Fetches from one node for one low-level group; a context manager.
 
     The node gives it some of the group's queues, which are nobody else's until it is silent for 30 s; with `named` it
@@ -37,6 +37,9 @@ class Fetcher:
         group: The group.
         consumer_id: The name under which its queues are its own, also over a new connection or process.
     """
+
+    _name = "fetcher"
+    _others = "give each thread one of its own"
 
     def __init__(
         self,
@@ -87,10 +90,8 @@ class Fetcher:
         self._idl: Any = idl.load("consumer")
         self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
         self._hand = Hand()
-        self._calling = threading.Lock()
-        self._stopping = threading.Event()
-        self._current: FetchedMessage | None = None
-        self._closed = False
+        self._begin()
+        self._current = None
 
     def fetch(
         self,
@@ -223,43 +224,13 @@ class Fetcher:
             Unreachable: No answer for `patience_ms`.
             PullRefused: The node cannot serve the group, and waiting did not or will not change that.
         """
-        idle_left_ms = idle_ms
-        while not self._stopping.is_set():
-            found = False
-            for queue in self._patiently():
-                for message in queue.messages:
-                    found = True
-                    self._current = message
-                    yield message
-                    if self._current is message:
-                        self.ack(message)
-                    if self._stopping.is_set():
-                        return
-            if found:
-                idle_left_ms = idle_ms
-            elif idle_left_ms is not None:
-                idle_left_ms -= max(self._linger_ms, LINGER_MS_MIN)
-                if idle_left_ms <= 0:
-                    return
 
-    def _patiently(self) -> list[FetchedQueue]:
-        """Tell of positions, then fetch; go on after failures that another try may cure."""
-        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
-        while True:
-            try:
-                self.flush()
-                return self.fetch()
-            except (Unreachable, Refused) as error:
-                if not error.retriable or waited_ms >= self._patience_ms:
-                    raise
-            if self._stopping.wait(pause_ms / 1000):
-                return []
-            waited_ms += pause_ms
-            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+        def ask() -> list[FetchedMessage]:
+            self.flush()
+            return [message for queue in self.fetch() for message in queue.messages]
 
-    def stop(self) -> None:
-        """Let `messages` end after the message in hand; may be called from any thread."""
-        self._stopping.set()
+        take = partial(self._patiently, ask, self._patience_ms)
+        return self._one_by_one(take, self.ack, idle_ms=idle_ms, linger_ms=self._linger_ms)
 
     def close(self) -> None:
         """Tell the node of what is done, and close the connection. Others get its queues when it was silent for 30 s.
@@ -299,15 +270,3 @@ class Fetcher:
 
     def _call(self, method: str, request: Any, wait_ms: int) -> Any:
         return self._connection.call(method, {"request": request}, timeout_ms=self._timeout_ms + wait_ms)
-
-    @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """Keep other threads from making a call meanwhile. Raises ClientMisuse: one of them is, or it is closed."""
-        if self._closed:
-            raise ClientMisuse("this fetcher is closed: make a new one")
-        if not self._calling.acquire(blocking=False):
-            raise ClientMisuse("this fetcher is making a call in another thread: give each thread one of its own")
-        try:
-            yield
-        finally:
-            self._calling.release()

@@ -15,7 +15,6 @@ from pyddmq.client.errors import ClientError, ClientMisuse, NodeShuttingDown, Un
 HASH_ID_ABSENT = 0
 """On the wire an absent hashId and 0 are the same: the key chooses the queue then (D7)."""
 PARTITION_BY_HASH = -1
-PARTITION_RANDOM = -2
 
 IN_FLIGHT_MAX = 64
 """Sends of one producer that are under way at the same time, where nothing else is said."""

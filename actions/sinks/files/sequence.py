@@ -18,8 +18,6 @@ _KEY_CLASS = "org.apache.hadoop.io.Text"
 _VALUE_CLASS = "org.apache.hadoop.io.BytesWritable"
 _I32 = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")
-SYNC_BYTES_MAX = 100_000
-"""Bytes after which a sync marker is due, as in Hadoop."""
 
 
 def sync_of(name: str) -> bytes:

@@ -52,8 +52,7 @@ def create(
     with _changing(file, create=True) as tokens:
         tokens[name] = token
     if as_json:
-        print_json({**_fields(token), "token": text})
-        return ExitCode.OK
+        return print_json({**_fields(token), "token": text})
     print_line(text)
     return ExitCode.OK
 
@@ -62,8 +61,7 @@ def list_tokens(*, file: TokensFile, as_json: AsJson = False) -> int:
     """List the tokens of a file: ids, whose they are, and until when they hold."""
     tokens = sorted(_read(file).values(), key=lambda each: (each.principal, each.created_ms))
     if as_json:
-        print_json([_fields(each) for each in tokens])
-        return ExitCode.OK
+        return print_json([_fields(each) for each in tokens])
     now_ms = SystemClock().wall_ms()
     for each in tokens:
         state = "expired" if each.expires_ms <= now_ms else "until"

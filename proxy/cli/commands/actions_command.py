@@ -45,8 +45,7 @@ def list_actions(
         place = _place(spec, cls)
         found.append({"name": each, "does": text, "place": place, "problem": None, "options": _options(spec)})
     if as_json:
-        print_json({"actions": found})
-        return ExitCode.OK
+        return print_json({"actions": found})
     for action in found:
         print_line(f"{action['name']}: {action['does']}")
         print_line(f"    {action['problem'] or action['place']}")
@@ -103,8 +102,7 @@ def try_actions(
             f"an action cannot be opened or closed: {type(error).__name__}: {error}", ExitCode.CHECK_FAILED
         ) from error
     if as_json:
-        print_json({"orderKey": trial.order_key, "steps": [_fields(step) for step in trial.steps]})
-        return ExitCode.OK
+        return print_json({"orderKey": trial.order_key, "steps": [_fields(step) for step in trial.steps]})
     for number, step in enumerate(trial.steps, 1):
         _print_step(number, step)
     print_line(f"order key: {trial.order_key if trial.order_key is not None else '(unordered)'}")

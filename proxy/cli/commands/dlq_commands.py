@@ -51,8 +51,7 @@ def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         answer = ask(_PATH, {}, DeadLetterGroupsAnswer)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     rows = [
         [each.group, str(each.dead_letters), str(each.ever_total), _when(each.first_ms), _when(each.last_ms)]
         for each in answer.groups
@@ -91,8 +90,7 @@ def show(
             if cursor is None or len(found) >= limit:
                 break
     if as_json:
-        print_json({"group": group, "cursor": cursor, "deadLetters": found})
-        return ExitCode.OK
+        return print_json({"group": group, "cursor": cursor, "deadLetters": found})
     columns = ["offset", "died", "topic", "key", "attempts", "reason", "id", "redriven"]
     print_table(f"Dead letters of {group}", columns, [_row(each) for each in found], right=(0, 4))
     if cursor is not None:
@@ -122,8 +120,7 @@ def stats(
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         answer = ask(_PATH, {"group": group, "figures": "true"}, DeadLetterFigures)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     rows = [[str(each.count), str(each.redriven), each.topic, each.reason] for each in answer.kinds]
     print_table(f"Dead letters of {group}", ["count", "redriven", "topic", "reason"], rows, right=(0, 1))
     unreadable = f", {answer.unreadable:,} unreadable" if answer.unreadable else ""

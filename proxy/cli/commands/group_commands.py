@@ -45,8 +45,7 @@ def stuck(
     """List messages that hold others of their key up, or have failed and are not finished; the oldest first."""
     answer = _stuck(admin, group)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     print_findings(answer.findings)
     if not answer.stuck:
         print_line("nothing is stuck")
@@ -182,8 +181,7 @@ def resume(
 def _pause(action: str, admin: str, group: str, topic: str | None, *, as_json: bool) -> int:
     answer = post(admin, f"/api/groups/{action}", {"group": group, "topic": topic}, PauseResult)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     before = "" if answer.changed else "nothing changed: "
     paused = ", ".join(answer.paused_topics)
     print_line(f"{before}group {group}: " + (f"paused: {paused}" if paused else "nothing is paused"))

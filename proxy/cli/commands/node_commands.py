@@ -34,8 +34,7 @@ def topics(
         admin, f"/api/topics?limit={_LIMIT}" + (f"&topic={quote(topic, safe='')}" if topic else ""), TopicsAnswer
     )
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     if topic is not None:
         rows = [
             [str(queue.queue), str(queue.min), str(queue.max), str(queue.max - queue.min)]
@@ -70,8 +69,7 @@ def groups(
         admin, f"/api/groups?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""), GroupsAnswer
     )
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     print_findings(answer.findings)
     rows = [
         [
@@ -124,8 +122,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
     """Show the node itself: state, uptime, store, connections and counters."""
     answer = get(admin, f"/api/stats?limit={_LIMIT}", StatsAnswer)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     print_line(f"pyddmq {answer.version}, {answer.state}, up {answer.uptime_seconds:.0f} s")
     for reason in answer.reasons:
         print_line(f"  {reason}")

@@ -39,8 +39,7 @@ def show(
 
         answer = stopped_store.show(data, group)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     rows = [
         [
             each.group,
@@ -118,8 +117,7 @@ def reset(
         target = Target(to_offset, targets["toTimeMs"], shift_by, targets["to"])
         answer = stopped_store.reset(data, group, topic, queue, target, dry_run=not yes)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     _print_moves(answer)
     return ExitCode.OK
 

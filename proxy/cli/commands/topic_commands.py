@@ -79,8 +79,7 @@ def delete(
         raise CliError(f"nothing was deleted: {confirmed!r} is not {topic!r}.", ExitCode.USAGE)
     answer = delete_at(admin, "/api/topics", {"topic": topic, "confirm": confirmed, "force": force}, DeletionResult)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     done = "emptied; the configuration lists it, so it is there again" if answer.emptied else "deleted"
     print_line(f"topic {topic} is {done}; {amount(answer.messages, 'message')} went")
     return ExitCode.OK

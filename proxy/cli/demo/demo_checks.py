@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from proxy.cli.errors import CliError, refusal_code, translate
-from proxy.cli.output import print_line
-from proxy.demo.report import Check
+from proxy.cli.output import print_json, print_line
+from proxy.demo.report import Check, Judged
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, PullRefused, SendRefused
@@ -36,7 +36,31 @@ def node_errors(needs: str) -> Iterator[None]:
         raise CliError(f"the node refused: {error}. {advice}", refusal_code(error)) from error
 
 
-def print_checks(checks: Sequence[Check]) -> None:
+def conclude(report: Judged, show: Callable[[], None], *, as_json: bool) -> int:
+    """Print what a demo has shown, and return its exit code.
+
+    Args:
+        report: Its outcome.
+        show: Prints its facts, between what was checked and the last line.
+        as_json: Whether all of it is printed as one JSON value instead.
+    """
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print_checks(report.checks)
+        show()
+        failed = [check.name for check in report.checks if not check.passed]
+        print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")
+    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+
+
+def print_foreign(count: int, indent: str = "") -> None:
+    """Print how many messages were of other runs or producers, where there were any."""
+    if count:
+        print_line(f"{indent}acked on the way: {amount(count, 'message')} of other runs or producers")
+
+
+def _print_checks(checks: Sequence[Check]) -> None:
     """Print the verdicts of a demo, with examples of what was wrong."""
     for check in checks:
         print_line(f"  {'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.promise}")
@@ -44,9 +68,3 @@ def print_checks(checks: Sequence[Check]) -> None:
             print_line(f"          {amount(check.findings.count, 'violation')}, for example:")
             for example in check.findings.examples:
                 print_line(f"            {example}")
-
-
-def print_verdict(checks: Sequence[Check]) -> None:
-    """Print the last line of a demo."""
-    failed = [check.name for check in checks if not check.passed]
-    print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")

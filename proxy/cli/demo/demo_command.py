@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import conclude, node_errors, print_foreign
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
-from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.output import print_line, progress
 from proxy.demo.report import Report
 from proxy.operate.text import amount
-from proxy.process.exit_codes import ExitCode
+
+BREAK = typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
 
 
 class Upstream(enum.StrEnum):
@@ -37,9 +38,7 @@ def events(
         int | None, typer.Option("--events", min=1, help="Only the first so many events; all by default.")
     ] = None,
     clients: Annotated[int, typer.Option(min=1, max=64, help="Pull clients at work at once.")] = 4,
-    spoil: Annotated[
-        Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
-    ] = None,
+    spoil: Annotated[Spoil | None, BREAK] = None,
     patience: Annotated[float, typer.Option(min=1, help="Seconds of silence until events count as lost.")] = 60.0,
     upstream: Annotated[
         Upstream,
@@ -92,24 +91,17 @@ def events(
     ):
         run = DemoRun(messages, options, clock=SystemClock(), progress=lambda _sent, done: advance(done))
         report = run.execute()
-    if as_json:
-        print_json(report.as_json())
-    else:
-        _print_report(report)
-    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+    return conclude(report, lambda: _print(report), as_json=as_json)
 
 
-def _print_report(report: Report) -> None:
-    print_checks(report.checks)
+def _print(report: Report) -> None:
     print_line(
         f"sent       {amount(report.events, 'event')} in {report.send_seconds:.2f} s, {report.sent_per_second:,.0f}/s"
     )
     rate = f"{report.delivered_per_second:,.0f}/s"
     print_line(f"delivered  {amount(report.deliveries, 'time')} in {report.consume_seconds:.2f} s, {rate}")
     print_line(f"           {report.failures:,} failed on purpose, {amount(report.repeats, 'repeat')}")
-    if report.foreign:
-        print_line(f"           acked on the way: {amount(report.foreign, 'message')} of other runs or producers")
+    print_foreign(report.foreign, " " * 11)
     print_line(
         f"lag        {amount(report.lag, 'message')}, {report.lag_seconds:.1f} s (age of the oldest event not done)"
     )
-    print_verdict(report.checks)

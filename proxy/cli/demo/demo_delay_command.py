@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import conclude, node_errors, print_foreign
+from proxy.cli.demo.demo_command import BREAK
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
-from proxy.cli.output import print_json, print_line
+from proxy.cli.output import print_line
 from proxy.operate.text import amount
-from proxy.process.exit_codes import ExitCode
 
 
 class Spoil(enum.StrEnum):
@@ -25,9 +25,7 @@ class Spoil(enum.StrEnum):
 
 def delay(
     *,
-    spoil: Annotated[
-        Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
-    ] = None,
+    spoil: Annotated[Spoil | None, BREAK] = None,
     patience: Annotated[float, typer.Option(min=1, help="Seconds after which what is due counts as lost.")] = 30.0,
     producer: ProducerAddress = PRODUCER_DEFAULT,
     consumer: ConsumerAddress = CONSUMER_DEFAULT,
@@ -52,13 +50,10 @@ def delay(
     told = (lambda _: None) if as_json else (lambda text: print_line(f"  {text}"))
     with node_errors("topic permits and group permits-audit"):
         report = DelayRun(options, clock=SystemClock(), told=told).execute()
-    if as_json:
-        print_json(report.as_json())
-    else:
-        print_checks(report.checks)
+
+    def show() -> None:
         times = amount(report.deliveries, "delivery")
         print_line(f"{times}, {report.late_ms_median} ms after the moment (median), {report.late_ms_max} ms at most")
-        if report.foreign:
-            print_line(f"acked on the way: {amount(report.foreign, 'message')} of other runs or producers")
-        print_verdict(report.checks)
-    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+        print_foreign(report.foreign)
+
+    return conclude(report, show, as_json=as_json)

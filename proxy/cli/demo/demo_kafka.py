@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import conclude, node_errors
 from proxy.cli.errors import CliError
-from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.output import print_line, progress
 from proxy.demo.events import load_events
 from proxy.demo.kafka.download import CannotFetch
 from proxy.demo.kafka.nodes import NodeFailed
@@ -56,11 +56,7 @@ def kafka_demo(
             ):
                 demo = KafkaRun(messages, options, folder, clock=SystemClock(), told=told, progress=advance)
                 report = demo.execute()
-    if as_json:
-        print_json(report.as_json())
-    else:
-        _print(report)
-    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+    return conclude(report, lambda: _print(report), as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -123,7 +119,6 @@ def _errors() -> Iterator[None]:
 
 
 def _print(report: KafkaReport) -> None:
-    print_checks(report.checks)
     done = f"{amount(report.deliveries, 'delivery')} in {report.seconds:.2f} s"
     print_line(f"delivered  {amount(report.events, 'event')}, {done}")
     print_line(f"           {report.failures:,} failed on purpose, {amount(report.repeats, 'repeat')}")
@@ -131,4 +126,3 @@ def _print(report: KafkaReport) -> None:
         print_line(f"           the oldest answer among those was given {report.latest_ms} ms before the kill")
     if report.silence_ms is not None:
         print_line(f"           what the killed node had came again after {report.silence_ms / 1000:.1f} s")
-    print_verdict(report.checks)

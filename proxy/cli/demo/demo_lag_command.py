@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxy.cli.demo.demo_checks import print_checks, print_verdict
+from proxy.cli.demo.demo_checks import conclude
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
-from proxy.cli.output import print_json, print_line, print_table, progress
+from proxy.cli.output import print_line, print_table, progress
 from proxy.cli.store.store_files import store_errors
 from proxy.process.exit_codes import ExitCode
 
@@ -81,11 +81,9 @@ def lag(
         page=None if report is None else str(out / "lag.html"),
         missing=missing,
     )
-    if as_json:
-        print_json(outcome.as_json())
-    else:
+    if not as_json:
         _print(outcome)
-    return ExitCode.OK if outcome.passed else ExitCode.CHECK_FAILED
+    return conclude(outcome, lambda: print_line(outcome.missing or f"report      {outcome.page}"), as_json=as_json)
 
 
 def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
@@ -149,6 +147,3 @@ def _print(outcome: LagReport) -> None:
         for each in outcome.found
     ]
     print_table("what was staged, and what was found", ("group", "story", "staged", "node", "report"), rows)
-    print_checks(outcome.checks)
-    print_line(outcome.missing or f"report      {outcome.page}")
-    print_verdict(outcome.checks)

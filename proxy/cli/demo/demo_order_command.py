@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
-from proxy.cli.demo.demo_command import Spoil
+from proxy.cli.demo.demo_checks import conclude, node_errors, print_foreign
+from proxy.cli.demo.demo_command import BREAK, Spoil
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
-from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.output import print_line, print_table
 from proxy.cli.store.store_files import store_errors
-from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from proxy.demo.order.story import Moment
@@ -27,9 +26,7 @@ _SAID = {"out": "{rider} {step} to {by}", "hangs": "{rider} {step} hangs", "done
 
 def order(
     *,
-    spoil: Annotated[
-        Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
-    ] = None,
+    spoil: Annotated[Spoil | None, BREAK] = None,
     patience: Annotated[float, typer.Option(min=1, help="Seconds of silence until a step counts as lost.")] = 20.0,
     producer: ProducerAddress = PRODUCER_DEFAULT,
     consumer: ConsumerAddress = CONSUMER_DEFAULT,
@@ -62,20 +59,14 @@ def order(
     key, queue = spoilt(kind, by_key.story.moments()), spoilt(kind, by_queue.story.moments())
     checks = [*judge("key", key), *judge("queue", queue)]
     report = OrderReport(run=run, key=key, queue=queue, checks=checks, foreign=by_key.foreign)
-    if as_json:
-        print_json(report.as_json())
-    else:
+    if not as_json:
         print_table(
             "what happened",
             ("s", "by key: one queue, two clients (node)", "s", "by queue lock: a queue each (embedded broker)"),
             [(*left, *right) for left, right in zip_longest(_cells(key), _cells(queue), fillvalue=("", ""))],
             right=(0, 2),
         )
-        print_checks(report.checks)
-        if report.foreign:
-            print_line(f"acked on the way: {report.foreign} messages of other runs or producers")
-        print_verdict(report.checks)
-    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+    return conclude(report, lambda: print_foreign(report.foreign), as_json=as_json)
 
 
 def _cells(moments: Sequence[Moment]) -> list[tuple[str, str]]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxy.cli.demo.demo_checks import print_checks, print_verdict
-from proxy.cli.demo.demo_command import Spoil
+from proxy.cli.demo.demo_checks import conclude
+from proxy.cli.demo.demo_command import BREAK, Spoil
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
-from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.output import print_line, progress
 from proxy.cli.store.store_files import store_errors
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
@@ -26,9 +26,7 @@ def push(
     count: Annotated[
         int | None, typer.Option("--events", min=1, help="Only the first so many events; all by default.")
     ] = None,
-    spoil: Annotated[
-        Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
-    ] = None,
+    spoil: Annotated[Spoil | None, BREAK] = None,
     as_json: AsJson = False,
 ) -> int:
     """Push real events to a local receiver that misbehaves, and check what it got; needs no running node.
@@ -54,19 +52,13 @@ def push(
             report = run_push(folder, run, messages, spoil=kind, told=advance)
         except ValueError as error:
             raise CliError(str(error), ExitCode.USAGE) from error
-    if as_json:
-        print_json(report.as_json())
-    else:
-        _print(report)
-    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+    return conclude(report, lambda: _print(report), as_json=as_json)
 
 
 def _print(report: PushReport) -> None:
-    print_checks(report.checks)
     print_line(
         f"pushed     {amount(report.events, 'event')} by {amount(report.requests, 'request')} "
         f"in {report.seconds:.1f} s (waits skipped)"
     )
     print_line(f"receiver   {', '.join(f'{name} {times:,}' for name, times in report.did.items())}")
     print_line(f"action     {', '.join(f'{name} {times:,}' for name, times in report.counted.items())}")
-    print_verdict(report.checks)

@@ -11,7 +11,8 @@ import typer
 
 from broker.runtime.seams import SystemClock
 from proxy.cli.admin_client import get, post
-from proxy.cli.demo.demo_checks import node_errors, print_checks, print_verdict
+from proxy.cli.demo.demo_checks import conclude, node_errors, print_foreign
+from proxy.cli.demo.demo_command import BREAK
 from proxy.cli.errors import CliError
 from proxy.cli.options import (
     ADMIN_DEFAULT,
@@ -22,7 +23,7 @@ from proxy.cli.options import (
     ConsumerAddress,
     ProducerAddress,
 )
-from proxy.cli.output import print_json, print_line
+from proxy.cli.output import print_line
 from proxy.operate.views.changes import DecisionResult
 from proxy.operate.views.waiting import TransactionsAnswer
 from proxy.process.exit_codes import ExitCode
@@ -37,10 +38,7 @@ class TransactionSpoil(enum.StrEnum):
 
 def transaction(
     *,
-    spoil: Annotated[
-        TransactionSpoil | None,
-        typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail."),
-    ] = None,
+    spoil: Annotated[TransactionSpoil | None, BREAK] = None,
     patience: Annotated[float, typer.Option(min=1, help="Seconds of silence until a message counts as lost.")] = 20.0,
     producer: ProducerAddress = PRODUCER_DEFAULT,
     consumer: ConsumerAddress = CONSUMER_DEFAULT,
@@ -72,15 +70,12 @@ def transaction(
             report = TransactionRun(options, clock=SystemClock()).execute_run()
     except NodeTooPatient as error:
         raise CliError(f"{error}.", ExitCode.REFUSED) from error
-    if as_json:
-        print_json(report.as_json())
-    else:
-        print_checks(report.checks)
-        if report.foreign:
-            print_line(f"acked on the way: {report.foreign} messages of other runs or producers")
+
+    def show() -> None:
+        print_foreign(report.foreign)
         print_line(f"took       {report.seconds:.1f} s")
-        print_verdict(report.checks)
-    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+
+    return conclude(report, show, as_json=as_json)
 
 
 def _changed(admin: str, transaction_id: str, action: str) -> str:

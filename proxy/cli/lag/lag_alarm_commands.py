@@ -32,8 +32,7 @@ def alarms(*, group: OneGroup = None, admin: AdminAddress = ADMIN_DEFAULT, as_js
     asked = f"&group={quote(group, safe='')}" if group else ""
     answer = get(admin, f"/api/lag/alarms?limit={_LIMIT}{asked}", LagAlarmsAnswer)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     if not answer.rules:
         print_line("the node has no rules for alarms: write some under `lag.alarms.rules` of its configuration")
     columns = ["group", "severity", "status", "open for", "queues", "worst", "lag", "told", "cause", "id"]

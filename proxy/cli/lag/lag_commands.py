@@ -49,8 +49,7 @@ def show(
         duration_option(trend, option="--trend")
     answer = _lag(admin, group, mode, trend) if journal is None else of_files(journal, group, mode, trend)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     if not answer.enabled:
         print_line("the node takes no samples of lag: set `enabled: true` in the section `lag` of its configuration")
         return ExitCode.OK

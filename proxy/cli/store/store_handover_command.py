@@ -55,8 +55,7 @@ def handover(
         progress.close()
     direction = "from rocketmq" if arrives else "to rocketmq"
     if as_json:
-        print_json(points_of.document(points, direction))
-        return ExitCode.OK
+        return print_json(points_of.document(points, direction))
     print_line(f"{data}: handed over {direction}")
     for point in points:
         print_line(f"{point.kind} ({point.count}): {point.text}")

@@ -37,8 +37,7 @@ def stat(*, data: DataFolder, as_json: AsJson = False) -> int:
     with opened(data, as_json=as_json) as store:
         shown = _stat(store, data)
     if as_json:
-        print_json(shown)
-        return ExitCode.OK
+        return print_json(shown)
     print_line(f"{data}: {'open in a node' if shown['live'] else 'not open'}")
     for name in ("segmentBytes", "queueFileUnits", "logMin", "logEnd", "logFiles"):
         print_line(f"  {name:<16} {shown[name]:,}")

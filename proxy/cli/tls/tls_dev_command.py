@@ -45,8 +45,7 @@ def dev(
         raise CliError(f"cannot make certificates in {folder}: {error}", ExitCode.USAGE) from error
     path = folder.absolute()
     if as_json:
-        print_json({"folder": str(path), "files": list(FILES), "days": days, "client": client})
-        return ExitCode.OK
+        return print_json({"folder": str(path), "files": list(FILES), "days": days, "client": client})
     print_line(f"A CA, a certificate for the node and one for a client {client!r}, good for {days} days, in {path}.")
     print_line("Not for production: whoever has ca.key can be anybody. In the node's configuration:")
     print_line(

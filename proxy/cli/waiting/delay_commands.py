@@ -27,8 +27,7 @@ def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT
     with asking(admin, data) as ask:
         answer = ask("/api/delays", {}, DelaysAnswer)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     rows = [
         [
             str(each.level),
@@ -59,8 +58,7 @@ def show(
     with asking(admin, data) as ask:
         found, answer = pages(ask, asked_parameters(level, topic), limit)
     if as_json:
-        print_json(replace(answer, messages=found))
-        return ExitCode.OK
+        return print_json(replace(answer, messages=found))
     print_messages("Delayed messages", found)
     if answer.cut:
         print_line("there are more; name a level, a topic or a higher --limit")

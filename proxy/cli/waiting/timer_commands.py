@@ -122,8 +122,7 @@ def show(
     with asking(admin, data) as ask:
         answer = ask("/api/timers/show", asked, TimerAnswer)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     print_line(f"id        {answer.id}")
     print_line(f"topic     {answer.topic}")
     print_line(f"state     {answer.text}")
@@ -172,8 +171,7 @@ def resume(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson
 def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
     answer = post(admin, f"/api/timers/{action}", {"stage": stage}, StagesResult)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     before = "" if answer.changed else "nothing changed: "
     paused = ", ".join(answer.paused_stages)
     print_line(before + (f"paused: {paused}" if paused else "no stage is paused"))
@@ -191,8 +189,9 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
                 due_ms = first.timers[0].due_ms
                 answer = replace(answer, next_due_ms=due_ms, late_ms=max(0, first.now_ms - due_ms))
     if as_json:
-        print_json({name: value for name, value in to_builtins(answer).items() if name not in ("timers", "cursor")})
-        return ExitCode.OK
+        return print_json(
+            {name: value for name, value in to_builtins(answer).items() if name not in ("timers", "cursor")}
+        )
     due = "" if answer.next_due_ms is None else f", the next one due {moment_text(answer.next_due_ms)}"
     late = f", late by {age(answer.late_ms / 1000)}" if answer.late_ms else ""
     print_line(f"pending: {answer.pending_total:,}{due}{late}")

@@ -63,8 +63,7 @@ def list_transactions(
     with asking(admin, data) as ask:
         answer, found = _selected(ask, state, topic, group, limit)
     if as_json:
-        print_json(replace(answer, transactions=found))
-        return ExitCode.OK
+        return print_json(replace(answer, transactions=found))
     _print_transactions(f"{state.value} transactions".capitalize(), found, answer.now_ms)
     if answer.next is not None:
         print_line("there are more; name a topic, a producer group or a higher --limit")
@@ -82,8 +81,7 @@ def show(
     with asking(admin, data) as ask:
         answer = ask(_PATH, {"id": transaction}, TransactionsAnswer)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     for each in answer.transactions:
         print_line(f"{each.id}: {_STANDING[each.state]}")
         for name, value in _facts(each, answer.now_ms):
@@ -119,8 +117,9 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
     with asking(admin, data) as ask:
         answer = ask(_PATH, {"limit": 0}, TransactionsAnswer)
     if as_json:
-        print_json({name: value for name, value in to_builtins(answer).items() if name not in ("transactions", "next")})
-        return ExitCode.OK
+        return print_json(
+            {name: value for name, value in to_builtins(answer).items() if name not in ("transactions", "next")}
+        )
     rows = [[each.topic, each.group, str(each.count)] for each in answer.pending]
     print_table("Undecided transactions", ["topic", "producer group", "undecided"], rows, right=(2,))
     oldest = answer.oldest_ms

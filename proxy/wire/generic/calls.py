@@ -6,10 +6,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from proxy.wire.binary import binary as read_binary
+from proxy.wire import binary, compact
 from proxy.wire.call import BINARY, CALL, COMPACT, EXCEPTION, REPLY, Call, message_head
-from proxy.wire.compact import binary as read_compact
-from proxy.wire.compact import varint32
 from proxy.wire.errors import ArgumentsError, WireError
 from proxy.wire.generic.read import decode_struct
 from proxy.wire.generic.tables import Field, StructType, Type, method
@@ -135,11 +133,11 @@ def decode_reply(frame: bytes) -> Reply:
 def _reply_head(frame: bytes) -> tuple[int, int, str, int, int]:
     """Read the header of any message: (protocol, message type, method, sequence number, position of the struct)."""
     if frame[0] == COMPACT and frame[1] & 0x1F == 1:
-        seqid, pos = varint32(frame, 2)
-        name, pos = read_compact(frame, pos)
+        seqid, pos = compact.varint(frame, 2)
+        name, pos = compact.READING.read_text(frame, pos)
         return COMPACT, frame[1] >> 5, name.decode(), seqid - (1 << 32) if seqid >> 31 else seqid, pos
     if frame[0] == BINARY and frame[1] == 1:
-        name, pos = read_binary(frame, 4)
+        name, pos = binary.READING.read_text(frame, 4)
         (seqid,) = struct.unpack_from(">i", frame, pos)
         return BINARY, frame[3], name.decode(), seqid, pos + 4
     raise ReplyError(f"bytes that begin with 0x{frame[:2].hex()}: no reply of either protocol")

@@ -7,24 +7,42 @@ with another type than theirs, are skipped; then required fields are checked. Th
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from proxy.wire import binary, compact
 from proxy.wire.call import COMPACT
 from proxy.wire.errors import ArgumentsError, TextError
 from proxy.wire.generic.tables import StructType, Type
-from proxy.wire.generic.write import COMPACT_KIND
 from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX
+from proxy.wire.reading import STOP
 from proxy.wire.steps import Steps
 
-_WIDTH_READERS = {
-    binary.BYTE: struct.Struct(">b"),
-    binary.I16: struct.Struct(">h"),
-    binary.I32: struct.Struct(">i"),
-    binary.I64: struct.Struct(">q"),
-    binary.DOUBLE: struct.Struct(">d"),
+_Reader = Callable[[bytes, int], tuple[Any, int]]
+
+
+def _fixed(form: str) -> _Reader:
+    """Return what reads one value of a fixed size."""
+    layout = struct.Struct(form)
+    return lambda frame, pos: (layout.unpack_from(frame, pos)[0], pos + layout.size)
+
+
+_BINARY_SCALARS: Mapping[int, _Reader] = {
+    binary.BOOL: _fixed(">?"),
+    binary.BYTE: _fixed(">b"),
+    binary.I16: _fixed(">h"),
+    binary.I32: binary.READING.read_i32,
+    binary.I64: binary.READING.read_i64,
+    binary.DOUBLE: _fixed(">d"),
 }
-_COMPACT_DOUBLE = struct.Struct("<d")
+_COMPACT_SCALARS: Mapping[int, _Reader] = {
+    binary.BOOL: lambda frame, pos: (frame[pos] == compact.TRUE, pos + 1),
+    binary.BYTE: _fixed(">b"),
+    binary.I16: compact.READING.read_i32,
+    binary.I32: compact.READING.read_i32,
+    binary.I64: compact.READING.read_i64,
+    binary.DOUBLE: _fixed("<d"),
+}
 _NOTHING = object()
 """Stands for a container whose elements have another type than they should."""
 
@@ -45,7 +63,7 @@ def decode_struct(
         ArgumentsError: The bytes are no such struct, break a bound, or lack a required field.
     """
     try:
-        return (_compact_struct if protocol == COMPACT else _binary_struct)(frame, pos, kind, steps or Steps(), 1)
+        return _Decoder(protocol, frame, steps or Steps()).struct(pos, kind, 1)
     except (IndexError, struct.error) as error:
         raise ArgumentsError(f"a {kind.name} that ends early") from error
 
@@ -65,130 +83,72 @@ def _check_depth(depth: int) -> None:
         raise ArgumentsError(f"values nested more than {DEPTH_MAX} deep")
 
 
-def _compact_struct(frame: bytes, pos: int, kind: StructType, steps: Steps, depth: int) -> tuple[dict[str, Any], int]:
-    _check_depth(depth)
-    values: dict[str, Any] = {}
-    last = 0
-    while True:
-        code, last, pos = compact.field_header(frame, pos, last, steps)
-        if code == compact.STOP:
-            _check(kind, values)
-            return values, pos
-        each = kind.fields.get(last)
-        if each is None:
-            pos = compact.skip(frame, pos, code, steps, depth)
-        elif each.type.kind == binary.BOOL and code in (compact.TRUE, compact.FALSE):
-            values[each.name] = code == compact.TRUE
-        elif code == COMPACT_KIND[each.type.kind] and each.type.kind != binary.BOOL:
-            try:
-                value, pos = _compact_value(frame, pos, each.type, steps, depth)
-            except UnicodeDecodeError:
-                raise TextError(f"field {each.name} of a {kind.name}") from None
-            if value is not _NOTHING:
-                values[each.name] = value
-        else:
-            pos = compact.skip(frame, pos, code, steps, depth)
+class _Decoder:
+    """One frame that is read: every method takes a position and returns the one behind what it read."""
 
+    def __init__(self, protocol: int, frame: bytes, steps: Steps) -> None:
+        self._reading = compact.READING if protocol == COMPACT else binary.READING
+        self._scalars = _COMPACT_SCALARS if protocol == COMPACT else _BINARY_SCALARS
+        self._frame = frame
+        self._steps = steps
 
-def _compact_value(frame: bytes, pos: int, kind: Type, steps: Steps, depth: int) -> tuple[Any, int]:
-    code = kind.kind
-    if code == binary.STRING:
-        raw, pos = compact.binary(frame, pos)
-        return (_text(kind, raw) if kind.text else raw), pos
-    if code == binary.I64:
-        return compact.i64(frame, pos)
-    if code in (binary.I32, binary.I16):
-        return compact.i32(frame, pos)
-    if code == binary.BOOL:
-        return frame[pos] == compact.TRUE, pos + 1
-    if code == binary.BYTE:
-        return _WIDTH_READERS[code].unpack_from(frame, pos)[0], pos + 1
-    if code == binary.DOUBLE:
-        return _COMPACT_DOUBLE.unpack_from(frame, pos)[0], pos + 8
-    if code == binary.STRUCT:
-        assert kind.struct is not None, "a struct type has a table"
-        return _compact_struct(frame, pos, kind.struct, steps, depth + 1)
-    _check_depth(depth + 1)
-    if code == binary.MAP:
-        *found, count, pos = compact.map_header(frame, pos)
-    else:
-        *found, count, pos = compact.list_header(frame, pos)
-    # Elements of type bool have either code.
-    codes = [compact.TRUE if each == compact.FALSE else each for each in found]
-    if count and codes != [COMPACT_KIND[part.kind] for part in kind.parts]:
-        return _NOTHING, compact.skip_elements(frame, pos, tuple(found), count, steps, depth + 1)
-    return _elements(_compact_value, kind, count, frame, pos, steps=steps, depth=depth)
+    def struct(self, pos: int, kind: StructType, depth: int) -> tuple[dict[str, Any], int]:
+        _check_depth(depth)
+        reading, frame, steps = self._reading, self._frame, self._steps
+        values: dict[str, Any] = {}
+        last = 0
+        while True:
+            code, last, pos = reading.header(frame, pos, last, steps)
+            if code == STOP:
+                _check(kind, values)
+                return values, pos
+            each = kind.fields.get(last)
+            if each is not None and each.type.kind == binary.BOOL and code in reading.flags:
+                values[each.name], pos = reading.flag(frame, pos, code)
+            elif each is None or each.type.kind == binary.BOOL or reading.codes[each.type.kind] != code:
+                pos = reading.skip(frame, pos, code, steps, depth)
+            else:
+                try:
+                    value, pos = self._value(pos, each.type, depth)
+                except UnicodeDecodeError:
+                    raise TextError(f"field {each.name} of a {kind.name}") from None
+                if value is not _NOTHING:
+                    values[each.name] = value
 
+    def _value(self, pos: int, kind: Type, depth: int) -> tuple[Any, int]:
+        reading, frame, code = self._reading, self._frame, kind.kind
+        scalar = self._scalars.get(code)
+        if scalar is not None:
+            return scalar(frame, pos)
+        if code == binary.STRING:
+            start, pos = reading.span(frame, pos)
+            raw = frame[start:pos]
+            return (_text(kind, raw) if kind.text else raw), pos
+        if code == binary.STRUCT:
+            assert kind.struct is not None, "a struct type has a table"
+            return self.struct(pos, kind.struct, depth + 1)
+        _check_depth(depth + 1)
+        *found, count, pos = (reading.map_header if code == binary.MAP else reading.list_header)(frame, pos)
+        # Elements of type bool have either code.
+        codes = [reading.flags[0] if each in reading.flags else each for each in found]
+        if count and codes != [reading.codes[part.kind] for part in kind.parts]:
+            return _NOTHING, reading.skip_elements(frame, pos, tuple(found), count, self._steps, depth + 1)
+        return self._elements(pos, kind, count, depth)
 
-def _binary_struct(frame: bytes, pos: int, kind: StructType, steps: Steps, depth: int) -> tuple[dict[str, Any], int]:
-    _check_depth(depth)
-    values: dict[str, Any] = {}
-    field_id = 0
-    while True:
-        code, field_id, pos = binary.field_header(frame, pos, field_id, steps)
-        if code == binary.STOP:
-            _check(kind, values)
-            return values, pos
-        each = kind.fields.get(field_id)
-        if each is None or each.type.kind != code:
-            pos = binary.skip(frame, pos, code, steps, depth)
-            continue
-        try:
-            value, pos = _binary_value(frame, pos, each.type, steps, depth)
-        except UnicodeDecodeError:
-            raise TextError(f"field {each.name} of a {kind.name}") from None
-        if value is not _NOTHING:
-            values[each.name] = value
-
-
-def _binary_value(frame: bytes, pos: int, kind: Type, steps: Steps, depth: int) -> tuple[Any, int]:
-    code = kind.kind
-    if code == binary.STRING:
-        raw, pos = binary.binary(frame, pos)
-        return (_text(kind, raw) if kind.text else raw), pos
-    if code == binary.BOOL:
-        return frame[pos] != 0, pos + 1
-    if code in _WIDTH_READERS:
-        reader = _WIDTH_READERS[code]
-        return reader.unpack_from(frame, pos)[0], pos + reader.size
-    if code == binary.STRUCT:
-        assert kind.struct is not None, "a struct type has a table"
-        return _binary_struct(frame, pos, kind.struct, steps, depth + 1)
-    _check_depth(depth + 1)
-    if code == binary.MAP:
-        *codes, count, pos = binary.map_header(frame, pos)
-    else:
-        *codes, count, pos = binary.list_header(frame, pos)
-    if count and codes != [part.kind for part in kind.parts]:
-        return _NOTHING, binary.skip_elements(frame, pos, tuple(codes), count, steps, depth + 1)
-    return _elements(_binary_value, kind, count, frame, pos, steps=steps, depth=depth)
-
-
-def _elements(
-    read: Any, kind: Type, count: int, frame: bytes, pos: int, *, steps: Steps, depth: int
-) -> tuple[Any, int]:
-    """Read the elements of a container whose element types are right; one wrong inner container spoils the whole."""
-    spoiled = False
-    if kind.kind == binary.MAP:
-        if count > MESSAGES_MAX:
-            raise ArgumentsError(f"a map of {count} entries: at most {MESSAGES_MAX} are allowed")
-        steps.take(count)
-        key_kind, value_kind = kind.parts
-        pairs: dict[Any, Any] = {}
-        for _ in range(count):
-            key, pos = read(frame, pos, key_kind, steps, depth + 1)
-            value, pos = read(frame, pos, value_kind, steps, depth + 1)
-            spoiled = spoiled or value is _NOTHING
-            pairs[key] = value
-        return (_NOTHING if spoiled else pairs), pos
-    (element_kind,) = kind.parts
-    if element_kind.struct is not None and count > MESSAGES_MAX:
+    def _elements(self, pos: int, kind: Type, count: int, depth: int) -> tuple[Any, int]:
+        """Read the elements of a container of the right types; one wrong inner container spoils the whole."""
         # An empty struct is a byte on the wire and hundreds in memory.
-        raise ArgumentsError(f"a list of {count} {element_kind.struct.name}: at most {MESSAGES_MAX} are allowed")
-    steps.take(count)
-    elements = []
-    for _ in range(count):
-        element, pos = read(frame, pos, element_kind, steps, depth + 1)
-        spoiled = spoiled or element is _NOTHING
-        elements.append(element)
-    return (_NOTHING if spoiled else elements), pos
+        if count > MESSAGES_MAX and kind.kind == binary.MAP:
+            raise ArgumentsError(f"a map of {count} entries: at most {MESSAGES_MAX} are allowed")
+        inner = kind.parts[0].struct
+        if count > MESSAGES_MAX and inner is not None:
+            raise ArgumentsError(f"a list of {count} {inner.name}: at most {MESSAGES_MAX} are allowed")
+        self._steps.take(count)
+        columns: list[list[Any]] = [[] for _ in kind.parts]
+        for _ in range(count):
+            for column, part in zip(columns, kind.parts, strict=True):
+                value, pos = self._value(pos, part, depth + 1)
+                column.append(value)
+        if any(value is _NOTHING for value in columns[-1]):
+            return _NOTHING, pos
+        return (dict(zip(*columns, strict=True)) if kind.kind == binary.MAP else columns[0]), pos

@@ -14,6 +14,7 @@ from proxy.wire import binary, compact
 from proxy.wire.call import COMPACT, encode_varint
 from proxy.wire.errors import WireMisuse
 from proxy.wire.generic.tables import Field, StructType, Type
+from proxy.wire.reading import STOP
 
 DEPTH_MAX = 200
 """Levels of nesting, far above what any reader takes, so that tests can write what must be refused."""
@@ -22,20 +23,7 @@ _BITS = {binary.BYTE: 8, binary.I16: 16, binary.I32: 32, binary.I64: 64}
 _PACK = {8: struct.Struct(">b").pack, 16: struct.Struct(">h").pack, 32: struct.Struct(">i").pack}
 _PACK[64] = struct.Struct(">q").pack
 
-COMPACT_KIND = {
-    binary.BOOL: compact.TRUE,
-    binary.BYTE: compact.BYTE,
-    binary.I16: compact.I16,
-    binary.I32: compact.I32,
-    binary.I64: compact.I64,
-    binary.DOUBLE: compact.DOUBLE,
-    binary.STRING: compact.BINARY,
-    binary.LIST: compact.LIST,
-    binary.SET: compact.SET,
-    binary.MAP: compact.MAP,
-    binary.STRUCT: compact.STRUCT,
-}
-"""TCompactProtocol's code of each type, by TBinaryProtocol's."""
+_COMPACT_CODES = compact.READING.codes
 
 
 def encode_struct(protocol: int, kind: StructType, values: Mapping[str, Any]) -> bytes:
@@ -89,7 +77,7 @@ def _raw(kind: Type, value: Any) -> bytes:
 def _compact_struct(out: bytearray, kind: StructType, values: Mapping[str, Any], depth: int) -> None:
     last = 0
     for each, value in _present(kind, values, depth):
-        code = COMPACT_KIND[each.type.kind]
+        code = _COMPACT_CODES[each.type.kind]
         if code == compact.TRUE and not value:
             code = compact.FALSE
         if 0 < each.id - last <= 15:
@@ -100,7 +88,7 @@ def _compact_struct(out: bytearray, kind: StructType, values: Mapping[str, Any],
         last = each.id
         if each.type.kind != binary.BOOL:
             _compact_value(out, each.type, value, depth)
-    out.append(compact.STOP)
+    out.append(STOP)
 
 
 def _compact_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
@@ -123,13 +111,13 @@ def _compact_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
         key_kind, value_kind = kind.parts
         out += encode_varint(len(value))
         if value:
-            out.append(COMPACT_KIND[key_kind.kind] << 4 | COMPACT_KIND[value_kind.kind])
+            out.append(_COMPACT_CODES[key_kind.kind] << 4 | _COMPACT_CODES[value_kind.kind])
         for key, element in value.items():
             _compact_value(out, key_kind, key, depth + 1)
             _compact_value(out, value_kind, element, depth + 1)
     else:
         (element_kind,) = kind.parts
-        element_code = COMPACT_KIND[element_kind.kind]
+        element_code = _COMPACT_CODES[element_kind.kind]
         if len(value) < 15:
             out.append(len(value) << 4 | element_code)
         else:
@@ -147,7 +135,7 @@ def _binary_struct(out: bytearray, kind: StructType, values: Mapping[str, Any], 
     for each, value in _present(kind, values, depth):
         out += struct.pack(">Bh", each.type.kind, each.id)
         _binary_value(out, each.type, value, depth)
-    out.append(binary.STOP)
+    out.append(STOP)
 
 
 def _binary_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:

@@ -11,19 +11,22 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from proxy.wire import binary, compact
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic.calls import decode_arguments
-from proxy.wire.scanning import scan_binary, scan_binary_send, scan_compact, scan_compact_send
+from proxy.wire.reading import Reading
+from proxy.wire.scanning import scan_pull as pulls
+from proxy.wire.scanning import scan_send as sends
 from proxy.wire.values import BatchCall, ConsumeResult, DelayCall, PullRequest, SendCall, StatsRequest
 
 _Result = TypeVar("_Result")
-_Scanner = Callable[[bytes, int], _Result]
+_Scanner = Callable[[Reading, bytes, int], _Result]
 
 
-def _scan(call: Call, compact: _Scanner[_Result], binary: _Scanner[_Result]) -> _Result:
+def _scan(call: Call, scan: _Scanner[_Result]) -> _Result:
     try:
-        return compact(call.frame, call.pos) if call.protocol == COMPACT else binary(call.frame, call.pos)
+        return scan(compact.READING if call.protocol == COMPACT else binary.READING, call.frame, call.pos)
     except (IndexError, struct.error) as error:
         raise ArgumentsError(f"the arguments of {call.method} end early") from error
     except UnicodeDecodeError as error:
@@ -32,22 +35,22 @@ def _scan(call: Call, compact: _Scanner[_Result], binary: _Scanner[_Result]) -> 
 
 def scan_pull(call: Call) -> PullRequest:
     """Scan the arguments of pull. Raises ArgumentsError."""
-    return _scan(call, scan_compact.pull, scan_binary.pull)
+    return _scan(call, pulls.pull)
 
 
 def scan_submit(call: Call) -> list[ConsumeResult]:
     """Scan the arguments of submit into its chain, head first; empty when there is no result. Raises ArgumentsError."""
-    return _scan(call, scan_compact.submit, scan_binary.submit)
+    return _scan(call, pulls.submit)
 
 
 def scan_send(call: Call) -> SendCall:
     """Scan the arguments of sendSync or sendAsync. Raises ArgumentsError."""
-    return _scan(call, scan_compact_send.send, scan_binary_send.send)
+    return _scan(call, sends.send)
 
 
 def scan_send_batch(call: Call) -> BatchCall:
     """Scan the arguments of sendBatchSync, in the order of the list. Raises ArgumentsError."""
-    return _scan(call, scan_compact_send.send_batch, scan_binary_send.send_batch)
+    return _scan(call, sends.send_batch)
 
 
 def scan_stats(call: Call) -> StatsRequest:

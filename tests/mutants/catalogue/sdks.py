@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a body in the text field has to be UTF-8",
-        file="proxy/wire/scanning/scan_compact_send.py",
+        file="proxy/wire/scanning/scan_send.py",
         old="            if not raw.isascii() and last != VALUE:\n",
         new="            if not raw.isascii():\n",
         caught_by=(f"{NO_UTF8}::test_body_in_the_text_field_is_stored_byte_for_byte",),

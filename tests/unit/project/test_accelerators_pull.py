@@ -77,11 +77,11 @@ def test_scan_of_any_pull_same(request: dict[str, Any]) -> None:
 
 def test_usual_pull_is_scanned_by_the_accelerator() -> None:
     """What a client of ours sends does not go the general way."""
-    from proxy.wire.scanning import scan_compact
+    from proxy.wire.scanning import scan_pull as pulls
 
     message = call(COMPACT, "pull", {"request": USUAL})
     with running("compiled"):
-        assert scan_compact._usual(message.frame, message.pos) == scan_pull(message)
+        assert pulls._usual(message.frame, message.pos) == scan_pull(message)
 
 
 def submitted(message: Call) -> Any:
@@ -94,12 +94,12 @@ def submitted(message: Call) -> Any:
 @example({**RESULT, "nextResult": {**RESULT, "nextResult": RESULT}})
 def test_scan_of_any_submit_same(result: dict[str, Any]) -> None:
     """Every combination of fields, and what a client of ours sends by the accelerator."""
-    from proxy.wire.scanning import scan_compact
+    from proxy.wire.scanning import scan_pull as pulls
 
     message = call(COMPACT, "submit", {"result": result})
     found = submitted(message)
     with running("compiled"):
-        assert scan_compact._usual_submit(message.frame, message.pos) in (None, found)
+        assert pulls._usual_submit(message.frame, message.pos) in (None, found)
 
 
 def test_scan_of_submits_with_every_byte_changed_and_every_cut_same() -> None:

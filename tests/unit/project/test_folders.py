@@ -75,7 +75,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
 }  # fmt: skip
 """Of each room, from the lowest to the highest."""
 
-APART = frozenset({"broker.testing", "upstream.testing", "proxy.client", "proxy.testing"})
+APART = frozenset({"broker.testing", "upstream.testing", "proxy.testing"})
 
 
 def layer_of(module: str) -> int | None:

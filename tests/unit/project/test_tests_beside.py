@@ -46,7 +46,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # A connection's both ways, each with a file of its own.
     "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_replying", "test_peers_gone"),
     "proxy/tls/channel.py": ("test_handshakes", "test_what_counts", "test_certificates_change"),
-    "proxy/wire/scanning/scan_compact.py": ("test_wire_scan",),
     # What is one thing with its store: made only there, and tested with all that it stands on.
     "broker/index/file.py": ("test_index", "test_index_damage"),
     "broker/opening/opening.py": ("test_store_recovery", "test_shared_walk"),

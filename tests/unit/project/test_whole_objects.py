@@ -46,7 +46,6 @@ MANY = {
     "upstream/outcomes/stops.py::__init__": "what it shares with the outcomes, which make it, in one place",
     "upstream/outcomes/leaving.py::__init__": "likewise",
     "broker/transaction/puts.py::half_put": "the fields of a half",
-    "broker/consumer/shared.py::__init__": "programs call it, by keyword; most of it may be left out",
     "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
     "proxy/services/delay_service.py::__init__": "likewise",
     "proxy/services/transaction_service.py::__init__": "likewise",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import os
 import re
 import shutil
@@ -61,27 +61,10 @@ def test_client_is_imported_without_rooms_and_without_what_servers_need() -> Non
     assert not loaded & (rooms_and_servers | {"asyncio", "typer", "aiohttp", "prometheus_client"})
 
 
-def test_old_place_of_the_client_works_and_warns() -> None:
-    """`proxy.client` has what it had, and says where it is now."""
-    sys.modules.pop("proxy.client", None)
-    with pytest.warns(DeprecationWarning, match=r"proxy\.client is now pyddmq"):
-        from proxy.client import Producer
-    assert Producer is pyddmq.Producer
-
-
-def test_old_places_of_what_actions_need_work_and_warn() -> None:
-    """`actions` and `upstream.action` give what they gave, and say where it is now; `actions` has no other names."""
-    sys.modules.pop("upstream.action", None)
-    with pytest.warns(DeprecationWarning, match=r"upstream\.action is now pyddmq\.actions"):
-        from upstream.action import Action
-    assert Action is public.Action
-    with pytest.warns(DeprecationWarning, match=r"actions\.Status is now in pyddmq\.actions"):
-        from actions import Status  # type: ignore[attr-defined]
-    assert Status is public.Status
-    with pytest.warns(DeprecationWarning, match="UpstreamJob"):
-        assert importlib.import_module("actions").UpstreamJob is public.Job
-    with pytest.raises(AttributeError, match="no attribute 'Sink'"):
-        importlib.import_module("actions").Sink  # noqa: B018
+def test_places_before_the_last_version_are_gone() -> None:
+    """What 0.2.0 had with a warning: `proxy.client`, `upstream.action`, and the names of users in `actions`."""
+    assert not [name for name in ("proxy.client", "upstream.action") if importlib.util.find_spec(name)]
+    assert not {"Action", "Status", "UpstreamJob"} & set(dir(importlib.import_module("actions")))
 
 
 def test_job_of_the_pipeline_is_what_actions_are_promised() -> None:
