@@ -119,9 +119,10 @@ class Consumer(Pulls):
             except (Unreachable, Refused) as error:
                 if not error.retriable or waited_ms >= patience_ms:
                     raise
-            if self._stopping.wait(pause_ms / 1000):
+                told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
+            if self._stopping.wait(max(pause_ms, told_ms) / 1000):
                 return []
-            waited_ms += pause_ms
+            waited_ms += max(pause_ms, told_ms)
             pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
@@ -304,6 +305,6 @@ class Consumer(Pulls):
             raise
         except self._idl.PullException as error:
             self._answered(results)
-            raise pull_refusal(error.code or 0, error.message or "") from error
+            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
         self._answered(results)
         return answer
