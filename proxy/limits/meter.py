@@ -64,7 +64,22 @@ class Meter:
         held: By limit, how it is being held.
     """
 
-    __slots__ = ("_buckets", "_clock", "connections", "halves", "held", "kind", "limits", "name", "parked", "pending")
+    __slots__ = (
+        "_buckets",
+        "_bytes_in",
+        "_bytes_out",
+        "_clock",
+        "_rates",
+        "_requests",
+        "connections",
+        "halves",
+        "held",
+        "kind",
+        "limits",
+        "name",
+        "parked",
+        "pending",
+    )
 
     def __init__(self, kind: Kind, name: str, limits: ClientLimits | None, clock: Clock) -> None:
         self.kind: Kind = kind
@@ -77,6 +92,10 @@ class Meter:
         self.held: dict[str, Held] = {}
         self._clock = clock
         self._buckets: dict[str, TokenBucket] = {}
+        self._rates: tuple[tuple[str, TokenBucket], ...] = ()
+        self._requests: TokenBucket | None = None
+        self._bytes_in: TokenBucket | None = None
+        self._bytes_out: TokenBucket | None = None
         self.configure(limits)
 
     def configure(self, limits: ClientLimits | None) -> None:
@@ -90,34 +109,32 @@ class Meter:
                 self._buckets[key].configure(rate)
             else:
                 self._buckets[key] = TokenBucket(rate, self._clock)
+        self._rates = tuple(self._buckets.items())
+        self._requests, self._bytes_in, self._bytes_out = (self._buckets.get(key) for key, _, _ in RATES)
 
     # Rates
 
-    def wait(self) -> tuple[float, str]:
+    def wait(self, now: float) -> tuple[float, str]:
         """Return the seconds until it may ask something, and the limit that it waits for; 0 and "" when it may now."""
         seconds, limit = 0.0, ""
-        for key, bucket in self._buckets.items():
-            if not _is_spent(bucket):
-                continue
-            wait = bucket.wait_seconds()
+        for key, bucket in self._rates:
+            wait = bucket.wait_at(now)
             if wait > seconds:
                 seconds, limit = wait, key
         return seconds, limit
 
     def charge(self, size: int) -> None:
-        """Take what a call of so many bytes costs."""
-        buckets = self._buckets
-        if (requests := buckets.get("requestsPerSecond")) is not None:
-            requests.take(1)
-        if (bytes_in := buckets.get("bytesInPerSecond")) is not None:
-            bytes_in.take(size)
+        """Take what a call of so many bytes costs, after a look at how long it would wait."""
+        if self._requests is not None:
+            self._requests.take(1)
+        if self._bytes_in is not None:
+            self._bytes_in.take(size)
 
     def sent(self, size: int) -> None:
         """Take what a reply of so many bytes costs."""
-        bytes_out = self._buckets.get("bytesOutPerSecond")
-        if bytes_out is not None:
-            bytes_out.available()
-            bytes_out.take(size)
+        if self._bytes_out is not None:
+            self._bytes_out.wait_at(self._clock.monotonic())
+            self._bytes_out.take(size)
 
     # Numbers
 
@@ -179,8 +196,3 @@ class Meter:
             count, what = words[limit]
             return f"{count:,} {what}" if count is not None else what
         return "its share of what is free"
-
-
-def _is_spent(bucket: TokenBucket) -> bool:
-    available = bucket.available()
-    return available is not None and available < 1

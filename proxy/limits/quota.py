@@ -98,11 +98,11 @@ class Quota:
 
     # Rates
 
-    def wait(self) -> tuple[float, Meter | None, str]:
-        """Return the seconds until the next call may go on, whose limit says so, and which; 0, None, "" for now."""
+    def wait(self, now: float) -> tuple[float, Meter | None, str]:
+        """Return the seconds until a call may go on, whose limit says so, and which; 0, None, "" where it may now."""
         seconds, whose, limit = 0.0, None, ""
         for meter in self.meters:
-            wait, which = meter.wait()
+            wait, which = meter.wait(now)
             if wait > seconds:
                 seconds, whose, limit = wait, meter, which
         return seconds, whose, limit

@@ -91,7 +91,8 @@ class Gate:
                 if quota.surplus_since is None:
                     quota.surplus_since = self._now()
                 return self._over(connection, quota, call, over)
-        wait, meter, limit = quota.wait()
+        now = self._now()
+        wait, meter, limit = quota.wait(now)
         size = len(call.frame)
         if meter is None:
             quota.charge(size)
@@ -101,7 +102,7 @@ class Gate:
             return self._over(connection, quota, call, Over(meter, limit, int(wait * 1000) + 1))
         quota.charge(size)
         self._limiter.held(meter, limit)
-        connection.rest(min(quota.wait()[0], patience))
+        connection.rest(min(quota.wait(now)[0], patience))
         return True
 
     def _over(self, connection: Connection, quota: Quota, call: Call, over: Over) -> bool:
