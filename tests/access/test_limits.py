@@ -116,11 +116,11 @@ def test_results_of_a_pull_above_its_rate_are_taken_and_it_is_answered_empty() -
     got = client.call("pull", request=pull("billing")).value
     assert [each.offset for each in got.messages] == [0]
     spend(world)
-    world.run(1.0)
-    reply = client.call("pull", request=pull("billing", linger_ms=20, results=result("billing")))
-    if reply.error is None and not reply.value.messages:
-        assert world.node.progress.trackers["billing", "orders", 0].watermark == 1
+    reply = client.call("pull", request=pull("billing", results=result("billing")))
     assert reply.error is None
+    assert not reply.value.messages
+    assert world.node.progress.trackers["billing", "orders", 0].watermark == 1
+    world.run(3.0)
     assert client.call("pull", request=pull("billing")).error is None, "its own second has come"
 
 
@@ -411,3 +411,33 @@ def test_frames_that_lie_unread_of_a_client_that_has_gone_are_not_stored() -> No
     world.run(5.0)
     stored = world.node.store.topics["orders"].queues[0].max_offset
     assert stored == 1
+
+
+def test_frames_behind_wait_while_a_connection_rests() -> None:
+    """A client that sends without waiting for answers is read no faster: nothing of it is handled meanwhile."""
+    world = AccessWorld(limited(requestsPerSecond=1))
+    client = world.client("producer", SHOP)
+    for _ in range(10):
+        client.send("sendSync", message=message("orders"), timeout=50)
+    world.run(0.03)
+    assert [each.value.code for each in client.replies] == [0, 15]
+    world.run(0.1)
+    assert 2 < len(client.replies) <= 5
+
+
+def test_memory_is_taken_back_from_who_holds_most_in_all() -> None:
+    """Many connections that hold a little each are one client's; who holds more over one is not closed for them."""
+    for share, lost in ((1, (True, False)), (None, (False, True))):
+        world = AccessWorld(ACCESS + (f"limits: {{share: {share}}}\n" if share else ""))
+        big = world.client("producer", AUDIT)
+        many = [world.client("producer", SHOP) for _ in range(10)]
+        for client, size in [(big, 2_000_000), *((each, 1_000_000) for each in many)]:
+            client.transport.write((3_000_000).to_bytes(4, "big") + bytes(size))
+        world.run(2.0)
+        used = world.node.budget.used
+        assert used > 11_000_000
+        world.node.budget.configure(used * 8 // 7 - 1000)
+        world.node.memory.relieve()
+        world.run(0.1)
+        assert big.lost == lost[1]
+        assert (sum(each.lost for each in many) >= 3) == lost[0]
