@@ -17,6 +17,7 @@ from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtK
 from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
+from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig, TlsListenerConfig
 
@@ -76,6 +77,9 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     CertificateRule: {},
     JwtKey: {},
     NetworkRule: {},
+    LimitsConfig: {},
+    PrincipalLimits: {},
+    AddressLimits: {},
     LagConfig: {},
     LagAlarmsConfig: {},
     AlarmRuleConfig: {},

@@ -20,6 +20,7 @@ from conf.problems import ConfigError, Problem
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
+from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
 from conf.sentences import sentence
@@ -27,7 +28,7 @@ from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, pars
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-SECTIONS = ("node", "access", "lag", "tls", "kafka", "topics", "groups")
+SECTIONS = ("node", "access", "limits", "lag", "tls", "kafka", "topics", "groups")
 
 _ACCESS_LISTS: dict[str, type[Model]] = {
     "jwt": JwtKey,
@@ -35,6 +36,7 @@ _ACCESS_LISTS: dict[str, type[Model]] = {
     "networks": NetworkRule,
     "rules": AccessRule,
 }
+_LIMITS_LISTS: dict[str, type[Model]] = {"principals": PrincipalLimits, "addresses": AddressLimits}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,7 @@ class _Reader:
                 known = f"is no section; {hint}there are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
                 self._problem((key,), TOP_LEVEL.get(key, known))
         access = self._read_access(tree)
+        limits = self._read_limits(tree)
         node = self._read_node(tree, ruled="access" in tree.entries)
         lag = self._read_lag(tree)
         tls = self._read_tls(tree, node, ruled="access" in tree.entries)
@@ -149,7 +152,9 @@ class _Reader:
         groups = self._read_groups(tree, node, topics)
         if self.problems:
             return None
-        return Config(node=node, access=access, lag=lag, tls=tls, kafka=kafka, topics=topics, groups=groups)
+        return Config(
+            node=node, access=access, limits=limits, lag=lag, tls=tls, kafka=kafka, topics=topics, groups=groups
+        )
 
     def _read_access(self, tree: Mapping) -> AccessConfig | None:
         if "access" not in tree.entries:
@@ -159,22 +164,42 @@ class _Reader:
             # Nobody who wrote it means that everybody may do everything, as without it.
             self._problem(("access",), "holds no rules; write `rules:` and a list below it, `[]` denies everything")
             return None
+        return self._listed(AccessConfig, "access", section, _ACCESS_LISTS)
+
+    def _read_limits(self, tree: Mapping) -> LimitsConfig:
+        section = tree.entries["limits"][1] if "limits" in tree.entries else Mapping(tree.line)
+        if isinstance(section, Scalar) and section.value is None:
+            return LimitsConfig()
+        if not isinstance(section, Mapping):
+            text = "must be a mapping; write `limits:` and below it `addresses:` and a list, or `principals:` and one"
+            self._problem(("limits",), text)
+            return LimitsConfig()
+        limits = self._listed(LimitsConfig, "limits", section, _LIMITS_LISTS) or LimitsConfig()
+        if limits.principals and "access" not in tree.entries:
+            text = "without a section `access` nobody has a principal; limit `addresses`, or write one"
+            self._problem(("limits", "principals"), text)
+        return limits
+
+    def _listed(
+        self, model: type[AnyModel], name: str, section: Mapping, lists: ReadMapping[str, type[Model]]
+    ) -> AnyModel | None:
+        """Check a section some keys of which are lists of pieces."""
         values: dict[str, object] = {}
-        for key, model in _ACCESS_LISTS.items():
+        for key, piece in lists.items():
             if key not in section.entries:
                 continue
             entries = section.entries[key][1]
             if not isinstance(entries, Sequence):
-                self._problem(("access", key), f"must be a list; write `{key}:` and below it lines that begin with `-`")
+                self._problem((name, key), f"must be a list; write `{key}:` and below it lines that begin with `-`")
                 return None
-            found = [self._piece(model, ("access", key, at), entry) for at, entry in enumerate(entries.items)]
+            found = [self._piece(piece, (name, key, at), entry) for at, entry in enumerate(entries.items)]
             values[key] = [each for each in found if each is not None]
-        plain_keys = {key: plain(each) for key, (_, each) in section.entries.items() if key not in _ACCESS_LISTS}
+        plain_keys = {key: plain(each) for key, (_, each) in section.entries.items() if key not in lists}
         try:
-            return AccessConfig.model_validate({**plain_keys, **values}, by_alias=True, by_name=False)
+            return model.model_validate({**plain_keys, **values}, by_alias=True, by_name=False)
         except ValidationError as error:
             for each in error.errors():
-                self._problem(("access", *each["loc"]), sentence(each, AccessConfig))
+                self._problem((name, *each["loc"]), sentence(each, model))
         return None
 
     def _read_node(self, tree: Mapping, *, ruled: bool) -> NodeConfig:

@@ -25,6 +25,7 @@ from conf.order_key import check_order_key
 from conf.sections.access import AccessConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import AckShare, LagConfig
+from conf.sections.limits import LimitsConfig
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
 
@@ -365,6 +366,7 @@ class Config(Model):
 
     node: NodeConfig = NodeConfig()
     access: AccessConfig | None = None
+    limits: LimitsConfig = LimitsConfig()
     lag: LagConfig = LagConfig()
     tls: TlsConfig = TlsConfig()
     kafka: dict[PlainName, KafkaClusterConfig] = Field(default_factory=dict)

@@ -16,6 +16,7 @@ from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtK
 from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
+from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig, TlsListenerConfig
 
@@ -23,11 +24,12 @@ _HEAD = """# Configuration
 
 <!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
 
-One YAML file with seven sections, each of which may be left out:
+One YAML file with eight sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
 # access:                   # who may do what; without it everybody may do everything
+limits:                     # what one client may take
 lag:                        # what is noted of consumption lag
 tls:                        # encrypted ports
 kafka:                      # Kafka clusters in which topics may stand
@@ -71,6 +73,7 @@ _TAIL = """
 - A plain port that is null needs its service's port under `tls`. A port under `tls` needs certificate and key, and
   clientCa where it asks for client certificates; its `host` is of the loopback unless there is a section `access`
   (that of `admin` all the same), or `node.access` is `open`.
+- `limits.principals` needs a section `access`: without one nobody has a principal.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
 - A topic in Kafka has no `queues` (they are its partitions) and takes no delays and transactions. Its name is Kafka's:
@@ -108,6 +111,22 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
     (CertificateRule, "access.certificates[]", "A list: the first line that a certificate matches counts."),
     (JwtKey, "access.jwt[]", "A list of keys."),
     (AccessRule, "access.rules[]", "A list of who may do what; each line gives, none takes away."),
+    (
+        LimitsConfig,
+        "limits",
+        "What one client may take ([security](security.md#limits)). It changes at once, for living connections too.",
+    ),
+    (
+        PrincipalLimits,
+        "limits.principals[]",
+        "A list: the first line that names a principal counts, for each by itself.",
+    ),
+    (
+        AddressLimits,
+        "limits.addresses[]",
+        "A list: the first line whose network has an address counts, for each by itself. A client keeps within both "
+        "its principal's line and its address's.",
+    ),
     (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
     (LagAlarmsConfig, "lag.alarms", "Alarms about consumption lag ([alarms](lag-alarms.md))."),
     (AlarmRuleConfig, "lag.alarms.rules[]", "A list of what is an alarm, and where it is told."),

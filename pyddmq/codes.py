@@ -32,7 +32,7 @@ class ResultCode(enum.IntEnum):
     FAIL_TIMEOUT = 12, "the outcome was not known within its timeout; it may be stored all the same", True
     FAIL_TOPIC_NOT_ALLOWED = 13, "the topic takes no messages here", False
     FAIL_TOPIC_NOT_EXIST = 14, "no such topic", False
-    FAIL_REFUSED_BY_RATE_LIMITER = 15, "above the topic's or the node's rate", True
+    FAIL_REFUSED_BY_RATE_LIMITER = 15, "above a rate: the topic's, the node's or the client's", True
     FAIL_TOPIC_IS_NOT_DELAY = 18, "a delay message for a topic without delays", False
     FAIL_TOPIC_IS_DELAY = 19, "an ordinary message for a delay topic", False
     FAIL_SERVER_SHUTDOWN = 20, "the node is starting or shutting down", True
@@ -96,6 +96,7 @@ class PullCode(enum.IntEnum):
     ACKS_REFUSED = 6, "results cannot be recorded: the disk is full", True
     STORE_FAILED = 7, "results cannot be recorded until the node is restarted: a write failed", False
     DENIED = 8, "no rule lets this client do it", False
+    LIMITED = 9, "the client is above a limit of its own", True
     LOW_LEVEL = 10, "the group is low level: fetch and ack", False
     NOT_LOW_LEVEL = 11, "the group is not low level: pull and submit", False
     NO_SUCH_QUEUE = 12, "a named queue is not of this node", False

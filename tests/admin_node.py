@@ -21,6 +21,7 @@ from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
+from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
@@ -116,6 +117,9 @@ class PlainNode:
 
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         return self.sample_lists.get(group)
+
+    def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
+        return None if name else LimitsAnswer(now_ms=NOW_MS, clients_total=0, clients=())
 
     def connections(self) -> Sequence[ConnectionView]:
         return self.connection_list

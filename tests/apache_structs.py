@@ -112,7 +112,9 @@ PullRequest = _make(
     _text(60, "version"),
 )
 PullResponse = _make("PullResponse", _struct(1, "context", Context), _structs(2, "messages", ConsumedMessage))
-PullException = _make("PullException", _i32(1, "code"), _text(2, "message"), base=ExceptionStruct)
+PullException = _make(
+    "PullException", _i32(1, "code"), _text(2, "message"), _i32(101, "retryAfterMs"), base=ExceptionStruct
+)
 AccessDenied = _make("AccessDenied", _i32(1, "code"), _text(2, "message"), base=ExceptionStruct)
 Principal = _make("Principal", _text(1, "name"), _i64(2, "expiresMs"))
 ConsumeStatsRequest = _make("ConsumeStatsRequest", _text(1, "group"), _text(2, "topic"), _text(3, "version"))
@@ -175,6 +177,7 @@ Result = _make(
     _text(104, "handle"),
     _structs(105, "receipts", Receipt),
     _i32(106, "repeat"),
+    _i32(107, "retryAfterMs"),
 )
 DelayMessage = _make(
     "DelayMessage",
@@ -200,6 +203,7 @@ DelayResult = _make(
     _text(3, "uniqDelayMsgId"),
     _i32(101, "cancelOutcome"),
     _i32(106, "repeat"),
+    _i32(107, "retryAfterMs"),
 )
 HalfResult = _make(
     "HalfResult",
@@ -210,6 +214,7 @@ HalfResult = _make(
     _text(5, "handle"),
     _i64(101, "offset"),
     _i32(106, "repeat"),
+    _i32(107, "retryAfterMs"),
 )
 EndTransaction = _make(
     "EndTransaction",

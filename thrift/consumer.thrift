@@ -87,6 +87,8 @@ struct PullResponse {
 exception PullException {
   1: i32 code,
   2: string message,
+  /* Of a client that is above a limit: when to come again, milliseconds from now. */
+  101: optional i32 retryAfterMs,
 }
 
 struct ConsumeStatsRequest {

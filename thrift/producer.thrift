@@ -70,6 +70,8 @@ struct Result {
   105: optional list<Receipt> receipts,
   /* Of a message with a uniqKey: see REPEAT_FIRST_RECEIPT. */
   106: optional i32 repeat,
+  /* Of a client that is above a rate, or at a limit: when to send again, milliseconds from now. */
+  107: optional i32 retryAfterMs,
 }
 
 /* A message for later, or the withdrawal of one. */
@@ -111,6 +113,8 @@ struct DelayResult {
   101: optional i32 cancelOutcome,
   /* As Result.repeat. */
   106: optional i32 repeat,
+  /* As Result.retryAfterMs. */
+  107: optional i32 retryAfterMs,
 }
 
 /* When and how often; used by client libraries, never sent. */
@@ -161,6 +165,8 @@ struct HalfResult {
   101: optional i64 offset,
   /* As Result.repeat. */
   106: optional i32 repeat,
+  /* As Result.retryAfterMs. */
+  107: optional i32 retryAfterMs,
 }
 
 /* What became of a transaction. */

@@ -110,9 +110,10 @@ class _Server:
         profile: Path | None = None,
         *,
         tls: Path | None = None,
+        section: str = "",
     ) -> None:
         self.kind = kind
-        self._section = "" if tls is None else _TLS.format(tls)
+        self._section = section + ("" if tls is None else _TLS.format(tls))
         ca = None if tls is None else str(tls / "ca.crt")
         self.node: Node | None = None
         topic, group = TOPIC.encode(), GROUP.encode()
@@ -147,12 +148,19 @@ class _Server:
 
 @contextlib.contextmanager
 def started(
-    kind: Kind, folder: Path, core: int, *, group: bool = False, queues: int = 8, tls: Path | None = None
+    kind: Kind,
+    folder: Path,
+    core: int,
+    *,
+    group: bool = False,
+    queues: int = 8,
+    tls: Path | None = None,
+    section: str = "",
 ) -> Iterator[_Server]:
-    """Start a server on an empty folder, and stop it at the end."""
+    """Start a server on an empty folder, and stop it at the end; a node with `section` in its configuration, too."""
     config = node_config(BENCH_GROUP, queues=queues) if group else node_config()
     with tempfile.TemporaryDirectory(dir=folder, prefix=f"{kind}-") as own:
-        server = _Server(kind, Path(own), core, config, tls=tls)
+        server = _Server(kind, Path(own), core, config, tls=tls, section=section)
         try:
             if group and kind == "redis":
                 server.make_group()
@@ -161,10 +169,15 @@ def started(
             server.process.stop()
 
 
-def publish(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int, tls: Path | None = None) -> Figures:
-    """Measure publishing: server CPU until idle again, and rate. With `tls`, a folder of `pyddmq tls dev`, by TLS."""
+def publish(
+    kind: Kind, folder: Path, where: Cores, *, batch: int, count: int, tls: Path | None = None, section: str = ""
+) -> Figures:
+    """Measure publishing: server CPU until idle again, and rate.
+
+    With `tls`, a folder of `pyddmq tls dev`, by TLS; `section` as for `started`.
+    """
     count -= count % batch
-    with started(kind, folder, where.server, tls=tls) as server:
+    with started(kind, folder, where.server, tls=tls, section=section) as server:
         ClientProcess(where.client, publish_load, server.target, 32, WARM_UP_MESSAGES).result()
         server.process.wait_idle()
         before = server.process.cost()
@@ -182,10 +195,12 @@ def publish(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int, t
     )
 
 
-def pull(kind: Kind, folder: Path, where: Cores, *, batch: int, count: int, tls: Path | None = None) -> Figures:
-    """Measure pull and acknowledge of what was stored before; for the node in order per key. `tls` as for `publish`."""
+def pull(
+    kind: Kind, folder: Path, where: Cores, *, batch: int, count: int, tls: Path | None = None, section: str = ""
+) -> Figures:
+    """Measure pull and acknowledge of what was stored before; for the node in order per key. Else as `publish`."""
     count -= count % 32
-    with started(kind, folder, where.server, tls=tls) as server:
+    with started(kind, folder, where.server, tls=tls, section=section) as server:
         ClientProcess(where.client, publish_load, server.target, 32, count).result()
         server.process.wait_idle()
         before = server.process.cost()

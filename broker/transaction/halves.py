@@ -27,6 +27,7 @@ class Halves:
         checks: Who is to be asked about which.
         ages: How old they are in uptime.
         pending: Undecided ones by topic and producer group, as far as `seen`.
+        owned: Undecided ones by the principal whose they are ("": nobody's), likewise.
         moved: By transaction id, where an undecided half is that was put again.
         moving: Those whose copy is on its way to the disk, by offset; who is called when that is told.
         seen: The first half whose record was not looked at yet.
@@ -42,6 +43,7 @@ class Halves:
         self.checks = Checks()
         self.ages = Ages()
         self.pending: Counter[tuple[str, str]] = Counter()
+        self.owned: Counter[str] = Counter()
         self.moved: dict[str, int] = {}
         self.moving: dict[int, list[Callable[[], object]]] = {}
         self.seen = 0
@@ -122,6 +124,9 @@ class Halves:
                 self.pending[half.topic, half.group] -= 1
                 if self.pending[half.topic, half.group] <= 0:
                     del self.pending[half.topic, half.group]
+                self.owned[half.owner] -= 1
+                if self.owned[half.owner] <= 0:
+                    del self.owned[half.owner]
         return True
 
     # What comes
@@ -140,6 +145,7 @@ class Halves:
             if half is None:
                 continue
             self.pending[half.topic, half.group] += 1
+            self.owned[half.owner] += 1
             if half.age_ms or prepared_offset(half.record):
                 self.moved[half.transaction_id] = offset
                 self.ages.put_again(offset, half.age_ms / 1000, self.running())

@@ -50,7 +50,8 @@ def _check_resource_pattern(name: str) -> str:
     return name
 
 
-def _check_network(text: str) -> str:
+def check_network(text: str) -> str:
+    """Return a network as it is written. Raises ValueError: a sentence that says what would be right."""
     try:
         network = ipaddress.ip_network(text)
     except ValueError:
@@ -87,7 +88,7 @@ RESOURCES_MAX = 10_000
 class NetworkRule(Model):
     """Whom connections from a network are of."""
 
-    cidr: Annotated[str, AfterValidator(_check_network)] = setting(
+    cidr: Annotated[str, AfterValidator(check_network)] = setting(
         ..., "A network, such as `10.20.0.0/16` or `fd00::/8`. The first line that has an address counts.", reload=_LIVE
     )
     principal: Principal = setting(..., "Who that is.", reload=_LIVE)

@@ -113,6 +113,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "results_unanswered": "Results could not be taken, so their connection was closed; clients send them again.",
         "access_denied": "A call, or a result that rides on one, was denied: `principal` has no right to `resource`, "
         "it is another's, or its token proves nothing (`reason`).",
+        "client_held": "A client is above a rate of its own (`limit`), and its connections are read more slowly.",
+        "client_limited": "Something of a client was refused that is at a limit of its own (`limit`).",
         "send_refused": "A publish was refused; docs/protocol.md has the codes.",
         "access_file_refused": "A file of the section `access` changed and cannot be used; what it said before holds.",
         "owners_not_synced": "Whose some producers' numbers are could not be made durable; a power loss may forget it.",

@@ -211,6 +211,7 @@ class _Routes:
         application.router.add_get("/api/lag/alarms", self._lag_alarms)
         application.router.add_get("/api/lag/objectives", self._objectives)
         application.router.add_get("/api/attention", self._attention)
+        application.router.add_get("/api/limits", self._limits)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/transactions", self._transactions)
         application.router.add_get("/api/timers", self._timers)
@@ -314,6 +315,10 @@ class _Routes:
         if text is None:
             raise web.HTTPNotFound(text=f"There is no group {group!r}; / lists all groups.")
         return web.Response(text=text, content_type="text/html")
+
+    async def _limits(self, request: web.Request) -> web.Response:
+        advice = "No client {!r} is counted; `pyddmq limits` and /api/limits list all."
+        return self._listed(request, "client", answers.limits, advice)
 
     async def _topics(self, request: web.Request) -> web.Response:
         advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."

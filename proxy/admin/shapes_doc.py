@@ -35,6 +35,7 @@ from proxy.operate.views.findings import AttentionAnswer
 from proxy.operate.views.groups import GroupsAnswer, OffsetsAnswer, StuckAnswer
 from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import ObjectivesAnswer
+from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.messages import MessagesAnswer
 from proxy.operate.views.node import ReadinessAnswer, StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer
@@ -55,6 +56,7 @@ MODULES = (
             "groups",
             "lag",
             "lag_history",
+            "limits",
             "messages",
             "node",
             "topics",
@@ -74,6 +76,7 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/lag/alarms", (LagAlarmsAnswer,)),
     ("GET /api/lag/objectives", (ObjectivesAnswer,)),
     ("GET /api/attention", (AttentionAnswer,)),
+    ("GET /api/limits", (LimitsAnswer,)),
     ("GET /api/stats", (StatsAnswer,)),
     ("GET /api/delays", (DelaysAnswer,)),
     ("GET /api/timers", (TimersAnswer,)),

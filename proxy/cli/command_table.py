@@ -11,6 +11,7 @@ from proxy.cli.commands import (
     config_command,
     dlq_commands,
     group_commands,
+    limits_command,
     messages_command,
     node_commands,
     offset_commands,
@@ -82,6 +83,7 @@ COMMANDS: Commands = {
     "send": send_command.send,
     "pull": pull_command.pull,
     "stats": node_commands.stats,
+    "limits": limits_command.limits,
     "reload": reload_command.reload,
 }
 

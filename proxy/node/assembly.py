@@ -34,6 +34,7 @@ from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
 from conf.tls_checks import tls_host
+from proxy.limits.limiter import Limiter
 from proxy.node.kafka import KafkaClients, kafka_sends
 from proxy.node.parts import Opened, Seams
 from proxy.port.accepting import ServerLimits
@@ -235,6 +236,7 @@ def starting_servers(
     request_turn: Callable[[], None],
     admin_hint: str,
     guard: Guard,
+    limiter: Limiter,
 ) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
     """Make the consumers' and the producers' port, answering that the node is starting, and what they hold.
 
@@ -246,6 +248,7 @@ def starting_servers(
         request_turn: As in `Commons`.
         admin_hint: As in `Commons`.
         guard: Looks at rights, where there are rules.
+        limiter: What each client may take.
     """
     starting = StartingService(runtime.metrics, runtime.limited_log, guard)
     commons = Commons(
@@ -256,6 +259,7 @@ def starting_servers(
         relieve=memory.relieve,
         shares=Shares(runtime.clock, runtime.scheduler, runtime.metrics),
         access=guard.access,
+        limiter=limiter,
     )
     sign_in = SignIn(guard.access, guard.denials, runtime.metrics).handlers()
     check_handlers({**starting.consumer_handlers(), **starting.producer_handlers(), **sign_in})

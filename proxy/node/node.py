@@ -120,6 +120,7 @@ class Node(Parts, CommitDriver):
                 request_turn=self.request_turn,
                 admin_hint=admin_hint,
                 guard=self.guard,
+                limiter=self.limiter,
             )
             self.servers = (consumer, producer)
             await open_ports(self.config, consumer, producer, self.tls, seams.network)

@@ -24,6 +24,7 @@ from conf.sections import access_files
 from conf.sections.kafka import KafkaClusterConfig
 from proxy.access.access import Access
 from proxy.access.access import Files as AccessFiles
+from proxy.limits.limiter import Limiter
 from proxy.node.index_work import IndexWork
 from proxy.node.kafka import KafkaClients, KafkaGroups, MakeKafkaClient
 from proxy.node.retaining import Retaining
@@ -120,6 +121,7 @@ class Parts:
         runtime: What its parts share.
         calls: Makes the calls of actions that await or block.
         access: Who may do what; None where everybody may do everything.
+        limiter: What each client may take.
         guard: Looks at that.
         kafka: The ways to the clusters of Kafka.
         threads: Where what blocks is run.
@@ -164,6 +166,7 @@ class Parts:
         if config.access is not None:
             files = seams.access_files or access_files
             self.access = Access(config.access, clock=seams.clock, limited_log=self.limited_log, files=files)
+        self.limiter = Limiter(config.limits, clock=seams.clock, metrics=self.metrics, limited_log=self.limited_log)
         self.guard = Guard(self.access, Denials(seams.loop, self.metrics, self.limited_log))
         threads = seams.threads or LoopThreads(seams.loop)
         self.calls = NodeCalls(

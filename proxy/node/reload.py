@@ -202,6 +202,10 @@ class Reloader:
         node.recorder.configure()
         node.ack_logs.configure()
         node.group_lines.configure()
+        if changes.limits:
+            node.limiter.configure(config.limits)
+            for server in node.servers:
+                server.limits_changed()
         if changes.node:
             node.apply_live_settings()
             for name, group in node.groups.items():

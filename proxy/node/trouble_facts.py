@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from proxy.limits.limiter import HeldClient
+
 Labels = tuple[str, ...]
 
 
@@ -91,6 +93,7 @@ class Troubles:
         clock_behind_seconds: By how much the wall clock is behind what it has shown before.
         kafka: Groups whose Kafka cluster is in trouble, each with what it said.
         tls: The encrypted ports.
+        limited: Clients that were held to a limit of theirs within the last minute.
     """
 
     risen: Mapping[str, Mapping[Labels, int]] = field(default_factory=dict)
@@ -116,3 +119,4 @@ class Troubles:
     clock_behind_seconds: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
     tls: TlsView = TlsView()
+    limited: Sequence[HeldClient] = ()

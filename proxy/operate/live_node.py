@@ -28,10 +28,12 @@ from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.alarms import alarms_of
 from proxy.operate.lookups.lag import lag_steps
 from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
+from proxy.operate.lookups.limits import limits_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
+from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.embedded.queues import EmbeddedQueues
@@ -213,6 +215,10 @@ class LiveNode:
     def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
         """Alarms about that."""
         return alarms_of(self._node, limit=limit, group=group)
+
+    def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
+        """Clients that have limits."""
+        return limits_of(self._node, limit=limit, name=name)
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection."""

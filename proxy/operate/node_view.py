@@ -23,6 +23,7 @@ from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
+from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicView
 from upstream.views import GroupView, Position, StuckMessage
@@ -105,6 +106,10 @@ class NodeView(Protocol):
 
     def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
         """Open alarms about that; of one group when given, None where there is none of that name."""
+        ...
+
+    def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
+        """Clients that have limits; one when `name` is given, None where it is not counted."""
         ...
 
     def connections(self) -> Sequence[ConnectionView]:

@@ -98,3 +98,7 @@ class Accepting(Protocol[Accepted_contra]):
     def go_on_soon(self, connection: Accepted_contra) -> None:
         """Let a connection go on after the end of this turn."""
         ...
+
+    def rest(self, connection: Accepted_contra, seconds: float) -> None:
+        """Call `rested` of a connection after so long."""
+        ...

@@ -6,7 +6,8 @@ connections are closed, which of those that are slowed may go on, and who is tol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
@@ -82,13 +83,20 @@ class MemoryWatch:
         metrics.counter(LEVEL).value = int(budget.level)
 
     def relieve(self) -> None:
-        """Close those who held most for longest while the ceiling is that near, until publishes can be taken again."""
+        """Close those who held most for longest while the ceiling is that near, until publishes can be taken again.
+
+        Where clients share (`limits.share`), first those of the client whose connections hold most together.
+        """
         budget = self.budget
         if budget.level < Pressure.CLOSING:
             return
         enough = budget.begins(Pressure.SLOWED)
         now = self._clock.monotonic()
-        ranked = sorted(self._connections(), key=lambda pair: _weight(pair[1], now), reverse=True)
+        connections = self._connections()
+        shares = _held_by_client([each for _, each in connections])
+        ranked = sorted(
+            connections, key=lambda pair: (shares[_client_of(pair[1])], _weight(pair[1], now)), reverse=True
+        )
         for server, connection in ranked:
             if budget.used < enough:
                 break
@@ -148,6 +156,27 @@ class MemoryWatch:
         if level < Pressure.REFUSING:
             for group in list(self._groups()):
                 group.go_on()
+
+
+Client = tuple[str, str] | None
+
+
+def _client_of(connection: Connection) -> Client:
+    """Who shares with others (`limits.share`): a kind and a name; None, for all, where nobody does."""
+    quota = connection.quota
+    if quota is None or quota.share is None or quota.client is None:
+        return None
+    return quota.client.kind, quota.client.name
+
+
+def _held_by_client(connections: Iterable[Connection]) -> Mapping[Client, int]:
+    """Return the bytes that all connections of each client hold; 0 for those who do not share."""
+    held: Counter[Client] = Counter({None: 0})
+    for connection in connections:
+        client = _client_of(connection)
+        if client is not None:
+            held[client] += connection.held_bytes
+    return held
 
 
 def _weight(connection: Connection, now: float) -> float:

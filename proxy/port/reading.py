@@ -28,11 +28,12 @@ class Reading(Replying):
         share: What it took of the loop's time.
     """
 
-    __slots__ = ("_fed", "_marks", "_steps", "favoured", "heard", "partial_since", "share")
+    __slots__ = ("_fed", "_marks", "_resting", "_steps", "favoured", "heard", "partial_since", "share")
 
     def __init__(self, server: Accepting[Self]) -> None:
         super().__init__(server)
         self._steps: Generator[None, None, None] | None = None
+        self._resting = False
         self._fed = 0
         self._marks: deque[tuple[int, int]] = deque()
         self.heard = 0
@@ -61,6 +62,22 @@ class Reading(Replying):
         """Have the request being handled worked off in steps, one per turn; later frames wait for the last one."""
         assert self._steps is None, "no frame is handled while another one is worked off"
         self._steps = steps
+
+    def rest(self: Self, seconds: float) -> None:
+        """Handle no further frame for so long, and read none: the client waits for the node as for a slow network."""
+        if self._resting:
+            return
+        self._resting = True
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+        self._server.rest(self, seconds)
+
+    def rested(self: Self) -> None:
+        """Go on after a rest."""
+        self._resting = False
+        if not self.closed:
+            self._server.resume_soon(self)
 
     def go_on(self: Self) -> None:
         """Write what waited for the peer, then start and read what waited for that."""
@@ -92,6 +109,7 @@ class Reading(Replying):
                 len(self._slots) < limits.outstanding_max
                 and self._out_bytes + self._slot_bytes <= limits.output_bytes_max
                 and self._steps is None
+                and not self._resting
                 and self.requests < handled + SLICE_FRAMES
                 and moment < began + SLICE_SECONDS
             ):
@@ -142,10 +160,12 @@ class Reading(Replying):
             self._server.step_failed(self, error)
 
     def _is_full(self) -> bool:
-        """Whether so much is unanswered or unread by the peer that no further frame is handled."""
+        """Whether it rests, or so much is unanswered or unread by the peer, that no further frame is handled."""
         limits = self._server.limits
         return (
-            len(self._slots) >= limits.outstanding_max or self._out_bytes + self._slot_bytes > limits.output_bytes_max
+            self._resting
+            or len(self._slots) >= limits.outstanding_max
+            or self._out_bytes + self._slot_bytes > limits.output_bytes_max
         )
 
     def _note_input(self, handled: int) -> None:

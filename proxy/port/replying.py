@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from typing import Self
 
+from proxy.limits.quota import Quota
 from proxy.port.accepting import Accepting
 from proxy.port.network import NoPeer, Peer
 from proxy.port.reply_slot import SLOT_BYTES, Lost, ReplySlot
@@ -34,6 +35,7 @@ class Replying:
         closed: Nothing is taken or written any more.
         deferred: Whether its frames wait for its turn; `proxy.port.shares` keeps it.
         dirty: Whether something waits for the end of the turn.
+        quota: What its client may take; None where nobody is limited.
         received_at: Monotonic seconds when the last bytes were received that were handled.
         stuck_since: Monotonic seconds since when the peer takes no more; None while it does.
     """
@@ -63,6 +65,7 @@ class Replying:
         "closed",
         "deferred",
         "dirty",
+        "quota",
         "received_at",
         "requests",
         "stuck_since",
@@ -96,6 +99,7 @@ class Replying:
         self.deferred = False
         self.dirty = False
         self.received_at = 0.0
+        self.quota: Quota | None = None
         self.stuck_since: float | None = None
 
     # What services call.
@@ -151,6 +155,10 @@ class Replying:
     def promise(self) -> None:
         """Note that the reply to the request being handled will stand for results that were taken."""
         self._promised = self.requests
+
+    def has_promised(self, number: int) -> bool:
+        """Whether the request of that number was the last one whose reply stands for results."""
+        return self._promised == number
 
     @property
     def carries_promise(self) -> bool:
@@ -285,6 +293,8 @@ class Replying:
         budget.used += size
         if budget.used >= budget.next_at:
             budget.recount()
+        if self.quota is not None:
+            self.quota.sent(size)
         if not self.dirty:
             self.dirty = True
             self._server.touch(self)

@@ -20,9 +20,13 @@ from dataclasses import dataclass
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import Counter, declare
+from conf.sections.limits import LimitsConfig
 from proxy.access.access import Access, Policy
+from proxy.limits.limiter import Limiter
+from proxy.limits.quota import Over, Quota
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
+from proxy.port.gate import SURPLUS_SECONDS, Gate
 from proxy.port.network import Listener, Network, NoPeer, Peer
 from proxy.port.shares import Shares
 from proxy.port.too_long import answer_too_long
@@ -46,8 +50,8 @@ REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service",
 CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
 CONNECTIONS_REFUSED = declare(
     "pyddmq_connections_refused_total",
-    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory, expired, revoked "
-    "and the like",
+    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory, expired, revoked, "
+    "limit and the like",
     ("service", "reason"),
 )
 CALLS_FAILED = declare(
@@ -64,6 +68,8 @@ _WHY = {
     "memory": "the node is short of memory (memoryMax)",
     "slow_frame": "a frame took longer than frameTimeout to arrive",
     "expired": "the token by which it said who it is has expired",
+    "limit": "as many connections of this client are open as the section limits allows",
+    "limit_idle": "it was idle for longer than its client's idleTimeout under limits",
     "revoked": "the token by which it said who it is, or its key, was taken out",
 }
 """Sentences for the reasons that are ours."""
@@ -87,6 +93,7 @@ class Commons:
         relieve: Called when a connection brought the account to where others must be closed.
         shares: The loop's time; of each port's own when left out.
         access: Who may do what; without it everybody may do everything.
+        limiter: What each client may take; without it nobody is limited.
     """
 
     runtime: Runtime
@@ -96,6 +103,7 @@ class Commons:
     relieve: Callable[[], None] = lambda: None
     shares: Shares | None = None
     access: Access | None = None
+    limiter: Limiter | None = None
 
 
 class ThriftServer:
@@ -127,6 +135,10 @@ class ThriftServer:
         self.requests = 0
         self.limits = limits
         self._access = commons.access
+        self._limiter = limiter = commons.limiter or Limiter(
+            LimitsConfig(), clock=clock, metrics=metrics, limited_log=runtime.limited_log
+        )
+        self._gate = Gate(limiter, service, make_room=self._make_room_for, now=self.now)
         self.admin_hint = commons.admin_hint
         self.budget = commons.budget or Budget()
         self.relieve = commons.relieve
@@ -226,6 +238,13 @@ class ThriftServer:
         if self.budget.level >= Pressure.CLOSING:
             self._refuse("memory", connection)
             return False
+        if self._limiter.active:
+            over = self._limiter.refusal(host, self.service, limits.connections_max - len(self.connections))
+            if over is not None and not self._make_room_for(over):
+                self._limiter.refused(over)
+                self._refuse("limit", connection, over.text)
+                return False
+            connection.quota = self._limiter.enter(host, self.service)
         connection.since_ms = self._clock.wall_ms()
         connection.share.begin(self.now())
         self.connections[connection] = None
@@ -251,6 +270,23 @@ class ThriftServer:
         else:
             del self._hosts[host]
         self._open.value = len(self.connections)
+        if connection.quota is not None:
+            self._limiter.leave(connection.quota, self.service)
+            connection.quota = None
+
+    def _make_room_for(self, over: Over) -> bool:
+        """Close a connection of a client that has been idle for long; False when it has none."""
+        idle_since = self.now() - self.limits.idle_seconds
+        for connection in list(self._idle):
+            quota = connection.quota
+            if quota is None or over.meter not in quota.meters:
+                continue
+            del self._idle[connection]
+            if connection in self.connections and connection.is_idle(idle_since):
+                self._refuse("idle", connection)
+                connection.drop()
+                return True
+        return False
 
     def _make_room(self, host: str | None = None) -> bool:
         """Close a connection that has been idle for long, of one address or of any; False when there is none."""
@@ -282,6 +318,10 @@ class ThriftServer:
         """Let a connection go on after the end of this turn, which has been asked for."""
         self._scheduler.call_soon(connection.go_on)
 
+    def rest(self, connection: Connection, seconds: float) -> None:
+        """Let a connection rest."""
+        self._scheduler.call_later(seconds, connection.rested)
+
     def handle(self, connection: Connection, frame: bytes) -> None:
         """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
         try:
@@ -297,6 +337,9 @@ class ThriftServer:
         if self._access is not None and connection.rights is None:
             # Not when it is accepted: a certificate is known after the handshake.
             connection.rights = self._access.rights_of(connection.host, connection.certificate)
+        quota = connection.quota
+        if quota is not None and not self._gate.admits(connection, quota, call):
+            return
         found = self._handlers.get(call.method)
         if found is None:
             self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
@@ -375,6 +418,22 @@ class ThriftServer:
             elif self._access is not None and connection.rights is not None and self._access.is_over(connection.rights):
                 self._refuse("expired", connection)
                 connection.drop()
+            elif connection.quota is not None:
+                self._sweep_limited(connection, connection.quota, now)
+
+    def _sweep_limited(self, connection: Connection, quota: Quota, now: float) -> None:
+        """Close a connection that has no place among those of its principal, or is idle for longer than it may."""
+        if quota.surplus_since is not None and quota.surplus_since <= now - SURPLUS_SECONDS:
+            self._refuse("limit", connection)
+            connection.part()
+        elif quota.idle_seconds is not None and connection.is_idle(now - quota.idle_seconds):
+            self._refuse("limit_idle", connection)
+            connection.drop()
+
+    def limits_changed(self) -> None:
+        """Have open connections counted anew, after another section `limits` came into force."""
+        for connection in self.connections:
+            connection.quota = self._limiter.renew(connection.quota, connection.host, self.service)
 
     def review(self, before: Policy) -> None:
         """Decide anew what open connections may do, after another policy took the place of one.

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
+from proxy.limits.quota import AFTER_MS, Over
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
@@ -122,6 +123,10 @@ class ConsumerService:
                 if each.group not in consumes:
                     request = request._replace(results=self._guard.results(connection, request.results, "pull"))
                     break
+        quota = connection.quota
+        if quota is not None and quota.over is not None:
+            self._take(connection, request.results, partial(self._pull_over, call.header(), request, quota.over))
+            return
         refused = self._acks_refused()
         if request.results:
             if refused is not None and carries_results(request.results):
@@ -140,6 +145,17 @@ class ConsumerService:
             if refused is None and self._pull_later(request, connection, call):
                 return
         self._pull(connection, call, request, refused)
+
+    def _pull_over(self, header: Call, request: PullRequest, over: Over, counted: bool) -> bytes:
+        """Encode the answer to a pull of a client above its rate, whose results were taken.
+
+        With results it is that of a pull that found nothing: libraries send them again and again while they get an
+        exception.
+        """
+        if request.results:
+            return encode_empty_pull_reply(header)
+        self._metrics.counter(PULLS_REFUSED, PullCode.LIMITED.name.lower()).add()
+        return encode_pull_exception(header, PullCode.LIMITED, over.text, retry_after_ms=over.after_ms)
 
     def _pull_later(self, request: PullRequest, connection: Connection, call: Call) -> bool:
         """Serve a pull once the results that it carried are durable; False: they are with this turn."""
@@ -176,7 +192,7 @@ class ConsumerService:
 
     def submit(self, connection: Connection, call: Call) -> None:
         """Apply a chain of results; false only when it took nothing (D13)."""
-        results, refused = scan_submit(call), self._acks_refused()
+        results = scan_submit(call)
         holds_offsets = carries_results(results)
         header = call.header()
         if connection.rights is not None:
@@ -185,20 +201,27 @@ class ConsumerService:
                 return
             results = allowed
 
+        low_level = [group.name for each in results if (group := self._low_level(each)) is not None]
+        if results and len(low_level) == len(results):
+            # None of them can ever count: it is no loss that libraries throw away what an exception answers.
+            text = _LOW_LEVEL.format(low_level[0])
+            connection.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
+        else:
+            self._take(connection, results, lambda counted: encode_bool_reply(header, counted or not holds_offsets))
+
+    def _take(self, connection: Connection, results: list[ConsumeResult], encode: Callable[[bool], bytes]) -> None:
+        """Take results and answer; `encode` makes the answer, given whether any offset of them counted."""
+        refused = self._acks_refused()
+
         def answer(counted: bool) -> None:
-            reply = encode_bool_reply(header, counted or not holds_offsets)
+            reply = encode(counted)
             groups = unsettled(results, self._groups) if self._settles and counted else ()
             if groups:
                 when_settled(groups, connection, lambda slot: slot.answer(reply))
             else:
                 connection.answer(reply)
 
-        low_level = [group.name for each in results if (group := self._low_level(each)) is not None]
-        if results and len(low_level) == len(results):
-            # None of them can ever count: it is no loss that libraries throw away what an exception answers.
-            text = _LOW_LEVEL.format(low_level[0])
-            connection.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
-        elif refused is not None and carries_results(results):
+        if refused is not None and carries_results(results):
             self._leave_unanswered(connection, refused)
         elif refused is None and is_long(results):
             connection.work(self._applying(results, connection, answer))
@@ -303,11 +326,13 @@ class ConsumerService:
         group = None if result.group is None else self._groups.get(result.group)
         return group if group is not None and group.is_low_level else None
 
-    def _refuse(self, call: Call, code: PullCode, text: str, connection: Connection) -> bytes:
+    def _refuse(
+        self, call: Call, code: PullCode, text: str, connection: Connection, *, after_ms: int | None = None
+    ) -> bytes:
         """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
         self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
         self._limited_log.note("pull_refused", kind=code.name, code=int(code), client=connection.address, text=text)
-        return encode_pull_exception(call, code, text)
+        return encode_pull_exception(call, code, text, retry_after_ms=after_ms)
 
     def _ignore(self, reason: str, connection: Connection) -> None:
         self._metrics.counter(RESULTS_IGNORED, reason).add()
@@ -363,6 +388,15 @@ class ConsumerService:
         self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
     ) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
+        quota = connection.quota
+        if quota is not None and (over := quota.full(group.name, group.parked_free)) is not None:
+            quota.refused(over)
+            connection.rest(AFTER_MS / 1000)
+            if connection.has_promised(slot.number):
+                slot.answer(encode_empty_pull_reply(call))
+            else:
+                slot.answer(self._refuse(call, PullCode.LIMITED, over.text, connection, after_ms=over.after_ms))
+            return
         linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)
         try:
             pull = WaitingPull(slot, call, group, connection, self._lingers)

@@ -10,7 +10,7 @@ first and is answered like it, without being stored a second time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard, owner_of
+from proxy.services.client_counts import check_pending, ending, last_due_ms, note_pending
 from proxy.services.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.services.keyed_sends import Again, KeyedSends, delay_id, keyed
 from proxy.services.limited_sends import LimitedSends
@@ -214,6 +215,12 @@ class DelayService:
             give_tokens_back([port])
             self._repeat(connection, call, key, slot)
             return
+        if connection.quota is not None:
+            try:
+                check_pending(connection, 1, self._checks.now_ms)
+            except Refusal:
+                give_tokens_back([port])
+                raise
         # All occurrences of a loop in one queue: consumers get them in their order.
         queue_id = queue_of_key(occurrence.uuid, port.queue_count)
         try:
@@ -232,6 +239,8 @@ class DelayService:
             refused=partial(self._not_stored, key),
             slot=slot,
         )
+        if connection.quota is not None:
+            note_pending(connection, [last_due_ms(occurrence)])
         if judged is not None:
             self._keyed.stored(judged, positions)
         if len(self._recent) >= RECENT_MAX:
@@ -256,10 +265,12 @@ class DelayService:
         self._recent[key] = None
         return _stored_reply(call, key[1])
 
-    def _not_stored(self, key: _Add, call: Call, code: ResultCode, text: str) -> bytes:
+    def _not_stored(
+        self, key: _Add, call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None
+    ) -> bytes:
         for slot, other in self._recent.pop(key, None) or ():
             slot.answer(_refused("", other, code, text))
-        return _refused("", call, code, text)
+        return _refused("", call, code, text, retry_after_ms=retry_after_ms)
 
     def _cancel(
         self, connection: Connection, call: Call, port: TopicPort, occurrence: Occurrence, slot: ReplySlot | None
@@ -273,11 +284,18 @@ class DelayService:
         if slot is None:
             slot = connection.later()
         steps = self._cancels.steps(port.topic.name, occurrence, owner=owner_of(connection))
-        self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, call.header(), occurrence.id))
+        ended = ending(connection, occurrence)
+        self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, call.header(), occurrence, ended))
 
     def _answering(
-        self, steps: AwaitedSteps[CancelOutcome], slot: ReplySlot, call: Call, delay_id: str
+        self,
+        steps: AwaitedSteps[CancelOutcome],
+        slot: ReplySlot,
+        call: Call,
+        occurrence: Occurrence,
+        ended: Callable[[], None],
     ) -> AwaitedSteps[None]:
+        delay_id = occurrence.id
         try:
             outcome = yield from steps
         except (StoreError, OSError) as error:
@@ -285,6 +303,8 @@ class DelayService:
             slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
         else:
             self._metrics.counter(counted.CANCELS, outcome.value).add()
+            if outcome is CancelOutcome.CANCELLED:
+                ended()
             text = _OUTCOME_TEXTS[outcome]
             slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))
 
@@ -297,6 +317,6 @@ def _stored_reply(call: Call, delay_id: str) -> bytes:
     return encode_delay_result_reply(call, ResultCode.OK, "OK", delay_id)
 
 
-def _refused(delay_id: str, call: Call, code: ResultCode, text: str) -> bytes:
+def _refused(delay_id: str, call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None) -> bytes:
     """Encode a refusal; that of a cancel has the id that it was given (R106)."""
-    return encode_delay_result_reply(call, code, text, delay_id)
+    return encode_delay_result_reply(call, code, text, delay_id, retry_after_ms=retry_after_ms)

@@ -7,13 +7,15 @@ What a fetch gets is `upstream.fetch`'s; here stands what the wire has to do wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.sections.node import NodeConfig
+from proxy.limits.meter import Meter
+from proxy.limits.quota import AFTER_MS, FETCHES, unpark
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
@@ -179,11 +181,23 @@ class FetchService:
     def _park(self, slot: ReplySlot, connection: Connection, call: Call, wanted: _Wanted) -> None:
         """Wait for an arrival until the linger ends or the client goes."""
         fetcher = wanted.fetcher
+        quota = connection.quota
+        counted: Sequence[Meter] = ()
+        if quota is not None:
+            over = quota.full(FETCHES, self._settings().max_parked_pulls - self._waiting)
+            if over is not None:
+                quota.refused(over)
+                connection.rest(AFTER_MS / 1000)
+                refused = FetchRefused(PullCode.LIMITED, over.text)
+                slot.answer(self._refuse(call, refused, connection, wanted.fetching.group.name))
+                return
+            counted = quota.park(FETCHES)
 
         def leave() -> None:
             timer.cancel()
             unlisten()
             slot.withdraw = None
+            unpark(counted, FETCHES)
             self._waiting -= 1
             if fetcher is not None:
                 fetcher.waiting -= 1

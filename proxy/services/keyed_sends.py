@@ -22,9 +22,10 @@ from broker.scheduled.timer.names import TIMER_NAME
 from broker.store import MessageRefused, Position, Store
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
+from proxy.services.encoders import Refused
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing, Refused
+from proxy.services.publishing import Publishing
 from proxy.wire import Call, Receipt
 from pyddmq.codes import Repeat, ResultCode
 

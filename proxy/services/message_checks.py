@@ -7,7 +7,7 @@ does not is a `Refusal` with DDMQ's code (R91, D34).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.format.java import queue_of_hash, string_hash
@@ -224,6 +224,20 @@ class MessageChecks:
                 waiting[place] = 0 if level else int(find_property(delayed.properties, b"TIMER_OUT_MS") or 0)
         return waiting
 
+    def dues_ms(self, delays: Iterable[Delay]) -> list[int]:
+        """Return when messages that are to wait are due, by now; ms since the epoch."""
+        now_ms = self._clock.wall_ms()
+        levels = self._delayed.levels
+        return [
+            now_ms + levels.ms(level) if level else deliver_at_ms or now_ms + delay_ms
+            for level, deliver_at_ms, delay_ms in delays
+        ]
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock from which delays count."""
+        return self._clock.wall_ms()
+
     def _body_refusal(self, content: Buffer | None) -> Refusal:
         if not content:
             return Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
@@ -242,10 +256,12 @@ class MessageChecks:
         """Take the rate tokens of one message, its topic's and the node's (R94). Raises Limited: one is not there."""
         limit, node_limit = port.limit, port.node_limit
         if limit is not None and _spent(limit):
-            raise Limited(f"topic {port.topic.name} is above its maxTps: send more slowly", port.retry_ms)
+            text = f"topic {port.topic.name} is above its maxTps: send more slowly"
+            raise Limited(text, port.retry_ms, after_ms=_after_ms(limit))
         if node_limit is not None:
             if _spent(node_limit):
-                raise Limited("the node is above its maxTps: send more slowly, or to another node", port.retry_ms)
+                text = "the node is above its maxTps: send more slowly, or to another node"
+                raise Limited(text, port.retry_ms, after_ms=_after_ms(node_limit))
             node_limit.take(1)
         if limit is not None:
             limit.take(1)
@@ -322,6 +338,10 @@ def give_tokens_back(ports: Sequence[TopicPort]) -> None:
 def _spent(limit: TokenBucket) -> bool:
     available = limit.available()
     return available is not None and available < 1
+
+
+def _after_ms(limit: TokenBucket) -> int:
+    return int(limit.wait_seconds() * 1000) + 1
 
 
 def _checked_delay(level: int | None, deliver_at_ms: int | None, delay_ms: int | None) -> Delay:

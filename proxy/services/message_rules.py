@@ -21,11 +21,16 @@ _SET_BYTES_MAX = 1024
 
 
 class Refusal(Exception):
-    """A message that is not stored: a result code and a sentence."""
+    """A message that is not stored: a result code and a sentence.
 
-    def __init__(self, code: ResultCode, text: str) -> None:
+    Attributes:
+        after_ms: When it may be sent again; None where no moment is known.
+    """
+
+    def __init__(self, code: ResultCode, text: str, *, after_ms: int | None = None) -> None:
         self.code = code
         self.text = text
+        self.after_ms = after_ms
         super().__init__(text)
 
 
@@ -36,9 +41,9 @@ class Limited(Refusal):
         retry_ms: When it may be tried once more (limiterFailureRetryInterval): 0 not at all, -1 as its timeout allows.
     """
 
-    def __init__(self, text: str, retry_ms: int) -> None:
+    def __init__(self, text: str, retry_ms: int, *, after_ms: int | None = None) -> None:
         self.retry_ms = retry_ms
-        super().__init__(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
+        super().__init__(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text, after_ms=after_ms)
 
 
 class PropertyRules:

@@ -17,13 +17,15 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
+from proxy.services.client_counts import check_pending, note_pending
+from proxy.services.encoders import Stored
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.kafka.sends import KafkaSends
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
-from proxy.services.message_checks import MessageChecks, give_tokens_back
+from proxy.services.message_checks import Delay, MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing, Stored
+from proxy.services.publishing import Publishing
 from proxy.services.topic_port import TopicPort
 from proxy.wire import (
     BatchCall,
@@ -137,7 +139,7 @@ class ProducerService:
                     return
             delays = self._checks.check([message], puts, ports, keyed=judged is not None)
             if delays:
-                waiting = self._checks.delay(puts, ports, delays)
+                waiting = self._wait(connection, puts, ports, delays)
                 if waiting:
                     stored = partial(self._stored_waiting, ports[0], waiting[0])
             if self._kafka is not None and ports[0].in_kafka:
@@ -228,7 +230,7 @@ class ProducerService:
         ports: list[TopicPort] = []
         try:
             delays = self._checks.check(request.messages, puts, ports, keyed=judged is not None)
-            waiting = self._checks.delay(puts, ports, delays) if delays else _NONE_WAITS
+            waiting = self._wait(connection, puts, ports, delays) if delays else _NONE_WAITS
         except Refusal as refusal:
             give_tokens_back(ports)
             refusal.text = _of_batch(len(puts), len(request.messages), refusal.text)
@@ -241,6 +243,25 @@ class ProducerService:
         if stored is None:
             stored = partial(self._stored_batch, ports, waiting) if request.receipts else _stored_untold
         return self._publishing.append(puts, ports, connection, call, stored=stored, atomic=True, slot=slot)
+
+    def _wait(
+        self, connection: Connection, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]
+    ) -> dict[int, int]:
+        """Turn puts into ones that wait, where their client may have more of these; see `MessageChecks.delay`."""
+        if connection.quota is None:
+            return self._checks.delay(puts, ports, delays)
+        dues_ms = self._checks.dues_ms(delays.values())
+        try:
+            check_pending(connection, len(dues_ms), self._checks.now_ms)
+        except Refusal:
+            place = min(delays)
+            give_tokens_back(ports[place:])
+            del puts[place:], ports[place:]
+            raise
+        waiting = self._checks.delay(puts, ports, delays)
+        # What is refused after this counts all the same until it would be due: the disk is full then, or worse.
+        note_pending(connection, dues_ms)
+        return waiting
 
     def _append_numbered(self, connection: Connection, call: Call, request: BatchCall, slot: ReplySlot | None) -> None:
         """Store a batch whose messages have numbers, or what of it is not stored yet. Raises Refusal."""

@@ -10,6 +10,7 @@ from broker.runtime.seams import Clock
 from broker.store import Position, Put, Store, StoreError
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
+from proxy.services.encoders import Refused, Stored
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
@@ -29,11 +30,6 @@ PUBLISH_SECONDS = declare_histogram(
 
 _HOSTS_MAX = 65_536
 _REFUSING = Pressure.REFUSING
-
-Stored = Callable[[Call, Sequence[Position]], bytes]
-"""Encodes the reply of a call whose messages are stored, given where."""
-Refused = Callable[[Call, ResultCode, str], bytes]
-"""Encodes the reply of a call that is refused: `encode_result_reply`, or that of another result."""
 
 
 class Publishing:
@@ -171,7 +167,7 @@ class Publishing:
         """Answer a call of so many messages with why they are not taken, and count them."""
         self.tell_refused(refusal.code, refusal.text, connection.address, count)
         answer = connection.answer if slot is None else slot.answer
-        answer(refused(call, refusal.code, refusal.text))
+        answer(refused(call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms))
 
     def refuse_text(
         self, connection: Connection, call: Call, error: TextError, refused: Refused = encode_result_reply

@@ -21,10 +21,14 @@ from broker.transaction.names import HALF_NAME, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import Transactions
 from conf import NodeConfig
+from proxy.limits.meter import Meter
+from proxy.limits.quota import AFTER_MS, CHECKS, unpark
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard, owner_of
+from proxy.services.client_counts import HalfCount
+from proxy.services.encoders import Refused, Stored
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
@@ -155,7 +159,7 @@ class TransactionService:
         """Store a half, or have it tried again where it is above a rate."""
         puts: list[Put] = []
         ports: list[TopicPort] = []
-        refused = encode_half_reply
+        refused: Refused = encode_half_reply
         try:
             key, judged = request.message.unique_key, None
             if connection.rights is not None:
@@ -170,10 +174,8 @@ class TransactionService:
                     return
             self._checks.check([request.message], puts, ports, transactional=True, keyed=judged is not None)
             self._make_half(puts, ports, request, owner_of(connection))
-            stored = partial(self._stored, request.message.key, ports[0].topic.name)
-            positions = self._publishing.append(
-                puts, ports, connection, call, stored=stored, refused=refused, published=False, slot=slot
-            )
+            stored: Stored = partial(self._stored, request.message.key, ports[0].topic.name)
+            positions = self._append(puts, ports, connection, call, stored, slot)
             if judged is not None:
                 self._keyed.stored(judged, positions)
         except Refusal as refusal:
@@ -183,6 +185,34 @@ class TransactionService:
                 again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
             ):
                 self._publishing.refuse(connection, call, refusal, 1, refused, slot=slot)
+
+    def _append(  # noqa: PLR0917 - what was found out of one half
+        self,
+        puts: list[Put],
+        ports: list[TopicPort],
+        connection: Connection,
+        call: Call,
+        stored: Stored,
+        slot: ReplySlot | None,
+    ) -> Sequence[Position]:
+        """Stage a half, where its client may have one more. Raises Refusal; its token is given back."""
+        refused: Refused = encode_half_reply
+        count = None
+        try:
+            if connection.quota is not None:
+                count = HalfCount(connection, self._transactions)
+                stored, refused = count.stored(stored), count.refused(refused)
+        except Refusal:
+            give_tokens_back(ports)
+            raise
+        try:
+            return self._publishing.append(
+                puts, ports, connection, call, stored=stored, refused=refused, published=False, slot=slot
+            )
+        except Refusal:
+            if count is not None:
+                count.end()
+            raise
 
     def _make_half(self, puts: list[Put], ports: list[TopicPort], request: HalfCall, owner: str | None) -> None:
         """Turn the put into a half's, whose delay begins with the commit. Raises Refusal; the token is given back."""
@@ -313,6 +343,11 @@ class TransactionService:
         self._fetch(connection, call, request)
 
     def _fetch(self, connection: Connection, call: Call, request: CheckCall) -> None:
+        quota = connection.quota
+        if quota is not None and quota.over is not None:
+            # Its answers are taken; that there is no check is what it is told most often.
+            connection.answer(encode_checks_reply(call, []))
+            return
         problem = self._problem(request)
         if problem is not None:
             reason, text = problem
@@ -352,11 +387,22 @@ class TransactionService:
     def _park(self, slot: ReplySlot, connection: Connection, call: Call, request: CheckCall) -> None:
         """Wait for a check until the linger ends or the client goes."""
         linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self._settings().max_linger_time)
+        quota = connection.quota
+        counted: Sequence[Meter] = ()
+        if quota is not None:
+            over = quota.full(CHECKS, self._settings().max_parked_pulls - self.parked)
+            if over is not None:
+                quota.refused(over)
+                connection.rest(AFTER_MS / 1000)
+                slot.answer(encode_checks_reply(call, []))
+                return
+            counted = quota.park(CHECKS)
 
         def leave() -> None:
             timer.cancel()
             unregister()
             slot.withdraw = None
+            unpark(counted, CHECKS)
             self.parked -= 1
 
         def wake() -> None:

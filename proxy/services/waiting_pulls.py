@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.runtime.seams import Clock, Scheduler
+from proxy.limits.meter import Meter
+from proxy.limits.quota import unpark
 from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.wire import Call, encode_empty_pull_reply
 from upstream.delivery.group import Batch, ConsumerGroup, Parked
@@ -25,7 +27,7 @@ Send = Callable[[Callable[[bytes, Lost], None], Call, ConsumerGroup, Batch, "Con
 class WaitingPull:
     """One parked pull; it ends once, by `wake` or by `withdraw`."""
 
-    __slots__ = ("_call", "_connection", "_group", "_lingers", "_parked", "_slot", "deadline", "linger_ms")
+    __slots__ = ("_call", "_connection", "_counted", "_group", "_lingers", "_parked", "_slot", "deadline", "linger_ms")
 
     def __init__(
         self, slot: ReplySlot, call: Call, group: ConsumerGroup, connection: Connection, lingers: Lingers
@@ -36,6 +38,7 @@ class WaitingPull:
         self._connection = connection
         self._lingers = lingers
         self._parked: Parked | None = None
+        self._counted: Sequence[Meter] = ()
         self.linger_ms = 0
         self.deadline = 0.0
         """Monotonic seconds at which its linger ends."""
@@ -49,6 +52,9 @@ class WaitingPull:
         """Begin to wait, so many milliseconds at most. Raises ParkedFull; nothing has happened then."""
         self._parked = self._group.park(topic, count_max, self._connection, self.wake)
         self._slot.withdraw = self.withdraw
+        quota = self._connection.quota
+        if quota is not None:
+            self._counted = quota.park(self._group.name)
         self.linger_ms = linger_ms
         self._lingers.add(self)
 
@@ -56,6 +62,8 @@ class WaitingPull:
         """Answer with what came."""
         slot = self._slot
         slot.withdraw = self._parked = None
+        if self._counted:
+            unpark(self._counted, self._group.name)
         lingers = self._lingers
         lingers.remove(self)
         lingers.send(slot.answer, self._call, self._group, batch, self._connection, slot.number)
@@ -65,6 +73,8 @@ class WaitingPull:
         parked, slot = self._parked, self._slot
         assert parked is not None, "a wait ends once"
         slot.withdraw = self._parked = None
+        if self._counted:
+            unpark(self._counted, self._group.name)
         self._lingers.remove(self)
         self._group.unpark(parked)
         if not self._connection.closed:

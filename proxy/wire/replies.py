@@ -23,6 +23,8 @@ _I64_FIELD = struct.Struct(">Bhq").pack
 
 Fields = tuple[tuple[int, str | int | None], ...]
 """Optional fields of a result by their ids, which rise; those that are None are left out."""
+Numbers = tuple[tuple[int, int | None], ...]
+"""Optional fields of 32 bits behind the receipts, likewise."""
 _NO_FIELDS: Fields = ((3, None), (101, None), (102, None), (103, None), (104, None))
 
 # PullResponse with a Context that has no field and no message, as DDMQ's server answers (R, 1.4).
@@ -66,6 +68,7 @@ def encode_result_reply(
     handle: str | None = None,
     receipts: Iterable[Receipt] | None = None,
     repeat: int | None = None,
+    retry_after_ms: int | None = None,
 ) -> bytes:
     """Encode the reply of sendSync, sendAsync or sendBatchSync.
 
@@ -80,22 +83,23 @@ def encode_result_reply(
         handle: Field 104.
         receipts: Field 105, one per message of a batch in its order.
         repeat: Field 106, a `Repeat`; that of FAIL_GAP is set here.
+        retry_after_ms: Field 107, of a call that was refused for a rate: when to come again.
     """
     repeat = repeat_of(code, repeat)
     fields = ((3, key), (101, msg_id), (102, qid), (103, offset), (104, handle))
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
-    if fields == _NO_FIELDS and receipts is None and repeat is None:
+    if fields == _NO_FIELDS and receipts is None and repeat is None and retry_after_ms is None:
         body = head + _plain_result(call.protocol, code, msg)
     else:
         rows = None if receipts is None else list(receipts)
-        body = head + _result(call.protocol, code, msg, fields, rows, repeat)
+        body = head + _result(call.protocol, code, msg, fields, rows, ((106, repeat), (107, retry_after_ms)))
     return _LENGTH(len(body)) + body
 
 
 @lru_cache(maxsize=64)
 def _plain_result(protocol: int, code: int, msg: str) -> bytes:
     """Code and text alone: the answer to nearly every batch is the same."""
-    return _result(protocol, code, msg, _NO_FIELDS, None, None)
+    return _result(protocol, code, msg, _NO_FIELDS, None, ())
 
 
 def _result(  # noqa: PLR0917 - one call for both protocols
@@ -104,11 +108,11 @@ def _result(  # noqa: PLR0917 - one call for both protocols
     msg: str,
     fields: Fields,
     receipts: list[Receipt] | None,
-    repeat: int | None,
+    numbers: Numbers,
 ) -> bytes:
     try:
         write = _compact_result if protocol == COMPACT else _binary_result
-        return write(int(code), msg, fields, receipts, repeat)
+        return write(int(code), msg, fields, receipts, numbers)
     except (struct.error, TypeError, AttributeError, ValueError) as error:
         raise WireMisuse(f"a Result that cannot be written: {error}") from error
 
@@ -120,7 +124,7 @@ def zigzag(value: int, bits: int) -> bytes:
     return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def _compact_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] | None, repeat: int | None) -> bytes:
+def _compact_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] | None, numbers: Numbers) -> bytes:
     parts = [_compact_begin(code, msg)]
     last = 2
     for field_id, value in fields:
@@ -145,8 +149,10 @@ def _compact_result(code: int, msg: str, fields: Fields, receipts: list[Receipt]
                 parts += (b"\x18", encode_varint(len(raw)), raw)
             parts.append(b"\x00")
         last = 105
-    if repeat is not None:
-        parts += (_compact_field(5, 106, last), zigzag(repeat, 32))
+    for field_id, number in numbers:
+        if number is not None:
+            parts += (_compact_field(5, field_id, last), zigzag(number, 32))
+            last = field_id
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
@@ -166,7 +172,7 @@ def _compact_field(kind: int, field_id: int, last: int) -> bytes:
     return bytes((kind,)) + encode_varint(field_id << 1)
 
 
-def _binary_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] | None, repeat: int | None) -> bytes:
+def _binary_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] | None, numbers: Numbers) -> bytes:
     raw = msg.encode()
     parts = [b"\x0c\x00\x00", _I32_FIELD(8, 1, code), _I32_FIELD(11, 2, len(raw)), raw]
     for field_id, value in fields:
@@ -187,8 +193,9 @@ def _binary_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] 
                 raw = handle.encode()
                 parts += (_I32_FIELD(11, 4, len(raw)), raw)
             parts.append(b"\x00")
-    if repeat is not None:
-        parts.append(_I32_FIELD(8, 106, repeat))
+    for field_id, number in numbers:
+        if number is not None:
+            parts.append(_I32_FIELD(8, field_id, number))
     parts.append(b"\x00\x00")
     return b"".join(parts)
 
@@ -201,6 +208,7 @@ def encode_delay_result_reply(
     cancel_outcome: int | None = None,
     *,
     repeat: int | None = None,
+    retry_after_ms: int | None = None,
 ) -> bytes:
     """Encode the reply of sendDelaySync.
 
@@ -211,12 +219,15 @@ def encode_delay_result_reply(
         uniq_delay_msg_id: An empty text where there is none (R106).
         cancel_outcome: Of a cancel, how it ended (D31): 1 cancelled, 2 too late, 3 unknown.
         repeat: As in `encode_result_reply`.
+        retry_after_ms: Likewise.
     """
     result: dict[str, Any] = {"code": int(code), "msg": msg, "uniqDelayMsgId": uniq_delay_msg_id}
     if cancel_outcome is not None:
         result["cancelOutcome"] = int(cancel_outcome)
     if (repeat := repeat_of(code, repeat)) is not None:
         result["repeat"] = int(repeat)
+    if retry_after_ms is not None:
+        result["retryAfterMs"] = retry_after_ms
     return encode_reply(call, {"success": result})
 
 
@@ -237,12 +248,16 @@ def encode_stats_reply(
     return encode_reply(call, {"success": stats})
 
 
-def encode_pull_exception(call: Call, code: int, text: str) -> bytes:
+def encode_pull_exception(call: Call, code: int, text: str, *, retry_after_ms: int | None = None) -> bytes:
     """Encode a PullException as the reply of pull, submit or getConsumeStats.
 
     Args:
         call: The call that is answered.
         code: A PullCode.
         text: For people; says what to do.
+        retry_after_ms: Field 101, when to come again.
     """
-    return encode_reply(call, {"error": {"code": int(code), "message": text}})
+    error: dict[str, Any] = {"code": int(code), "message": text}
+    if retry_after_ms is not None:
+        error["retryAfterMs"] = retry_after_ms
+    return encode_reply(call, {"error": error})

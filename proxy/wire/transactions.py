@@ -123,6 +123,7 @@ def encode_half_reply(
     handle: str | None = None,
     offset: int | None = None,
     repeat: int | None = None,
+    retry_after_ms: int | None = None,
 ) -> bytes:
     """Encode the reply of sendHalfSync.
 
@@ -135,6 +136,7 @@ def encode_half_reply(
         handle: Names it in endTransaction.
         offset: Its place among the halves.
         repeat: As in `encode_result_reply`.
+        retry_after_ms: Likewise.
     """
     fields = {
         "code": int(code),
@@ -144,6 +146,7 @@ def encode_half_reply(
         "handle": handle,
         "offset": offset,
         "repeat": repeat_of(code, repeat),
+        "retryAfterMs": retry_after_ms,
     }
     return encode_reply(call, {"success": fields})
 

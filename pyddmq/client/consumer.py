@@ -262,6 +262,6 @@ class Consumer(Pulls, Taking[PulledMessage]):
             raise
         except self._idl.PullException as error:
             self._answered(results)
-            raise pull_refusal(error.code or 0, error.message or "") from error
+            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
         self._answered(results)
         return answer

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from pyddmq.codes import PullCode, ResultCode
 
+RETRY_AFTER_MS_MAX = 30_000
+"""Longest pause that a client makes since the node says so."""
+
 
 class ClientError(Exception):
     """Root of everything the client raises, but for `ClientMisuse`.
@@ -111,12 +114,14 @@ class Refused(ClientError):
     Attributes:
         code: The stable code of the answer.
         text: The node's sentence.
+        retry_after_ms: When the node says that it may be asked again, from its answer on; 0 where it does not say.
     """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{text} (code {code})" if text else f"code {code}")
         self.code = code
         self.text = text
+        self.retry_after_ms = 0
 
 
 _NEVER_BEGUN = frozenset((1, 2, 3, 7))
@@ -173,7 +178,7 @@ class TopicNotFound(SendRefused):
 
 
 class RateLimited(SendRefused):
-    """Code 15: above the topic's or the node's rate; this attempt stored nothing."""
+    """Code 15: above a rate: the topic's, the node's or the client's; this attempt stored nothing."""
 
 
 class TopicKindMismatch(SendRefused):
@@ -210,15 +215,22 @@ SEND_REFUSALS: dict[int, type[SendRefused]] = {
 """Result codes of sends and the classes they become; other codes are `SendRefused`."""
 
 
-def send_refusal(code: int, text: str) -> SendRefused:
+def send_refusal(code: int, text: str, retry_after_ms: int | None = None) -> SendRefused:
     """Build the exception for a publish's result code, which is not 0."""
     error = SEND_REFUSALS.get(code, SendRefused)(code, text)
     error.retriable = next((known.retriable for known in ResultCode if known == code), False)
+    error.retry_after_ms = _within(retry_after_ms)
     return error
 
 
-def pull_refusal(code: int, text: str) -> PullRefused:
+def pull_refusal(code: int, text: str, retry_after_ms: int | None = None) -> PullRefused:
     """Build the exception for a PullException."""
     error = PullRefused(code, text)
     error.retriable = next((known.retriable for known in PullCode if known == code), False)
+    error.retry_after_ms = _within(retry_after_ms)
     return error
+
+
+def _within(retry_after_ms: int | None) -> int:
+    """Return what a node says of when to come again, as far as a client believes it."""
+    return min(max(0, retry_after_ms or 0), RETRY_AFTER_MS_MAX)

@@ -279,7 +279,7 @@ class OrderedSends:
                 send.method, send.sequence, deadline=send.deadline, timeout_ms=send.timeout_ms + ANSWER_MARGIN_MS
             )
             if result.code != 0:
-                refusal = send_refusal(result.code, result.msg or "")
+                refusal = send_refusal(result.code, result.msg or "", result.retryAfterMs)
         except (Unreachable, NotThrift) as error:
             self._lose(error)
             return
@@ -349,7 +349,7 @@ class OrderedSends:
                 self._end(send, raised)
                 return
         self._is_held = True
-        self._pause_ms = max(self._pause_ms, self._resending.wait_ms(send.attempts))
+        self._pause_ms = max(self._pause_ms, self._resending.wait_ms(send.attempts, error))
 
     def _end(self, send: Send, error: Exception) -> None:
         """Give a send up."""

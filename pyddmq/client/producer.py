@@ -336,7 +336,7 @@ class Producer(DelayedSends):
                 if result.code == 0:
                     self._is_known = self._is_known or knows_numbers(result, messages)
                     return result, attempts
-                raise send_refusal(result.code, result.msg or "")
+                raise send_refusal(result.code, result.msg or "", getattr(result, "retryAfterMs", None))
             except ClientError as error:
                 error.count(attempts, undecided=undecided)
                 undecided = error.undecided
@@ -367,4 +367,4 @@ class Producer(DelayedSends):
             return False
         if self._resending.on_resend is not None:
             self._resending.on_resend(error)
-        return not self._closing.wait(self._resending.wait_ms(attempts) / 1000)
+        return not self._closing.wait(self._resending.wait_ms(attempts, error) / 1000)

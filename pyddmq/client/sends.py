@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyddmq.client.delays import Body, body_bytes
-from pyddmq.client.errors import ClientError, ClientMisuse, NodeShuttingDown, Unreachable
+from pyddmq.client.errors import ClientError, ClientMisuse, NodeShuttingDown, Refused, Unreachable
 
 HASH_ID_ABSENT = 0
 """On the wire an absent hashId and 0 are the same: the key chooses the queue then (D7)."""
@@ -120,10 +120,11 @@ class Resending:
         is_patient = is_known and patience_left and isinstance(error, Unreachable | NodeShuttingDown)
         return attempts > self.resends and not is_patient
 
-    def wait_ms(self, attempts: int) -> int:
-        """How long to wait after so many attempts."""
+    def wait_ms(self, attempts: int, error: Exception) -> int:
+        """How long to wait after so many attempts, the last of which ended so."""
         doubled = min(max(0, attempts - self.resends), 10)
-        return max(self.pause_ms, min(self.pause_ms << doubled, _PAUSE_MS_MAX))
+        told = error.retry_after_ms if isinstance(error, Refused) else 0
+        return max(self.pause_ms, min(self.pause_ms << doubled, _PAUSE_MS_MAX), told)
 
 
 def wire_message(idl: Any, message: OutgoingMessage) -> Any:

@@ -46,7 +46,7 @@ class Taking(Generic[M]):
             self._calling.release()
 
     def _patiently(self, ask: Callable[[], list[M]], patience_ms: int) -> list[M]:
-        """Ask, and go on after failures that another try may cure; empty when it is stopped meanwhile."""
+        """Ask, and go on after failures that another try may cure, no sooner than a refusal says; empty when stopped."""
         waited_ms, pause_ms = 0, PAUSE_MS_FIRST
         while True:
             try:
@@ -54,9 +54,10 @@ class Taking(Generic[M]):
             except (Unreachable, Refused) as error:
                 if not error.retriable or waited_ms >= patience_ms:
                     raise
-            if self._stopping.wait(pause_ms / 1000):
+                told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
+            if self._stopping.wait(max(pause_ms, told_ms) / 1000):
                 return []
-            waited_ms += pause_ms
+            waited_ms += max(pause_ms, told_ms)
             pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
     def _one_by_one(

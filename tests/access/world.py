@@ -66,10 +66,13 @@ class Client(Raw):
 class AccessWorld(HostileWorld):
     """One node with a section `access`."""
 
-    def __init__(self, access: str, *, disk: SimDisk | None = None, topics: str = TOPICS) -> None:
+    def __init__(
+        self, access: str, *, disk: SimDisk | None = None, topics: str = TOPICS, node: dict[str, int] | None = None
+    ) -> None:
         self.topics = topics
+        self.head = NODE.replace("}", "".join(f", {key}: {value}" for key, value in (node or {}).items()) + "}")
         self.disk = SimDisk() if disk is None else disk
-        super().__init__(NODE + access + topics, disk=self.disk)
+        super().__init__(self.head + access + topics, disk=self.disk)
 
     def client(self, service: str, host: str = "127.0.0.1") -> Client:
         """Open a connection of a client at an address."""
@@ -88,7 +91,7 @@ class AccessWorld(HostileWorld):
 
     def reload(self, access: str) -> ReloadResult:
         """Bring another section `access` into force."""
-        config = loads(NODE + access + self.topics, actions=Registry()).config
+        config = loads(self.head + access + self.topics, actions=Registry()).config
         result = Reloader(self.node, lambda: loads("node: {}")).apply(config)
         self.run(0.01)
         return result

@@ -574,6 +574,17 @@ def refused_pulls(ward: Ward) -> Staging:
     yield
 
 
+@stage("client_limited", over_seconds=MINUTE)
+def client_at_its_limit(ward: Ward) -> Staging:
+    """A client sends more often than its line allows."""
+    ward.wanted["limits"] = {"addresses": [{"networks": ["10.9.0.1/32"], "requestsPerSecond": 1}]}
+    assert ward.edit().accepted
+    assert {ward.publish("orders") for _ in range(3)} == {0, 15}
+    yield
+    del ward.wanted["limits"]
+    assert ward.edit().accepted
+
+
 # What waits.
 
 

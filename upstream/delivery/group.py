@@ -176,6 +176,11 @@ class ConsumerGroup:
             self.node.runtime.metrics.counter(PARKED_REFUSED, self.name).add()
             raise
 
+    @property
+    def parked_free(self) -> int:
+        """Places left for pulls that wait."""
+        return max(0, self._buffer.limits.parked_max - self._buffer.parked_count)
+
     def unpark(self, parked: Parked) -> None:
         """Withdraw a parked pull; harmless after it was answered."""
         self._buffer.unpark(parked)

@@ -53,6 +53,17 @@ class TokenBucket:
         # Tokens are sums of fractions: what a wait of exactly `wait_seconds` brought must count as whole.
         return int(self._tokens + 1e-6)
 
+    def wait_at(self, now: float) -> float:
+        """Return the seconds until there is a whole token, as of a monotonic moment; 0.0 when there is one."""
+        rate = self.rate
+        if rate is None:
+            return 0.0
+        tokens = self._tokens + (now - self._filled) * rate
+        if tokens > self._burst:  # noqa: PLR1730 - the call of `min` costs more than all of this
+            tokens = self._burst
+        self._tokens, self._filled = tokens, now
+        return 0.0 if tokens + 1e-6 >= 1.0 else (1.0 - tokens) / rate
+
     def take(self, count: int) -> None:
         """Spend `count` tokens, which `available` reported."""
         if self.rate is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.operate.attention import of_groups, of_node
+from proxy.operate.attention import of_clients, of_groups, of_node
 from proxy.operate.attention.kinds import KINDS
 from proxy.operate.node_view import NodeView
 from proxy.operate.views.findings import Finding
@@ -28,7 +28,7 @@ def findings(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: floa
         loop_lag_seconds: How late its loop was.
     """
     troubles, now_ms = node.troubles(), node.clock.wall_ms()
-    found = [*of_node.findings(node, troubles, loop_lag_seconds)]
+    found = [*of_node.findings(node, troubles, loop_lag_seconds), *of_clients.findings(troubles)]
     for group in groups:
         found += of_groups.findings(group, troubles.risen, now_ms)
     return sorted(found, key=lambda finding: (not finding.bad, _PLACES[finding.finding]))

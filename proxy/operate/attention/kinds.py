@@ -107,6 +107,10 @@ KINDS: dict[str, Kind] = {
         "many publishes are refused", "Look up the code in docs/protocol.md, and the producer in the log."
     ),
     "pulls_refused": Kind("many pulls are refused", "Look for clients with a wrong group, topic or protocol."),
+    "client_limited": Kind(
+        "a client is held to a limit of its own",
+        "See `pyddmq limits`; have it ask less, or raise its line under `limits` and reload.",
+    ),
     "timers_late": Kind(
         "timers or delayed messages are late", "Look at the disk's space and at `pyddmq timers stats`."
     ),

@@ -28,12 +28,13 @@ from broker.runtime.metrics import declare
 from broker.store import Position
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
+from proxy.services.encoders import Stored
 from proxy.services.kafka.codes import is_unknown_topic, refusal_of
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing, Stored
+from proxy.services.publishing import Publishing
 from proxy.services.topic_port import TopicPort
 from proxy.wire import Call, encode_result_reply
 from pyddmq.codes import ResultCode

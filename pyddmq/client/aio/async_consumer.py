@@ -113,9 +113,10 @@ class AsyncConsumer(Pulls):
             except (Unreachable, Refused) as error:
                 if not error.retriable or waited_ms >= patience_ms:
                     raise
-            if await self._is_stopped_within(pause_ms / 1000):
+                told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
+            if await self._is_stopped_within(max(pause_ms, told_ms) / 1000):
                 return []
-            waited_ms += pause_ms
+            waited_ms += max(pause_ms, told_ms)
             pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
     async def flush(self) -> bool:
@@ -273,7 +274,7 @@ class AsyncConsumer(Pulls):
             raise
         except self._idl.PullException as error:
             self._answered(results)
-            raise pull_refusal(error.code or 0, error.message or "") from error
+            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
         self._answered(results)
         return answer
 

@@ -160,8 +160,8 @@ MUTANTS = (
     Mutant(
         name="a cancel is kept whole through its steps",
         file="proxy/services/delay_service.py",
-        old="self._answering(steps, slot, call.header(), occurrence.id)",
-        new="self._answering(steps, slot, call, occurrence.id)",
+        old="self._answering(steps, slot, call.header(), occurrence, ended)",
+        new="self._answering(steps, slot, call, occurrence, ended)",
         caught_by=(f"{KEPT}::test_repeated_adds_and_cancels_keep_no_frames",),
     ),
 )

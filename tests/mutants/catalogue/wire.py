@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         name="every submit is true",
         file="proxy/services/consumer_service.py",
-        old="            reply = encode_bool_reply(header, counted or not holds_offsets)\n",
-        new="            reply = encode_bool_reply(header, True)\n",
+        old="lambda counted: encode_bool_reply(header, counted or not holds_offsets)",
+        new="lambda _: encode_bool_reply(header, True)",
         caught_by=(f"{WIRE}::test_submit_is_false_for_what_it_did_not_take",),
         rows=("W2",),
     ),

@@ -62,6 +62,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "proxy": (
         ("idl",),
         ("wire", "tls", "access"),
+        ("limits",),
         ("port",),
         ("services",),
         ("recording",),

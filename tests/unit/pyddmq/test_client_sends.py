@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from pyddmq.client.errors import CannotConnect, ClientError, ClientMisuse, ConnectionLost, NotThrift, send_refusal
+from pyddmq.client.errors import (
+    CannotConnect,
+    ClientError,
+    ClientMisuse,
+    ConnectionLost,
+    NotThrift,
+    pull_refusal,
+    send_refusal,
+)
 from pyddmq.client.sends import HALF, OutgoingMessage, Resending, SendReceipt, knows_numbers, receipts_of, wire_message
 
 REFUSED, LOST = CannotConnect("h:1", "refused"), ConnectionLost("h:1", "send", "reset")
@@ -58,8 +66,18 @@ def test_pause_is_as_it_was_asked_for_and_doubles_while_patience_lasts(
     pause_ms: int, attempts: int, waits: int
 ) -> None:
     """Up to a second, so that a node that comes back is found; a longer one that was asked for stays."""
-    assert resending(pause_ms=pause_ms).wait_ms(attempts) == waits
-    assert resending(pause_ms=0).wait_ms(attempts) == 0
+    assert resending(pause_ms=pause_ms).wait_ms(attempts, LOST) == waits
+    assert resending(pause_ms=0).wait_ms(attempts, LOST) == 0
+
+
+def test_pause_is_as_long_as_the_node_says_within_reason() -> None:
+    """A client above its rate comes when it may; one that believed any number would never come."""
+    assert resending(pause_ms=100).wait_ms(1, send_refusal(15, "", 2_500)) == 2_500
+    assert resending(pause_ms=100).wait_ms(1, send_refusal(15, "", 5)) == 100
+    assert resending(pause_ms=100).wait_ms(1, send_refusal(15, "", -1)) == 100
+    assert resending(pause_ms=100).wait_ms(1, send_refusal(15, "", 1 << 30)) == 30_000
+    assert pull_refusal(9, "", 700).retry_after_ms == 700
+    assert pull_refusal(9, "").retry_after_ms == 0
 
 
 @pytest.mark.parametrize("name", ["resends", "pause_ms", "patience_ms"])

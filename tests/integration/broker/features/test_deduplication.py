@@ -162,7 +162,7 @@ def test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is() -> None:
         [key(0)],
         sends.judge([key(0)]),
         lambda _, again, repeat: b"stored %d at %d" % (repeat, again[0].entry.queue_offset if again[0].entry else -1),
-        refused=lambda *_: b"refused",
+        refused=lambda *_, **__: b"refused",
     )
     assert connection.slots[0].answers == []
     store.flush()

@@ -61,6 +61,7 @@ def test_pull_codes_keep_their_numbers() -> None:
         "ACKS_REFUSED": 6,
         "STORE_FAILED": 7,
         "DENIED": 8,
+        "LIMITED": 9,
         "LOW_LEVEL": 10,
         "NOT_LOW_LEVEL": 11,
         "NO_SUCH_QUEUE": 12,
@@ -74,7 +75,7 @@ FIELDS = {
     "consumer.ConsumeResult": "1 context 3 successOffsets 4 failOffsets 10 nextResult 101 deliveries 102 reasons",
     "consumer.PullRequest": "1 groupId! 2 topic 10 maxBatchSize 11 maxLingerTime 50 result 60 version",
     "consumer.PullResponse": "1 context 2 messages",
-    "consumer.PullException": "1 code 2 message",
+    "consumer.PullException": "1 code 2 message 101 retryAfterMs",
     "consumer.ConsumeStatsRequest": "1 group! 2 topic 3 version",
     "consumer.ConsumeStats": "1 group 2 topic 3 consumeOffsets 4 produceOffsets 101 startOffsets",
     "consumer.FetchRequest": "1 consumerId! 2 groupId! 3 cluster! 4 fetchOffset 10 maxBatchSize 11 maxLingerTime "
@@ -85,13 +86,14 @@ FIELDS = {
     "producer.Message": "1 topic 2 key 3 value 4 hashId 5 tags 6 partitionId 7 body 8 version 9 properties "
     "101 delayLevel 102 deliverAtMs 103 delayMs 104 uniqKey",
     "producer.Receipt": "1 msgId 2 qid 3 offset 4 handle",
-    "producer.Result": "1 code 2 msg 3 key 101 msgId 102 qid 103 offset 104 handle 105 receipts 106 repeat",
+    "producer.Result": "1 code 2 msg 3 key 101 msgId 102 qid 103 offset 104 handle 105 receipts 106 repeat "
+    "107 retryAfterMs",
     "producer.DelayMessage": "1 topic 2 uniqDelayMsgId 3 body 4 tags 5 action 6 timestamp 7 dmsgtype 8 interval "
     "9 expire 10 times 11 uuid 13 version 14 properties 102 uniqKey",
-    "producer.DelayResult": "1 code 2 msg 3 uniqDelayMsgId 101 cancelOutcome 106 repeat",
+    "producer.DelayResult": "1 code 2 msg 3 uniqDelayMsgId 101 cancelOutcome 106 repeat 107 retryAfterMs",
     "producer.DelayMeta": "1 timestamp 2 dmsgtype 3 interval 4 expire 5 times 7 properties",
     "producer.RestMessage": "1 type 2 mode 3 url 4 params 5 headers 6 timestamp 7 expire 8 timeout 9 retryCnt",
-    "producer.HalfResult": "1 code 2 msg 3 key 4 transactionId 5 handle 101 offset 106 repeat",
+    "producer.HalfResult": "1 code 2 msg 3 key 4 transactionId 5 handle 101 offset 106 repeat 107 retryAfterMs",
     "producer.EndTransaction": "1 producerGroup 2 handle 3 state 4 fromCheck 5 remark",
     "producer.CheckRequest": "1 producerGroup 10 maxBatchSize 11 maxLingerTime 20 answers",
     "producer.TransactionCheck": "1 handle 2 transactionId 3 checkTimes 4 message 5 bornTimestamp",

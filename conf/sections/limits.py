@@ -1,0 +1,129 @@
+"""The section `limits`: what one client may take, by its principal and by its address (docs/security.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from conf.base import Model, Reload, setting
+from conf.sections.access import PrincipalPattern, check_network
+
+_LIVE = Reload.LIVE
+
+LINES_MAX = 10_000
+"""Lines of one list."""
+
+Rate = Annotated[float, Field(gt=0, le=1e9)]
+Bytes = Annotated[int, Field(ge=1024, le=2**40)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+
+
+class ClientLimits(Model):
+    """What both kinds of lines may limit; each client that a line is about has all of it for itself."""
+
+    connections: Count | None = setting(
+        None,
+        "Connections over both Thrift ports. Of a principal: those by which it asks something; one more is answered as "
+        "above a rate and closed. Of an address: one more is closed at once. Idle ones (node.idleTimeout) make room.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+    parked_pulls: Count | None = setting(
+        None,
+        "Pulls, fetches and fetches of checks that wait for messages.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+    requests_per_second: Rate | None = setting(
+        None,
+        "Calls per second, of both ports. Those of a second may come at once; above that calls are held back, and "
+        "refused where that would take long.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+    bytes_in_per_second: Bytes | None = setting(
+        None, "Bytes per second that it sends, whole frames.", reload=_LIVE, absent="no limit"
+    )
+    bytes_out_per_second: Bytes | None = setting(
+        None, "Bytes per second that it is sent, likewise.", reload=_LIVE, absent="no limit"
+    )
+    idle_timeout: Annotated[int, Field(ge=1000, le=2_000_000_000)] | None = setting(
+        None,
+        "Silence in ms, with nothing waiting or unanswered, after which a connection is closed, whether its place is "
+        "needed or not.",
+        reload=_LIVE,
+        absent="only where its place is needed",
+    )
+
+
+class PrincipalLimits(ClientLimits):
+    """One line of `limits.principals`."""
+
+    principals: list[PrincipalPattern] = setting(
+        ...,
+        "Whom it is about; `*` is any run of characters. `anonymous` is matched by no pattern.",
+        reload=_LIVE,
+        min_length=1,
+    )
+    open_transactions: Count | None = setting(
+        None, "Transactions that wait for a decision.", reload=_LIVE, absent="no limit"
+    )
+    pending_timers: Count | None = setting(
+        None,
+        "Delayed messages, timers and loops that wait for their moment, of those stored since the node was started.",
+        reload=_LIVE,
+        absent="no limit",
+    )
+
+    @model_validator(mode="after")
+    def _check_some(self) -> PrincipalLimits:
+        _check_some(self)
+        return self
+
+
+class AddressLimits(ClientLimits):
+    """One line of `limits.addresses`."""
+
+    networks: list[Annotated[str, AfterValidator(check_network)]] = setting(
+        ...,
+        "Which addresses it is about, such as `10.20.0.0/16`; `0.0.0.0/0` and `::/0` are all. An IPv6 client's is its "
+        "/64.",
+        reload=_LIVE,
+        min_length=1,
+    )
+
+    @model_validator(mode="after")
+    def _check_some(self) -> AddressLimits:
+        _check_some(self)
+        return self
+
+
+class LimitsConfig(Model):
+    """The section `limits`; without it no client has a limit of its own but `node.maxConnectionsPerAddress`."""
+
+    share: Annotated[float, Field(gt=0, le=1000)] | None = setting(
+        None,
+        "How much of what is still free one client may have: its connections on a port are at most so many times the "
+        "places left there, its waiting pulls of a group likewise. 1: half of it by one alone, a third each by two. "
+        "And where the memory ceiling is near, connections of whoever holds most in all are closed first.",
+        reload=_LIVE,
+        absent="first come, first served",
+    )
+    principals: list[PrincipalLimits] = setting(
+        [], "By principal; the first line that names one counts.", reload=_LIVE, max_length=LINES_MAX
+    )
+    addresses: list[AddressLimits] = setting(
+        [], "By address; the first line whose network has one counts.", reload=_LIVE, max_length=LINES_MAX
+    )
+
+    @property
+    def limits_any(self) -> bool:
+        """Whether anybody is limited."""
+        return self.share is not None or bool(self.principals or self.addresses)
+
+
+def _check_some(limits: ClientLimits) -> None:
+    about = {"principals", "networks"}
+    if all(getattr(limits, name) is None for name in type(limits).model_fields if name not in about):
+        raise ValueError("limits nothing; write `requestsPerSecond`, `connections` or another, or take it out")

@@ -1,0 +1,63 @@
+"""`pyddmq limits`: which clients have limits, and who is being held to one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from proxy.cli.admin_client import get
+from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
+from proxy.cli.output import print_json, print_line, print_table
+from proxy.operate.text import age
+from proxy.operate.views.limits import LimitsAnswer
+from proxy.process.exit_codes import ExitCode
+
+_LIMIT = 10_000
+
+
+def limits(
+    *,
+    client: Annotated[str | None, typer.Argument(help="Only this principal or address.")] = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """List clients that have limits, those that were held to one within the last minute first."""
+    asked = f"&client={quote(client, safe='')}" if client else ""
+    answer = get(admin, f"/api/limits?limit={_LIMIT}{asked}", LimitsAnswer)
+    if as_json:
+        print_json(answer)
+        return ExitCode.OK
+    held = [
+        [
+            each.client,
+            hold.limit,
+            hold.text,
+            age((answer.now_ms - hold.since_ms) / 1000),
+            str(hold.waited),
+            str(hold.refused),
+        ]
+        for each in answer.clients
+        for hold in each.held
+    ]
+    if held:
+        columns = ["client", "limit", "allows", "held for", "held back", "refused"]
+        print_table("Held to a limit", columns, held, right=(3, 4, 5))
+    else:
+        print_line("Nobody was held to a limit within the last minute.")
+    rows = [
+        [
+            each.client,
+            each.told_by,
+            str(each.connections),
+            str(each.parked_pulls),
+            "" if each.open_transactions is None else str(each.open_transactions),
+            "" if each.pending_timers is None else str(each.pending_timers),
+        ]
+        for each in answer.clients
+    ]
+    if rows:
+        columns = ["client", "told by", "connections", "waiting pulls", "transactions", "timers"]
+        print_table("Clients with limits", columns, rows, right=(2, 3, 4, 5))
+    return ExitCode.OK

@@ -1,0 +1,198 @@
+"""What one client takes at present, against what its line of the section `limits` allows.
+
+Rates are token buckets (`upstream.waiting.limits`), each full with one second's worth. A call goes on while there is a
+whole token, and may take more than there are: the debt is paid by what comes after it. So one large frame is never
+stuck, and over time the rate is exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+from broker.runtime.seams import Clock
+from conf.sections.limits import ClientLimits, PrincipalLimits
+from proxy.limits.pending import Pending
+from upstream.waiting.limits import TokenBucket
+
+Kind = Literal["principal", "address"]
+
+QUIET_SECONDS = 60.0
+"""After so long without being held back a client is held no more; the next time counts from then on."""
+
+RATES = (
+    ("requestsPerSecond", "requests_per_second", "requests"),
+    ("bytesInPerSecond", "bytes_in_per_second", "bytes in"),
+    ("bytesOutPerSecond", "bytes_out_per_second", "bytes out"),
+)
+"""Key in YAML, attribute, and what people call it."""
+_UNITS = {key: unit for key, _, unit in RATES}
+
+
+class Held:
+    """How a client is being held to one limit.
+
+    Attributes:
+        since_ms: Since when, wall clock.
+        said: What the limit says, for people; it may be another one by now, or none.
+        last: When it last was, monotonic seconds.
+        waited: Calls that it was held back for.
+        refused: Calls, connections, messages that were refused.
+    """
+
+    __slots__ = ("last", "refused", "said", "since_ms", "waited")
+
+    def __init__(self, since_ms: int, said: str) -> None:
+        self.since_ms = since_ms
+        self.said = said
+        self.last = 0.0
+        self.waited = 0
+        self.refused = 0
+
+
+class Meter:
+    """One client.
+
+    Attributes:
+        kind: Whether it is told by its principal or by its address.
+        name: Which.
+        limits: Its line; None where it has none and is counted for its share alone.
+        connections: Of each port.
+        parked: What waits, by group (`Parked` names others).
+        pending: Messages that wait for their moment, since the start.
+        halves: Halves whose answer is on its way.
+        held: By limit, how it is being held.
+    """
+
+    __slots__ = (
+        "_buckets",
+        "_bytes_in",
+        "_bytes_out",
+        "_clock",
+        "_rates",
+        "_requests",
+        "connections",
+        "halves",
+        "held",
+        "kind",
+        "limits",
+        "name",
+        "parked",
+        "pending",
+    )
+
+    def __init__(self, kind: Kind, name: str, limits: ClientLimits | None, clock: Clock) -> None:
+        self.kind: Kind = kind
+        self.name = name
+        self.limits: ClientLimits | None = None
+        self.connections: Counter[str] = Counter()
+        self.parked: Counter[str] = Counter()
+        self.pending = Pending()
+        self.halves = 0
+        self.held: dict[str, Held] = {}
+        self._clock = clock
+        self._buckets: dict[str, TokenBucket] = {}
+        self._rates: tuple[tuple[str, TokenBucket], ...] = ()
+        self._requests: TokenBucket | None = None
+        self._bytes_in: TokenBucket | None = None
+        self._bytes_out: TokenBucket | None = None
+        self.configure(limits)
+
+    def configure(self, limits: ClientLimits | None) -> None:
+        """Take another line; what was taken stays taken, a rate that is new begins full."""
+        self.limits = limits
+        for key, attribute, _ in RATES:
+            rate = None if limits is None else getattr(limits, attribute)
+            if rate is None:
+                self._buckets.pop(key, None)
+            elif key in self._buckets:
+                self._buckets[key].configure(rate)
+            else:
+                self._buckets[key] = TokenBucket(rate, self._clock)
+        self._rates = tuple(self._buckets.items())
+        self._requests, self._bytes_in, self._bytes_out = (self._buckets.get(key) for key, _, _ in RATES)
+
+    # Rates
+
+    def wait(self, now: float) -> tuple[float, str]:
+        """Return the seconds until it may ask something, and the limit that it waits for; 0 and "" when it may now."""
+        seconds, limit = 0.0, ""
+        for key, bucket in self._rates:
+            wait = bucket.wait_at(now)
+            if wait > seconds:
+                seconds, limit = wait, key
+        return seconds, limit
+
+    def charge(self, size: int) -> None:
+        """Take what a call of so many bytes costs, after a look at how long it would wait."""
+        if self._requests is not None:
+            self._requests.take(1)
+        if self._bytes_in is not None:
+            self._bytes_in.take(size)
+
+    def sent(self, size: int) -> None:
+        """Take what a reply of so many bytes costs."""
+        if self._bytes_out is not None:
+            self._bytes_out.wait_at(self._clock.monotonic())
+            self._bytes_out.take(size)
+
+    # Numbers
+
+    @property
+    def connections_max(self) -> int | None:
+        """Connections that it may have."""
+        return None if self.limits is None else self.limits.connections
+
+    @property
+    def parked_max(self) -> int | None:
+        """Pulls that it may have waiting."""
+        return None if self.limits is None else self.limits.parked_pulls
+
+    @property
+    def halves_max(self) -> int | None:
+        """Transactions that it may have undecided."""
+        return self.limits.open_transactions if isinstance(self.limits, PrincipalLimits) else None
+
+    @property
+    def pending_max(self) -> int | None:
+        """Messages that it may have waiting for their moment."""
+        return self.limits.pending_timers if isinstance(self.limits, PrincipalLimits) else None
+
+    # How it is held
+
+    def note(self, limit: str, *, waited: int = 0, refused: int = 0) -> None:
+        """Note that it was held to a limit."""
+        now = self._clock.monotonic()
+        held = self.held.get(limit)
+        if held is None or now - held.last > QUIET_SECONDS:
+            held = self.held[limit] = Held(self._clock.wall_ms(), self.said(limit))
+        held.last = now
+        held.waited += waited
+        held.refused += refused
+
+    def held_now(self) -> dict[str, Held]:
+        """Return the limits that it was held to within the last minute."""
+        now = self._clock.monotonic()
+        return {limit: held for limit, held in self.held.items() if now - held.last <= QUIET_SECONDS}
+
+    @property
+    def who(self) -> str:
+        """How a text calls it."""
+        return self.name if self.kind == "principal" else f"the address {self.name}"
+
+    def said(self, limit: str) -> str:
+        """Say a limit, for people."""
+        limits = self.limits
+        if limit in _UNITS:
+            rate = next(getattr(limits, attribute) for key, attribute, _ in RATES if key == limit)
+            return f"{rate:,.10g} {_UNITS[limit]} a second"
+        words = {
+            "connections": (self.connections_max, "connections"),
+            "parkedPulls": (self.parked_max, "waiting pulls"),
+            "openTransactions": (self.halves_max, "undecided transactions"),
+            "pendingTimers": (self.pending_max, "messages that wait for their moment"),
+        }
+        if limit in words:
+            count, what = words[limit]
+            return f"{count:,} {what}" if count is not None else what
+        return "its share of what is free"

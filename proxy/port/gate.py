@@ -1,0 +1,139 @@
+"""The look at a client's limits, of each call before it is handled; what they are is `proxy.limits`.
+
+A call above a rate that may go on within its patience goes on now, and its connection is read no further until what it
+owes is paid: no client notices but by its pace, nothing is kept here but what the kernel does, and a frame that was
+read is handled. One that would take longer is refused, says when to come again, and its connection rests likewise.
+
+The patience is what clients of DDMQ's have. A send waits for its answer for 100 ms and tells the node 50 (S9); it is
+then sent again over another connection, and what this one has not read by then would be stored twice. Pulls and the
+rest wait for seconds (S6). Calls that bring results are never refused before these were taken: some libraries throw
+them away with an exception. Of those, `pull` and `fetchChecks` are refused by their handlers, the others not at all.
+
+==========================  =====================================================================================
+call                        above a rate for longer than its patience
+==========================  =====================================================================================
+sends, halves, delays       code 15: the libraries keep the node and send again when their own timeout is over
+pull                        its results are taken; with results an empty answer, else PullException 9
+submit, ack, endTransaction taken and answered as ever
+fetch                       code 9 and no queue
+fetchChecks                 its answers are taken; no check
+getConsumeStats             PullException 9
+authenticate                answered as ever: it is the first call of a connection, and these are limited
+==========================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.limits.limiter import Limiter
+from proxy.limits.quota import AFTER_MS, Over, Quota
+from proxy.port.connection import Connection
+from proxy.wire import (
+    APPLICATION_INTERNAL_ERROR,
+    Call,
+    encode_application_exception,
+    encode_delay_result_reply,
+    encode_fetch_refusal,
+    encode_half_reply,
+    encode_pull_exception,
+    encode_result_reply,
+)
+from pyddmq.codes import PullCode, ResultCode
+
+SEND_PATIENCE = 0.040
+"""Seconds: the libraries' default timeout of a send, 50 ms, less DDMQ's own margin (R95)."""
+PATIENCE = 1.0
+"""Seconds, for all else: half of the shortest timeout of a library (S6)."""
+SURPLUS_SECONDS = 1.0
+"""How long a connection may ask without a place among its principal's before it is closed."""
+
+_RESULTS = frozenset(("sendSync", "sendAsync", "sendBatchSync"))
+_SENDS = _RESULTS | {"sendDelaySync", "sendHalfSync"}
+_TAKEN = frozenset(("submit", "ack", "endTransaction", "authenticate"))
+"""Never refused."""
+_HANDLERS = frozenset(("pull", "fetchChecks"))
+"""Refused by their handlers, which take first what they carry."""
+
+
+class Gate:
+    """The gate of one port.
+
+    Args:
+        limiter: Knows who is counted.
+        service: Which port.
+        make_room: Closes an idle connection of a quota's principal, where there is one.
+        now: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        service: str,
+        *,
+        make_room: Callable[[Over], bool],
+        now: Callable[[], float],
+    ) -> None:
+        self._limiter = limiter
+        self._service = service
+        self._make_room = make_room
+        self._now = now
+
+    def admits(self, connection: Connection, quota: Quota, call: Call) -> bool:
+        """Whether a call is to be handled; where not, it was answered. Its handler looks at `quota.over`."""
+        quota.over = None
+        method = call.method
+        if (quota.rights is not connection.rights or not quota.is_known) and method != "authenticate":
+            over = self._limiter.identify(quota, connection.rights, self._service)
+            if over is not None and self._make_room(over):
+                over = self._limiter.identify(quota, connection.rights, self._service)
+            if over is not None:
+                if quota.surplus_since is None:
+                    quota.surplus_since = self._now()
+                return self._over(connection, quota, call, over)
+        now = self._now()
+        wait, meter, limit = quota.wait(now)
+        size = len(call.frame)
+        if meter is None:
+            quota.charge(size)
+            return True
+        patience = SEND_PATIENCE if method in _SENDS else PATIENCE
+        if wait > patience:
+            return self._over(connection, quota, call, Over(meter, limit, int(wait * 1000) + 1))
+        quota.charge(size)
+        self._limiter.held(meter, limit)
+        connection.rest(min(quota.wait(now)[0], patience))
+        return True
+
+    def _over(self, connection: Connection, quota: Quota, call: Call, over: Over) -> bool:
+        method = call.method
+        connection.rest(SEND_PATIENCE if method in _SENDS else PATIENCE)
+        if method in _TAKEN:
+            self._limiter.held(over.meter, over.limit)
+            return True
+        self._limiter.refused(over)
+        if method in _HANDLERS:
+            quota.over = over
+            return True
+        connection.answer(answer_over(call, over))
+        return False
+
+
+def answer_over(call: Call, over: Over) -> bytes:
+    """Return the reply to a call that is refused, in its own form."""
+    method, text, after_ms = call.method, over.text, over.after_ms
+    code = ResultCode.FAIL_REFUSED_BY_RATE_LIMITER
+    if method in _RESULTS:
+        return encode_result_reply(call, code, text, retry_after_ms=after_ms)
+    if method == "sendDelaySync":
+        return encode_delay_result_reply(call, code, text, "", retry_after_ms=after_ms)
+    if method == "sendHalfSync":
+        return encode_half_reply(call, code, text, retry_after_ms=after_ms)
+    if method == "fetch":
+        return encode_fetch_refusal(call, PullCode.LIMITED)
+    if method in ("pull", "getConsumeStats"):
+        return encode_pull_exception(call, PullCode.LIMITED, text, retry_after_ms=after_ms)
+    return encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text)
+
+
+__all__ = ["AFTER_MS", "PATIENCE", "SEND_PATIENCE", "SURPLUS_SECONDS", "Gate", "answer_over"]

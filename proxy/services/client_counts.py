@@ -1,0 +1,114 @@
+"""What a client has in the store at a time: messages that wait for their moment, and undecided transactions.
+
+A principal may have so many of either (`limits.principals`). The store counts halves by whose they are, also after a
+restart, as far as it has looked through them; what waits for its moment is counted here, from the start on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from broker.scheduled.recurring.occurrence import Occurrence
+from broker.store import Position
+from broker.transaction.transactions import Transactions
+from proxy.limits.meter import Meter
+from proxy.limits.quota import AFTER_MS, Over
+from proxy.port.connection import Connection
+from proxy.services.encoders import Refused, Stored
+from proxy.services.message_rules import Refusal
+from proxy.wire import Call
+from pyddmq.codes import ResultCode
+
+AFTER_MS_MAX = 2_000_000_000
+
+
+def check_pending(connection: Connection, count: int, now_ms: int) -> None:
+    """Check that so many more messages of a client may wait for their moment. Raises Refusal."""
+    meter = _principal(connection)
+    if meter is None or meter.pending_max is None:
+        return
+    if meter.pending.count(now_ms) + count <= meter.pending_max:
+        return
+    next_ms = meter.pending.next_ms()
+    after_ms = AFTER_MS if next_ms is None else min(max(1, next_ms - now_ms), AFTER_MS_MAX)
+    _refuse(connection, Over(meter, "pendingTimers", after_ms), count)
+
+
+def note_pending(connection: Connection, dues_ms: Iterable[int]) -> None:
+    """Count messages of a client that wait until then, ms since the epoch."""
+    meter = _principal(connection)
+    if meter is not None and meter.pending_max is not None:
+        for due_ms in dues_ms:
+            meter.pending.add(due_ms)
+
+
+def last_due_ms(occurrence: Occurrence) -> int:
+    """Return when a delayed message, or the last occurrence of a loop, is due, ms since the epoch."""
+    first = occurrence.first
+    last = first.later(first.missed(first.expire_s) - 1) if first.is_loop else None
+    return (last or first).at_s * 1000
+
+
+def ending(connection: Connection, occurrence: Occurrence) -> Callable[[], None]:
+    """Return what counts one of a client's waiting messages no more, once it is cancelled."""
+    meter = _principal(connection)
+
+    def end() -> None:
+        if meter is not None and meter.pending_max is not None:
+            meter.pending.end(last_due_ms(occurrence))
+
+    return end
+
+
+class HalfCount:
+    """One half that a client sends, counted until its answer.
+
+    Raises Refusal: it has as many undecided ones as it may.
+    """
+
+    def __init__(self, connection: Connection, transactions: Transactions) -> None:
+        meter = _principal(connection)
+        self._meter = meter if meter is not None and meter.halves_max is not None else None
+        if self._meter is None:
+            return
+        undecided = transactions.halves.owned[self._meter.name] + self._meter.halves
+        most = self._meter.halves_max
+        if most is not None and undecided >= most:
+            over, self._meter = Over(self._meter, "openTransactions", AFTER_MS), None
+            _refuse(connection, over, 1)
+        if self._meter is not None:
+            self._meter.halves += 1
+
+    def end(self) -> None:
+        """It is answered, or was not taken: from here on the store counts it. Harmless twice."""
+        if self._meter is not None:
+            self._meter.halves -= 1
+            self._meter = None
+
+    def stored(self, encode: Stored) -> Stored:
+        """Return an encoder of the answer that ends the count."""
+
+        def told(call: Call, positions: Sequence[Position]) -> bytes:
+            self.end()
+            return encode(call, positions)
+
+        return told
+
+    def refused(self, encode: Refused) -> Refused:
+        """Likewise of a refusal."""
+
+        def told(call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None) -> bytes:
+            self.end()
+            return encode(call, code, text, retry_after_ms=retry_after_ms)
+
+        return told
+
+
+def _principal(connection: Connection) -> Meter | None:
+    return None if connection.quota is None else connection.quota.principal
+
+
+def _refuse(connection: Connection, over: Over, count: int) -> None:
+    assert connection.quota is not None, "a meter is a quota's"
+    connection.quota.refused(over, count)
+    raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, over.text, after_ms=over.after_ms)

@@ -1,0 +1,21 @@
+"""How a send's answer is encoded, whichever call it is: what services hand to whoever knows when it is to be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.store import Position
+from proxy.wire import Call
+from pyddmq.codes import ResultCode
+
+Stored = Callable[[Call, Sequence[Position]], bytes]
+"""Encodes the reply of a call whose messages are stored, given where."""
+
+
+class Refused(Protocol):
+    """Encodes the reply of a call that is refused: `encode_result_reply`, or that of another result."""
+
+    def __call__(self, call: Call, code: ResultCode, text: str, /, *, retry_after_ms: int | None = None) -> bytes:
+        """Encode it; `retry_after_ms` tells when to come again."""
+        ...

@@ -1,0 +1,130 @@
+"""What one client takes, against its line: rates by buckets that may be in debt, numbers, and how it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.testing import ManualClock
+from conf.sections.limits import AddressLimits, PrincipalLimits
+from proxy.limits.meter import QUIET_SECONDS, Meter
+from proxy.limits.pending import Pending
+
+
+def line(**limits: float) -> PrincipalLimits:
+    """A line about everybody."""
+    return PrincipalLimits.model_validate({"principals": ["*"], **limits})
+
+
+def meter(clock: ManualClock, **limits: float) -> Meter:
+    """The meter of `shop`."""
+    return Meter("principal", "shop", line(**limits), clock)
+
+
+def test_requests_of_a_second_come_at_once_and_then_at_the_rate() -> None:
+    """The bucket is full at first, and holds one second's worth."""
+    clock = ManualClock()
+    shop = meter(clock, requests_per_second=10)
+    for _ in range(10):
+        assert shop.wait(clock.monotonic()) == (0.0, "")
+        shop.charge(100)
+    wait, limit = shop.wait(clock.monotonic())
+    assert (round(wait, 6), limit) == (0.1, "requestsPerSecond")
+    clock.advance(0.1)
+    assert shop.wait(clock.monotonic()) == (0.0, "")
+    clock.advance(60)
+    for _ in range(10):
+        assert shop.wait(clock.monotonic()) == (0.0, "")
+        shop.charge(100)
+    assert shop.wait(clock.monotonic())[0] > 0
+
+
+def test_debt_is_paid_by_what_comes_after_it() -> None:
+    """One frame may take more than a second's worth, and the rate is right all the same."""
+    clock = ManualClock()
+    shop = meter(clock, bytes_in_per_second=1024)
+    shop.charge(1024 * 5)
+    wait, limit = shop.wait(clock.monotonic())
+    assert (round(wait, 2), limit) == (4.0, "bytesInPerSecond")
+    shop.sent(1 << 20)
+    assert shop.wait(clock.monotonic())[1] == "bytesInPerSecond", "what is not limited is not counted"
+    clock.advance(4.01)
+    assert shop.wait(clock.monotonic()) == (0.0, "")
+
+
+def test_longest_wait_is_told() -> None:
+    """Of several limits the one that holds longest."""
+    clock = ManualClock()
+    shop = meter(clock, requests_per_second=2, bytes_in_per_second=1024, bytes_out_per_second=1024)
+    shop.charge(2048)
+    shop.charge(0)
+    shop.sent(1024 * 9)
+    wait, limit = shop.wait(clock.monotonic())
+    assert (round(wait, 2), limit) == (8.0, "bytesOutPerSecond")
+
+
+def test_another_line_holds_at_once_and_forgives_nothing() -> None:
+    """What is owed is owed at the new rate; a rate that goes holds nobody."""
+    clock = ManualClock()
+    shop = meter(clock, requests_per_second=10)
+    for _ in range(20):
+        shop.charge(0)
+    assert shop.wait(clock.monotonic())[0] == pytest.approx(1.1)
+    shop.configure(line(requests_per_second=100))
+    assert shop.wait(clock.monotonic())[0] == pytest.approx(0.11)
+    shop.configure(line(connections=1))
+    assert shop.wait(clock.monotonic()) == (0.0, "")
+    assert (shop.connections_max, shop.parked_max, shop.halves_max, shop.pending_max) == (1, None, None, None)
+
+
+def test_who_and_what_are_told_in_words() -> None:
+    """As refusals and pages say it."""
+    clock = ManualClock()
+    shop = meter(clock, requests_per_second=0.5, connections=2000, pending_timers=1)
+    assert shop.said("requestsPerSecond") == "0.5 requests a second"
+    assert shop.said("connections") == "2,000 connections"
+    assert shop.said("pendingTimers") == "1 messages that wait for their moment"
+    assert shop.said("share") == "its share of what is free"
+    limits = AddressLimits.model_validate({"networks": ["10.0.0.0/8"], "bytes_in_per_second": 1_000_000})
+    there = Meter("address", "10.0.0.7", limits, clock)
+    assert (shop.who, there.who) == ("shop", "the address 10.0.0.7")
+    assert there.said("bytesInPerSecond") == "1,000,000 bytes in a second"
+    assert (there.halves_max, there.pending_max) == (None, None)
+
+
+def test_holding_is_over_after_a_quiet_minute() -> None:
+    """Then it is not told any more, and the next time counts from its own beginning."""
+    clock = ManualClock()
+    shop = meter(clock, requests_per_second=1)
+    began_ms = clock.wall_ms()
+    shop.note("requestsPerSecond", waited=1)
+    clock.advance(QUIET_SECONDS)
+    shop.note("requestsPerSecond", refused=2)
+    held = shop.held_now()["requestsPerSecond"]
+    assert (held.since_ms, held.waited, held.refused) == (began_ms, 1, 2)
+    clock.advance(QUIET_SECONDS + 1)
+    assert shop.held_now() == {}
+    shop.note("requestsPerSecond", waited=1)
+    assert shop.held_now()["requestsPerSecond"].refused == 0
+
+
+def test_pending_messages_count_until_they_are_due_or_cancelled() -> None:
+    """Whoever delivers them need not tell."""
+    pending = Pending()
+    for due_ms in (300, 100, 200):
+        pending.add(due_ms)
+    assert (pending.count(99), pending.next_ms()) == (3, 100)
+    pending.end(300)
+    assert pending.count(99) == 2
+    assert (pending.count(100), pending.next_ms()) == (1, 200)
+    assert pending.count(300) == 0
+    assert pending.next_ms() is None
+
+
+def test_cancel_of_what_was_never_counted_frees_no_more_than_there_is() -> None:
+    """Of a message that was stored before the start."""
+    pending = Pending()
+    pending.end(1000)
+    assert pending.count(0) == 0
+    pending.add(500)
+    assert pending.count(0) == 0
+    assert pending.count(1000) == 0
