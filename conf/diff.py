@@ -11,6 +11,7 @@ from conf.base import Model, Reload, reload_of
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.places import Path
 from conf.sections.access import AccessConfig
+from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
 from conf.sections.node import NodeConfig
@@ -75,6 +76,7 @@ class Changes:
         node: YAML names of node fields that change live.
         lag: YAML names of fields of the section `lag` that change, all of them live.
         access: Likewise of the section `access`.
+        admin: Likewise of the section `admin`.
         tls: Those of the section `tls` that change live.
         topics: Changed topics by name.
         groups: Changed groups by name.
@@ -84,6 +86,7 @@ class Changes:
     node: tuple[str, ...] = ()
     lag: tuple[str, ...] = ()
     access: tuple[str, ...] = ()
+    admin: tuple[str, ...] = ()
     tls: tuple[str, ...] = ()
     topics: dict[str, TopicChange] = field(default_factory=dict)
     groups: dict[str, GroupChange] = field(default_factory=dict)
@@ -91,7 +94,8 @@ class Changes:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
-        return not (self.refusals or self.node or self.lag or self.access or self.tls or self.topics or self.groups)
+        live = self.node or self.lag or self.access or self.admin or self.tls
+        return not (self.refusals or live or self.topics or self.groups)
 
     def sentences(self) -> list[str]:
         """Say the changes line by line, for the log and for `config check`; refusals first."""
@@ -99,6 +103,7 @@ class Changes:
         lines += [f"node.{name}: changes at once" for name in self.node]
         lines += [f"lag.{name}: changes at once" for name in self.lag]
         lines += [f"access.{name}: changes at once" for name in self.access]
+        lines += [f"admin.{name}: changes at once" for name in self.admin]
         lines += [f"tls.{name}: changes at once" for name in self.tls]
         for name, topic in self.topics.items():
             what = f"changes at once: {', '.join(topic.fields)}" if topic.fields else topic.kind.value
@@ -136,6 +141,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
         node=tuple(name for name, _ in node if name not in restart),
         lag=tuple(name for name, _ in _changed(old.lag, new.lag)),
         access=tuple(name for name, _ in _changed(old.access, new.access)) if old.access and new.access else (),
+        admin=tuple(name for name, _ in _changed(old.admin, new.admin)),
         tls=tuple(name for name, _ in tls if name not in fixed),
         topics=_topic_changes(old, new),
         groups=_group_changes(old, new),
@@ -257,4 +263,5 @@ assert reload_of(TopicConfig, "queues") is Reload.LIVE, (
     "but for their cluster topic fields are live; _topic_changes relies on it"
 )
 assert all(reload_of(AccessConfig, name) is Reload.LIVE for name in AccessConfig.model_fields), "nothing is refused"
+assert all(reload_of(AdminConfig, name) is Reload.LIVE for name in AdminConfig.model_fields), "nothing is refused"
 assert all(reload_of(LagConfig, name) is Reload.LIVE for name in LagConfig.model_fields), "nothing of it is refused"
