@@ -27,8 +27,9 @@ from proxy.access.rules import Patterns, Rules
 
 DENIED = declare(
     "pyddmq_access_denied_total",
-    "Calls, and results that ride on calls, that were denied (docs/security.md). reason: right (no rule gives it), "
-    "owner (it is another principal's), proof (a token that proves nothing)",
+    "Calls, results that ride on calls, and requests to the admin port that were denied (docs/security.md). reason: "
+    "right (no rule gives it), owner (it is another principal's), proof (a token that proves nothing), site (a page or "
+    "a name of another site), limited (too many tries to sign in)",
     ("method", "reason"),
 )
 SIGNED_IN = declare("pyddmq_access_sign_ins_total", "Connections that told who they are by a token", ("way",))

@@ -55,7 +55,7 @@ dl.tiles{grid-template-columns:repeat(2,1fr);gap:8px}
 table,tbody,tr,td{display:block}thead{display:none}tbody tr{padding:7px 0}
 td,td.n{display:flex;justify-content:space-between;gap:16px;padding:2px 14px;text-align:right;white-space:normal}
 td::before{content:attr(data-label);color:var(--dim);font:13px/1.7 system-ui,sans-serif;flex:none}
-td:empty{display:none}td:first-child{font-weight:650}td.k{min-width:0}}
+td:empty{display:none}td.c{overflow-wrap:anywhere}td:first-child{font-weight:650}td.k{min-width:0}}
 """
 
 CSS_SHA256 = "sha256-" + base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()

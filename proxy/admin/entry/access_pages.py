@@ -17,6 +17,13 @@ AGAIN = "again"
 SHOWN_MAX = 200
 """Entries of the audit trail on its page."""
 _CHIPS = {"done": "good", "failed": "bad", "denied": "bad", "refused": "warn", "asked": "plain"}
+_REASONS = {
+    "right": "no rule gives it",
+    "owner": "another principal's",
+    "proof": "a token that proves nothing",
+    "site": "a page or a name of another site",
+    "limited": "too many tries",
+}
 _WAYS = {"token": "token", "jwt": "JWT", "certificate": "certificate", "network": "network", "adminToken": "adminToken"}
 
 
@@ -109,7 +116,7 @@ def audit_table(entries: Sequence[AuditEntry], total: int, now_ms: int, *, rows_
             Cell(each.what, "c"),
             Cell(each.outcome if each.count == 1 else f"{each.outcome} {each.count:,}", chip=_CHIPS.get(each.outcome)),
             Cell(each.asked or each.resource, "c k"),
-            Cell(each.why, "k"),
+            Cell(_REASONS.get(each.why, each.why) if each.outcome == "denied" else each.why, "k"),
             Cell(each.address, "c"),
         ]
         for each in entries
