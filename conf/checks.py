@@ -53,23 +53,28 @@ def check_access(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
 
     Args:
         node: Where it listens.
-        ruled: Whether the configuration has a section `access`, whose rules hold for the Thrift ports.
+        ruled: Whether the configuration has a section `access`, whose rules hold for all ports.
     """
-    if node.access == "open":
-        return
-    if not (ruled or is_loopback(node.host)):
+    if not (ruled or node.access == "open" or is_loopback(node.host)):
         yield (
             ("host",),
             f"{node.host} is no address of the loopback, and there are no rules: who reaches it may publish, pull and "
             "acknowledge for any group; write a section `access` with `rules` beside node (docs/security.md), "
             "`access: open` under node where that is meant, or 127.0.0.1 here",
         )
-    if not is_loopback(node.admin_host):
+    if not (ruled or is_loopback(node.admin_host)):
         yield (
             ("adminHost",),
-            f"{node.admin_host} is no address of the loopback, and no rule holds for the admin port: who reaches it "
-            "may read, and change what adminTokenFile does not guard; write `access: open` under node where that is "
-            "meant, or 127.0.0.1 here",
+            f"{node.admin_host} is no address of the loopback, and there are no rules, which `access: open` under "
+            "node does not replace for the admin port; write a section `access` with `rules` beside node "
+            "(docs/security.md), or 127.0.0.1 here",
+        )
+    if ruled and node.admin_token_file is not None:
+        yield (
+            ("adminTokenFile",),
+            "is the token of nodes without rules, and this one has a section `access`; take it out, make a token "
+            "with `pyddmq access token create`, and give its principal operate, readBodies and administer under "
+            "access.rules",
         )
 
 

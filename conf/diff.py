@@ -11,6 +11,7 @@ from conf.base import Model, Reload, reload_of
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.places import Path
 from conf.sections.access import AccessConfig
+from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
@@ -77,6 +78,7 @@ class Changes:
         lag: YAML names of fields of the section `lag` that change, all of them live.
         access: Likewise of the section `access`.
         limits: Likewise of the section `limits`.
+        admin: Likewise of the section `admin`.
         tls: Those of the section `tls` that change live.
         topics: Changed topics by name.
         groups: Changed groups by name.
@@ -87,6 +89,7 @@ class Changes:
     lag: tuple[str, ...] = ()
     access: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    admin: tuple[str, ...] = ()
     tls: tuple[str, ...] = ()
     topics: dict[str, TopicChange] = field(default_factory=dict)
     groups: dict[str, GroupChange] = field(default_factory=dict)
@@ -94,8 +97,8 @@ class Changes:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
-        changed = self.node or self.lag or self.access or self.limits or self.tls or self.topics or self.groups
-        return not (self.refusals or changed)
+        live = self.node or self.lag or self.access or self.admin or self.limits or self.tls
+        return not (self.refusals or live or self.topics or self.groups)
 
     def sentences(self) -> list[str]:
         """Say the changes line by line, for the log and for `config check`; refusals first."""
@@ -104,6 +107,7 @@ class Changes:
         lines += [f"lag.{name}: changes at once" for name in self.lag]
         lines += [f"access.{name}: changes at once" for name in self.access]
         lines += [f"limits.{name}: changes at once" for name in self.limits]
+        lines += [f"admin.{name}: changes at once" for name in self.admin]
         lines += [f"tls.{name}: changes at once" for name in self.tls]
         for name, topic in self.topics.items():
             what = f"changes at once: {', '.join(topic.fields)}" if topic.fields else topic.kind.value
@@ -142,6 +146,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
         lag=tuple(name for name, _ in _changed(old.lag, new.lag)),
         access=tuple(name for name, _ in _changed(old.access, new.access)) if old.access and new.access else (),
         limits=tuple(name for name, _ in _changed(old.limits, new.limits)),
+        admin=tuple(name for name, _ in _changed(old.admin, new.admin)),
         tls=tuple(name for name, _ in tls if name not in fixed),
         topics=_topic_changes(old, new),
         groups=_group_changes(old, new),
@@ -265,4 +270,5 @@ assert reload_of(TopicConfig, "queues") is Reload.LIVE, (
 assert all(reload_of(AccessConfig, name) is Reload.LIVE for name in AccessConfig.model_fields), "nothing is refused"
 for _model in (LimitsConfig, PrincipalLimits, AddressLimits):
     assert all(reload_of(_model, name) is Reload.LIVE for name in _model.model_fields), "nothing of it is refused"
+assert all(reload_of(AdminConfig, name) is Reload.LIVE for name in AdminConfig.model_fields), "nothing is refused"
 assert all(reload_of(LagConfig, name) is Reload.LIVE for name in LagConfig.model_fields), "nothing of it is refused"

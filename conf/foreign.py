@@ -14,6 +14,7 @@ from typing import Any
 from conf.base import Model
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
+from conf.sections.admin import AdminConfig
 from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
@@ -74,6 +75,7 @@ GROOVY = (
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     AccessConfig: {},
     AccessRule: {},
+    AdminConfig: {},
     CertificateRule: {},
     JwtKey: {},
     NetworkRule: {},

@@ -18,6 +18,7 @@ from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.places import Path, located
 from conf.problems import ConfigError, Problem
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
+from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
@@ -28,7 +29,7 @@ from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, pars
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
-SECTIONS = ("node", "access", "limits", "lag", "tls", "kafka", "topics", "groups")
+SECTIONS = ("node", "access", "admin", "limits", "lag", "tls", "kafka", "topics", "groups")
 
 _ACCESS_LISTS: dict[str, type[Model]] = {
     "jwt": JwtKey,
@@ -136,6 +137,7 @@ class _Reader:
         access = self._read_access(tree)
         limits = self._read_limits(tree)
         node = self._read_node(tree, ruled="access" in tree.entries)
+        admin = self._read_admin(tree)
         lag = self._read_lag(tree)
         tls = self._read_tls(tree, node, ruled="access" in tree.entries)
         kafka = self._read_kafka(tree, node)
@@ -153,7 +155,15 @@ class _Reader:
         if self.problems:
             return None
         return Config(
-            node=node, access=access, limits=limits, lag=lag, tls=tls, kafka=kafka, topics=topics, groups=groups
+            node=node,
+            access=access,
+            admin=admin,
+            limits=limits,
+            lag=lag,
+            tls=tls,
+            kafka=kafka,
+            topics=topics,
+            groups=groups,
         )
 
     def _read_access(self, tree: Mapping) -> AccessConfig | None:
@@ -209,6 +219,11 @@ class _Reader:
         for path, text in checks.check_node(node, ruled=ruled):
             self._problem(("node", *path), text)
         return node
+
+    def _read_admin(self, tree: Mapping) -> AdminConfig:
+        if "admin" not in tree.entries:
+            return AdminConfig()
+        return self._piece(AdminConfig, ("admin",), tree.entries["admin"][1]) or AdminConfig()
 
     def _read_lag(self, tree: Mapping) -> LagConfig:
         if "lag" not in tree.entries:

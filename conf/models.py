@@ -23,6 +23,7 @@ from conf.base import (
 )
 from conf.order_key import check_order_key
 from conf.sections.access import AccessConfig
+from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import AckShare, LagConfig
 from conf.sections.limits import LimitsConfig
@@ -366,6 +367,7 @@ class Config(Model):
 
     node: NodeConfig = NodeConfig()
     access: AccessConfig | None = None
+    admin: AdminConfig = AdminConfig()
     limits: LimitsConfig = LimitsConfig()
     lag: LagConfig = LagConfig()
     tls: TlsConfig = TlsConfig()

@@ -13,6 +13,7 @@ from conf.base import Model, Reload
 from conf.foreign import FOREIGN, Foreign
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
+from conf.sections.admin import AdminConfig
 from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
@@ -24,12 +25,13 @@ _HEAD = """# Configuration
 
 <!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
 
-One YAML file with eight sections, each of which may be left out:
+One YAML file with nine sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
 # access:                   # who may do what; without it everybody may do everything
 limits:                     # what one client may take
+admin:                      # names of the admin port, its audit trail
 lag:                        # what is noted of consumption lag
 tls:                        # encrypted ports
 kafka:                      # Kafka clusters in which topics may stand
@@ -69,10 +71,11 @@ _TAIL = """
   or slices. `a.b` is read as `$.a.b`.
 - `options` of an action are checked by the action's own model.
 - `host` is of the loopback (127.0.0.0/8, ::1, localhost) unless there is a section `access`, or `node.access` is
-  `open`; `--host` too. `adminHost` is of the loopback unless `node.access` is `open`.
+  `open`; `--host` too. `adminHost` is of the loopback unless there is a section `access`.
+- `adminTokenFile` guards the admin port of a node without a section `access`; with one, rules do, and it is refused.
 - A plain port that is null needs its service's port under `tls`. A port under `tls` needs certificate and key, and
-  clientCa where it asks for client certificates; its `host` is of the loopback unless there is a section `access`
-  (that of `admin` all the same), or `node.access` is `open`.
+  clientCa where it asks for client certificates; its `host` is of the loopback unless there is a section `access`,
+  or, but for that of `admin`, `node.access` is `open`.
 - `limits.principals` needs a section `access`: without one nobody has a principal.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
@@ -127,6 +130,7 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
         "A list: the first line whose network has an address counts, for each by itself. A client keeps within both "
         "its principal's line and its address's.",
     ),
+    (AdminConfig, "admin", "What the admin port answers to, and its audit trail ([admin](admin.md))."),
     (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
     (LagAlarmsConfig, "lag.alarms", "Alarms about consumption lag ([alarms](lag-alarms.md))."),
     (AlarmRuleConfig, "lag.alarms.rules[]", "A list of what is an alarm, and where it is told."),

@@ -26,7 +26,7 @@ def check_tls(tls: TlsConfig, node: NodeConfig, *, ruled: bool = False) -> Itera
     Args:
         tls: The section.
         node: Where plain ports are.
-        ruled: Whether there is a section `access`, whose rules hold for the Thrift ports.
+        ruled: Whether there is a section `access`, whose rules hold for all ports.
     """
     listeners = tls.listeners()
     for name in listeners:
@@ -47,12 +47,12 @@ def check_tls(tls: TlsConfig, node: NodeConfig, *, ruled: bool = False) -> Itera
                 text = f"{listener.port} is {other}'s as well; give each its own port, or 0 for any free one"
                 yield (name, "port"), text
         taken.append((f"tls.{name}.port", host, listener.port))
-        ruled_here = ruled and name != "admin"
-        if listener.host is not None and not (ruled_here or node.access == "open" or is_loopback(listener.host)):
+        is_open = node.access == "open" and name != "admin"
+        if listener.host is not None and not (ruled or is_open or is_loopback(listener.host)):
+            opened = "" if name == "admin" else ", `access: open` under node where that is meant"
             text = (
                 f"{listener.host} is no address of the loopback, and a certificate says who somebody is, not what they "
-                "may; write a section `access` with `rules` beside node for the Thrift ports, `access: open` under "
-                "node where that is meant, or 127.0.0.1 here"
+                f"may; write a section `access` with `rules` beside node{opened}, or 127.0.0.1 here"
             )
             yield (name, "host"), text
 

@@ -16,6 +16,7 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from lag.samples import QueueSample
+from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.alarms import LagAlarmsAnswer
@@ -56,6 +57,7 @@ class PlainNode:
         self.reasons: Sequence[str] = ()
         self.recovery: RecoveryView | None = None
         self.version = "0.2.0"
+        self.access: AccessMode = "loopback"
         self.clock = FixedClock()
         self.limited_log = RateLimitedLog(self.clock)
         self.started_monotonic = 100.0

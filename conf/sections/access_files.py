@@ -14,8 +14,9 @@ from typing import Any
 from conf.places import Path
 from conf.sections.access import AccessConfig, is_principal
 
-FILE_BYTES_MAX = 32 * 1024 * 1024
-TOKENS_MAX = 100_000
+FILE_BYTES_MAX = 4 * 1024 * 1024
+TOKENS_MAX = 10_000
+"""Bounded so that reading them again holds the node up for less than a sync of the disk may."""
 ID = re.compile(r"[0-9a-f]{16}\Z")
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _MS_MAX = 1 << 53

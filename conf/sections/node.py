@@ -74,24 +74,24 @@ class NodeConfig(Model):
     consumer_port: Port | None = setting(9713, "Port of ConsumerService; likewise.", reload=_RESTART)
     admin_host: str = setting(
         "127.0.0.1",
-        "Address of the admin HTTP port: health, metrics, status page. Another address than the loopback needs "
-        "`access: open`.",
+        "Address of the admin HTTP port: health, metrics, status page. Another address than the loopback needs a "
+        "section `access`.",
         reload=_RESTART,
         min_length=1,
     )
     admin_port: Port | None = setting(9813, "Port of the admin HTTP server; likewise.", reload=_RESTART)
     access: Access = setting(
         "loopback",
-        "`open` lets `host` and `adminHost` be other addresses than the loopback although nothing says who may do "
-        "what: who reaches the Thrift ports may then publish, pull and acknowledge for any group, unless there is a "
-        "section `access`, which also lets `host` be any address; who reaches the admin port may read, and change "
-        "what `adminTokenFile` does not guard.",
+        "`open` lets `host` be another address than the loopback although nothing says who may do what: who reaches "
+        "the Thrift ports may then publish, pull and acknowledge for any group. A section `access` lets it be one, "
+        "too, and says who may. `open` is for the Thrift ports alone: it does not open the admin port.",
         reload=_RESTART,
     )
     admin_token_file: str | None = setting(
         None,
         "File that holds the token which admin requests that change something must bring (`Authorization: Bearer`); "
-        "read anew for each of them, so that the token can be changed. Reading needs none.",
+        "read anew for each of them, so that the token can be changed. Reading needs none. For nodes without a "
+        "section `access`: with one, rules say who may do what, and this is refused.",
         absent="no token is asked for",
         reload=_RESTART,
         min_length=1,

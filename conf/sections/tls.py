@@ -36,8 +36,8 @@ class TlsListenerConfig(Model):
     port: Port = setting(..., "The port; 0 takes any free one.", reload=_RESTART)
     host: str | None = setting(
         None,
-        "Address that it binds. Another one than the loopback needs `access: open` under node: a certificate says who "
-        "somebody is, not what they may.",
+        "Address that it binds. Another one than the loopback needs a section `access` (or, but for `admin`, "
+        "`access: open` under node): a certificate says who somebody is, not what they may.",
         reload=_RESTART,
         absent="that of the plain port",
         min_length=1,

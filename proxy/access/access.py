@@ -8,6 +8,7 @@ fails is never followed by the others).
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,16 +27,24 @@ from proxy.access.rules import Patterns, Rules
 
 DENIED = declare(
     "pyddmq_access_denied_total",
-    "Calls, and results that ride on calls, that were denied (docs/security.md). reason: right (no rule gives it), "
-    "owner (it is another principal's), proof (a token that proves nothing)",
+    "Calls, results that ride on calls, and requests to the admin port that were denied (docs/security.md). reason: "
+    "right (no rule gives it), owner (it is another principal's), proof (a token that proves nothing), site (a page or "
+    "a name of another site), limited (too many tries to sign in)",
     ("method", "reason"),
 )
 SIGNED_IN = declare("pyddmq_access_sign_ins_total", "Connections that told who they are by a token", ("way",))
+OPEN = declare(
+    "pyddmq_access_open",
+    "1 where `access: open` holds: nothing says who may do what on the Thrift ports, and they may be anywhere",
+    kind="gauge",
+)
 
 DENIED_WAY = "denied"
 """Of a connection that failed to prove who it is; it is about to end."""
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Run = Callable[[Callable[[], object], Callable[[object], None]], None]
+"""Runs the first beside the loop, then the second in the loop with what it returned."""
 
 
 class Certificate(Protocol):
@@ -71,6 +80,7 @@ class Policy:
         """Compile. Raises AccessUnreadable: a key is none."""
         self.config = config
         self.signature = signature
+        self.files = files
         self.tokens = files.tokens
         self.jwts = Jwts(config, files.keys)
         self.rules = Rules(config)
@@ -128,6 +138,7 @@ class Access:
 
     Attributes:
         policy: In force.
+        followers: Told of the policy before, once another one is in force.
         owners: Whose producers' names are; None until the store is open.
     """
 
@@ -139,29 +150,51 @@ class Access:
         self._limited_log = limited_log
         self._files = files
         self.policy = self.prepared(config)
+        self.followers: list[Callable[[Policy], None]] = []
         self.owners: Owners | None = None
+        self._is_reading = False
 
     def prepared(self, config: AccessConfig) -> Policy:
         """Make the policy of a configuration; nothing changes. Raises AccessUnreadable."""
         # Before the content: what changes between the two is found by the next look.
         signature = self._files.signature(config)
+        known: Policy | None = getattr(self, "policy", None)
+        if known is not None and signature == known.signature and _named(config) == _named(known.config):
+            # A reload of the rules reads no tokens again: the loop waits for a reload.
+            return Policy(config, known.files, signature)
         return Policy(config, self._files.read(config), signature)
 
-    def look(self) -> bool:
+    def look(self, run: Run, changed: Callable[[Policy], None]) -> None:
         """Take what the files say now, where they have changed; what cannot be read leaves all as it is.
 
-        Returns:
-            Whether another policy is in force.
+        Args:
+            run: Runs what reads them beside the loop, and then, in the loop, what takes its result.
+            changed: Told of the policy before, once another one is in force.
         """
         policy = self.policy
-        if self._files.signature(policy.config) == policy.signature:
-            return False
-        try:
-            self.policy = self.prepared(policy.config)
-        except AccessUnreadable as error:
-            self._limited_log.note("access_file_refused", text=f"{error}: what was read before stays in force")
-            return False
-        return True
+        if self._is_reading or self._files.signature(policy.config) == policy.signature:
+            return
+        self._is_reading = True
+
+        def read() -> Policy | Exception:
+            try:
+                return self.prepared(policy.config)
+            except Exception as error:
+                return error
+
+        def take(found: object) -> None:
+            self._is_reading = False
+            if isinstance(found, AccessUnreadable):
+                text = f"{found}: what was read before stays in force"
+                self._limited_log.note("access_file_refused", text=text)
+            elif isinstance(found, Exception):
+                self._limited_log.fault("access_file_fault", found, kind="access")
+            elif isinstance(found, Policy) and self.policy is policy:
+                # A reload that came meanwhile has read the files itself.
+                self.policy = found
+                changed(policy)
+
+        run(read, take)
 
     # Who it is
 
@@ -234,3 +267,8 @@ class Access:
                 self.owners.sync()
             except OSError as error:
                 self._limited_log.note("owners_not_synced", text=str(error))
+
+
+def _named(config: AccessConfig) -> list[tuple[str, str | None]]:
+    """What files a configuration names, and as what."""
+    return [("tokens", config.tokens), *((key.name, key.file) for key in config.jwt)]

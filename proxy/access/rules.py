@@ -30,6 +30,8 @@ class Action(enum.StrEnum):
 
 NODE = "node"
 """The resource of ADMINISTER."""
+EVERYTHING = "*"
+"""A resource that only the pattern `*` has: all topics and groups at once, and the node that they are of."""
 
 
 class Decision(NamedTuple):

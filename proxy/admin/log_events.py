@@ -25,6 +25,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "reloaded": "A new configuration is in force; `changes` says what is different.",
         "stopped": "The node has ended; with `text`: before its recovery was done.",
         "stopping": "A stop was asked for; nothing new is handed out, and answers are waited for.",
+        # Who did what.
+        "access_file_fault": "Reading the files of `access` again failed by a fault; what was read stays in force.",
+        "audit_line_lost": "A line of the audit trail could not be written: an outcome, or denials; the log has them.",
+        "audit_unreadable": "What the audit trail has cannot be read to be shown; new lines are written all the same.",
         # TLS.
         "tls_connection_ended": "A connection was closed since its client certificate holds no more; see `reason`.",
         "tls_handshake_failed": "A client and a TLS port did not come together; `text` says why.",

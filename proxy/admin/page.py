@@ -12,8 +12,8 @@ from html import escape
 from urllib.parse import quote
 
 from broker.runtime.metrics import SPECS
+from proxy.admin.entry.access_pages import AGAIN, END, Viewer, begin, viewer_line
 from proxy.admin.lag_table import lag_section
-from proxy.admin.style import CSS
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.waiting_tables import delays_table, timers_table, transactions_table
 from proxy.operate.answers import counter_sums, groups_of, topics_of
@@ -40,6 +40,8 @@ def render(
     lag: LagAnswer | None = None,
     group: str | None = None,
     refresh: bool = True,
+    viewer: Viewer | None = None,
+    is_whole: bool = True,
 ) -> str | None:
     """Return the page, of one group when `group` is given; None when there is no group of that name.
 
@@ -49,13 +51,16 @@ def render(
         lag: The last judgement of its groups; None: there is none.
         group: Only this one.
         refresh: Whether the page loads itself again.
+        viewer: Who looks; None where there are no rules.
+        is_whole: Whether he may see what is about the node; else what is about the group alone.
     """
     groups = groups_of(node, DETAILS_MAX, group)
     if group is not None and not groups:
         return None
     parts = [
-        _head(node, group, refresh),
-        _attention(node, groups, loop_lag_seconds),
+        _head(node, group, refresh, viewer),
+        _opened(node),
+        _attention(node, groups, loop_lag_seconds, of=None if is_whole else group),
         _tiles(node, groups, loop_lag_seconds),
         lag_section(lag, group),
         _groups_table(groups),
@@ -73,30 +78,28 @@ def render(
         parts += [delays_table(node.delays(), now_ms), timers_table(node.timers(), now_ms)]
         parts += [transactions_table(node.transactions(), now_ms)]
         parts += [_clients_table(node), _topics_table(node), _counters_table(node)]
+    trail = ' · <a href="/audit">audit trail</a>' if viewer is None or viewer.may_administer else ""
     parts.append(
         '<footer><a href="/api/groups">groups</a>, <a href="/api/stats">stats</a> and <a href="/api/topics">topics</a>'
-        ' as JSON · <a href="/metrics">metrics</a> · <a href="/readyz?verbose">readiness</a></footer>'
-        "</main></body></html>"
+        ' as JSON · <a href="/metrics">metrics</a> · <a href="/readyz?verbose">readiness</a>'
+        f"{trail}</footer>{END}"
     )
     return "".join(parts)
 
 
-def refusal(status: int, text: str) -> str:
+def refusal(status: int, text: str, *, may_sign_in: bool = False) -> str:
     """Return the page that says why there is none."""
+    way = ' · <a href="/sign-in">Sign in</a>' if may_sign_in else ""
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{status} · pyddmq</title><style>{CSS}</style></head><body><main><header>"
-        f'<h1><a href="/">pyddmq</a></h1><span class="chip warn">{status}</span></header>'
-        f'<ul class="look"><li class="warn">{escape(text)}</li></ul><p><a href="/">The status page</a></p>'
-        "</main></body></html>"
+        f'{begin(f"{status} · pyddmq")}<span class="chip warn">{status}</span></header>'
+        f'<ul class="look"><li class="warn">{escape(text)}</li></ul><p><a href="/">The status page</a>{way}</p>{END}'
     )
 
 
-def _head(node: NodeView, group: str | None, refresh: bool) -> str:
+def _head(node: NodeView, group: str | None, refresh: bool, viewer: Viewer | None) -> str:
     chip = {"ready": "good", "failed": "bad"}.get(node.state, "warn")
     here = "/" if group is None else f"/?group={quote(group, safe='')}"
-    again = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">' if refresh else ""
+    again = _refreshing(here, viewer) if refresh else ""
     toggle = "&refresh=0" if "?" in here else "?refresh=0"
     switch = (
         f'<a href="{escape(here + toggle)}">stop refreshing</a>' if refresh else f'<a href="{escape(here)}">refresh</a>'
@@ -104,17 +107,34 @@ def _head(node: NodeView, group: str | None, refresh: bool) -> str:
     title = "pyddmq" if group is None else f"{group} · pyddmq"
     up = age(node.clock.monotonic() - node.started_monotonic)
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width,initial-scale=1">{again}'
-        f"<title>{escape(node.state)} · {escape(title)}</title><style>{CSS}</style></head><body><main><header>"
-        f'<h1><a href="/">pyddmq</a></h1><span class="chip {chip}">{escape(node.state)}</span>'
-        f"<span>{escape(node.version)}, up {up}</span>"
+        f"{begin(f'{node.state} · {title}', refresh=again)}"
+        f'<span class="chip {chip}">{escape(node.state)}</span>'
+        f"<span>{escape(node.version)}, up {up}</span>{viewer_line(viewer)}"
         f"<small>{moment_text(node.clock.wall_ms())} · {switch}</small></header>"
     )
 
 
-def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
-    found = findings(node, groups, loop_lag_seconds)
+def _refreshing(here: str, viewer: Viewer | None) -> str:
+    """Have a page load itself again; that is no use of a session, which would else never end."""
+    parameter = f"{'&' if '?' in here else '?'}{AGAIN}=1"
+    target = f"; url={here}{parameter}" if viewer is not None and viewer.by_session else ""
+    return f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}{escape(target)}">'
+
+
+def _opened(node: NodeView) -> str:
+    """Say that nobody is asked who he is, where the ports may be anywhere."""
+    if node.access != "open":
+        return ""
+    text = (
+        "<code>access: open</code><small>There are no rules: whoever reaches the Thrift ports may publish to any "
+        "topic, and pull and acknowledge for any group.</small>"
+    )
+    return f'<ul class="look"><li class="warn">{text}</li></ul>'
+
+
+def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float, *, of: str | None) -> str:
+    """Return what needs attention; with `of` what is about that group alone."""
+    found = [each for each in findings(node, groups, loop_lag_seconds) if of in (None, each.group)]
     if not found:
         return '<ul class="look"><li class="good">Nothing needs attention.</li></ul>'
     lines = (

@@ -12,6 +12,7 @@ from msgspec.structs import fields
 from broker.views import TimerStatus, View, WaitingMessage
 from proxy.node.views import ReloadResult
 from proxy.operate.views.alarms import LagAlarmsAnswer, MuteResult
+from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.changes import (
     CancelsResult,
     DecisionResult,
@@ -45,10 +46,12 @@ MODULES = (
     "broker.views",
     "upstream.views",
     "proxy.node.views",
+    "proxy.access.views",
     *(
         f"proxy.operate.views.{name}"
         for name in (
             "alarms",
+            "audit",
             "changes",
             "dead_letters",
             "errors",
@@ -78,6 +81,7 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/attention", (AttentionAnswer,)),
     ("GET /api/limits", (LimitsAnswer,)),
     ("GET /api/stats", (StatsAnswer,)),
+    ("GET /api/audit", (AuditAnswer,)),
     ("GET /api/delays", (DelaysAnswer,)),
     ("GET /api/timers", (TimersAnswer,)),
     ("GET /api/timers/show", (TimerAnswer,)),

@@ -1,4 +1,9 @@
-"""Asks the admin port: reads its JSON, and sets off changes (docs/admin.md)."""
+"""Asks the admin port: reads its JSON, and sets off changes (docs/admin.md).
+
+Each request brings a token where there is one, from a file or the environment and never from the command line, which
+every user of the machine may read. The first of these counts: PYDDMQ_ADMIN_TOKEN, the file of PYDDMQ_ADMIN_TOKEN_FILE,
+that of `--token-file` or PYDDMQ_TOKEN_FILE, PYDDMQ_TOKEN. It goes over TLS or the loopback alone.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,12 @@ import msgspec
 
 from proxy.cli.errors import CliError
 from proxy.cli.tls_options import tls_for
+from proxy.cli.token_option import chosen_token_file
 from proxy.operate.views.errors import ErrorAnswer
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientMisuse, Tls, parse_address
 from pyddmq.client.tls import failure
+from pyddmq.client.tokens import is_loopback, token_of
 
 TIMEOUT_SECONDS = 10.0
 CHANGE_TIMEOUT_SECONDS = 60.0
@@ -51,9 +58,6 @@ def post(
     also: Collection[int] = (),
 ) -> T:
     """Set off a change and return its result; it is durable then.
-
-    The node's token, where it asks for one, is taken from the environment: PYDDMQ_ADMIN_TOKEN, or the file that
-    PYDDMQ_ADMIN_TOKEN_FILE names.
 
     Args:
         address: `host:port` of the admin port.
@@ -92,16 +96,20 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
     body = None
     if document is not None:
         headers["Content-Type"] = "application/json"
-        headers.update(_authorization())
         body = json.dumps(document, ensure_ascii=False).encode()
-    elif path.startswith("/api/messages"):
-        headers.update(_authorization())
+    token = _token()
+    is_kept_back = False
     connection = (
         http.client.HTTPConnection(host, port, timeout=timeout_seconds)
         if tls is None
         else _Encrypted(host, port, timeout_seconds, tls)
     )
     try:
+        if token is not None:
+            connection.connect()
+            is_kept_back = tls is None and not is_loopback(connection.sock.getpeername())
+            if not is_kept_back:
+                headers["Authorization"] = f"Bearer {token}"
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
         raw = answer.read()
@@ -127,6 +135,10 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
                 message = msgspec.json.decode(raw, type=ErrorAnswer).error.message
                 # A name or an id that nothing has is 404, of whatever path.
                 code = ExitCode.NOT_FOUND if answer.status == http.client.NOT_FOUND else ExitCode.REFUSED
+                if is_kept_back and answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+                    message += (
+                        f" (The token was kept back: it goes over TLS or the loopback alone, and {address} is neither.)"
+                    )
                 raise CliError(f"the node refused: {message}", code)
             if answer.status not in also:
                 raise _another(address)
@@ -153,13 +165,12 @@ def _another(address: str) -> CliError:
     return CliError(text, ExitCode.CANNOT_CONNECT)
 
 
-def _authorization() -> dict[str, str]:
-    """Return the header that carries the node's token, where the environment has one."""
-    token = os.environ.get("PYDDMQ_ADMIN_TOKEN", "")
-    file = os.environ.get("PYDDMQ_ADMIN_TOKEN_FILE", "")
-    if not token and file:
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CliError(f"cannot read PYDDMQ_ADMIN_TOKEN_FILE {file}: {error}", ExitCode.USAGE) from error
-    return {"Authorization": f"Bearer {token}"} if token else {}
+def _token() -> str | None:
+    """Return the token to bring; None for none. Raises CliError: its file cannot be read."""
+    own, file = os.environ.get("PYDDMQ_ADMIN_TOKEN", "").strip(), os.environ.get("PYDDMQ_ADMIN_TOKEN_FILE", "")
+    try:
+        if own:
+            return own
+        return token_of(Path(file)) if file else token_of(chosen_token_file())
+    except ClientMisuse as error:
+        raise CliError(str(error), ExitCode.USAGE) from error

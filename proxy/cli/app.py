@@ -15,9 +15,10 @@ import typer.core
 
 from proxy.cli.commands import serve_command
 from proxy.cli.errors import CliError
-from proxy.cli.options import AsJson
+from proxy.cli.options import AsJson, TokenFile
 from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
 from proxy.cli.tls_options import TlsCa, TlsCertificate, TlsKey, TlsName, choose
+from proxy.cli.token_option import choose_token_file
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ def _main(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_name: TlsName = None,
+    token_file: TokenFile = None,
 ) -> None:
+    choose_token_file(token_file)
     choose(ca=tls_ca, certificate=tls_certificate, key=tls_key, server_name=tls_name)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.runtime.bundle import Runtime
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.store import StoreUnwritable
 from conf import NodeConfig
 from proxy.access.access import Access, Policy
+from proxy.access.audit import Audit
 from proxy.access.owners import Owners
 from proxy.node.parts import Opened
 from proxy.port.server import ThriftServer
+from upstream.calls.seams import Threads
 
 
 def open_owners(access: Access | None, opened: Opened, node: NodeConfig, runtime: Runtime) -> None:
@@ -30,26 +33,33 @@ def open_owners(access: Access | None, opened: Opened, node: NodeConfig, runtime
         raise StoreUnwritable(node.data, error) from error
 
 
-def look_at_access(access: Access | None, servers: Iterable[ThriftServer]) -> None:
-    """Take what the files say now, and have what was claimed kept; called about once a second."""
+def look_at_access(access: Access | None, audit: Audit, servers: Iterable[ThriftServer], threads: Threads) -> None:
+    """Take what the files say now, and have what was claimed and audited kept; called about once a second."""
+    audit.flush()
     if access is None:
         return
-    before = access.policy
-    if access.look():
-        review(servers, before)
+    access.look(threads.run, lambda before: review(access, servers, before))
     access.sync()
 
 
 def replace_policy(access: Access, policy: Policy, servers: Iterable[ThriftServer]) -> None:
     """Bring a policy that was prepared into force, for living connections too."""
     before, access.policy = access.policy, policy
-    review(servers, before)
+    review(access, servers, before)
 
 
-def review(servers: Iterable[ThriftServer], before: Policy) -> None:
-    """Have another policy hold for living connections."""
+def review(access: Access, servers: Iterable[ThriftServer], before: Policy) -> None:
+    """Have another policy hold for living connections, and for sessions."""
     for server in servers:
         server.review(before)
+    for follower in access.followers:
+        follower(before)
+
+
+def flush_everything(limited_log: RateLimitedLog, audit: Audit) -> None:
+    """Write what waits for its minute to be over, and let go of the audit trail."""
+    limited_log.flush(everything=True)
+    audit.close()
 
 
 def close_access(access: Access | None) -> None:

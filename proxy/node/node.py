@@ -20,7 +20,7 @@ from broker.runtime.metrics import Metrics, declare
 from broker.scheduled.recurring.loops import Loops
 from broker.store import Store, StoreError
 from conf import Config, GroupConfig
-from proxy.node.access import close_access, look_at_access, open_owners
+from proxy.node.access import close_access, flush_everything, look_at_access, open_owners
 from proxy.node.assembly import (
     check_settings,
     consumer_group,
@@ -111,6 +111,7 @@ class Node(Parts, CommitDriver):
         # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
         steps = opening_store(node, self.runtime, self)
         next(steps)
+        self.audit.open(node.data)
         try:
             consumer, producer, held = starting_servers(
                 self.runtime,
@@ -445,10 +446,9 @@ class Node(Parts, CommitDriver):
             self.progress.begin_commit()
 
     def _sweep(self) -> None:
-        self.consumer.sweep()
-        self.producer.sweep()
-        self.memory.sweep()
-        look_at_access(self.access, self.servers)
+        for part in (self.consumer, self.producer, self.memory):
+            part.sweep()
+        look_at_access(self.access, self.audit, self.servers, self.threads)
         self.limited_log.flush()
         self.vitals.look()
         self.let_drained_go()
@@ -478,7 +478,7 @@ class Node(Parts, CommitDriver):
             server.stop_listening()
             server.close_connections(at_once=not orderly)
         self._state = "stopped"
-        self.limited_log.flush(everything=True)
+        flush_everything(self.limited_log, self.audit)
         if not self.is_open:
             return
         try:

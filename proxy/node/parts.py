@@ -6,6 +6,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from actions.registry import Registry
 from broker.deduplication.deduplication import Deduplication
@@ -22,8 +23,10 @@ from broker.transaction.transactions import Transactions
 from conf import Config
 from conf.sections import access_files
 from conf.sections.kafka import KafkaClusterConfig
+from proxy.access.access import OPEN as ACCESS_OPEN
 from proxy.access.access import Access
 from proxy.access.access import Files as AccessFiles
+from proxy.access.audit import Audit
 from proxy.limits.limiter import Limiter
 from proxy.node.index_work import IndexWork
 from proxy.node.kafka import KafkaClients, KafkaGroups, MakeKafkaClient
@@ -53,6 +56,9 @@ from upstream.embedded.queues import EmbeddedQueues
 from upstream.kafka.link import KafkaClient
 from upstream.progress.progress import Progress
 from upstream.source import Times
+
+AccessMode = Literal["rules", "open", "loopback"]
+"""What says who may do what: the section `access`; or nobody does, and the ports are, or are not, of the loopback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +128,7 @@ class Parts:
         calls: Makes the calls of actions that await or block.
         access: Who may do what; None where everybody may do everything.
         limiter: What each client may take.
+        audit: What is kept of who changed what, and who was denied what.
         guard: Looks at that.
         kafka: The ways to the clusters of Kafka.
         threads: Where what blocks is run.
@@ -167,7 +174,9 @@ class Parts:
             files = seams.access_files or access_files
             self.access = Access(config.access, clock=seams.clock, limited_log=self.limited_log, files=files)
         self.limiter = Limiter(config.limits, clock=seams.clock, metrics=self.metrics, limited_log=self.limited_log)
-        self.guard = Guard(self.access, Denials(seams.loop, self.metrics, self.limited_log))
+        self.metrics.counter(ACCESS_OPEN).value = int(self.access_mode == "open")
+        self.audit = Audit(self.runtime, lambda: self.config.admin)
+        self.guard = Guard(self.access, Denials(seams.loop, self.metrics, self.limited_log, self.audit))
         threads = seams.threads or LoopThreads(seams.loop)
         self.calls = NodeCalls(
             clock=seams.clock,
@@ -201,6 +210,11 @@ class Parts:
 
         name = f"pyddmq-{self.config.node.broker_name}"
         return LibrdkafkaClient(cluster, config, client_id=name, loop=self.seams.loop, clock=self.seams.clock)
+
+    @property
+    def access_mode(self) -> AccessMode:
+        """What says who may do what."""
+        return "rules" if self.access is not None else self.config.node.access
 
     @property
     def is_open(self) -> bool:

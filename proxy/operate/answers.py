@@ -118,6 +118,7 @@ def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> StatsAnswer
     return StatsAnswer(
         now_ms=node.clock.wall_ms(),
         version=node.version,
+        access=node.access,
         state=node.state,
         reasons=node.reasons,
         recovery=node.recovery,

@@ -21,6 +21,7 @@ from lag.history.reading import ROWS_MAX, Span, span_of
 from lag.journal.writer import FOLDER
 from lag.samples import QueueSample
 from proxy.node.node import Node
+from proxy.node.parts import AccessMode
 from proxy.node.reload import Reloader
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
@@ -87,6 +88,11 @@ class LiveNode:
         """How far the recovery is, None when there is none."""
         startup = self._node.startup
         return None if startup is None else startup.view
+
+    @property
+    def access(self) -> AccessMode:
+        """What says who may do what."""
+        return self._node.access_mode
 
     @property
     def version(self) -> str:

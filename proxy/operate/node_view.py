@@ -18,6 +18,7 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from lag.samples import QueueSample
+from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.views.alarms import LagAlarmsAnswer
@@ -45,6 +46,11 @@ class NodeView(Protocol):
     @property
     def recovery(self) -> RecoveryView | None:
         """How far the recovery of this start is; None when there is none."""
+        ...
+
+    @property
+    def access(self) -> AccessMode:
+        """What says who may do what."""
         ...
 
     @property

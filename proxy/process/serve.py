@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import random
+import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -234,6 +235,10 @@ async def _serve(
         LiveNode(node, reloader),
         changes=node_changes(node),
         token=AdminToken(lambda: _token(config)),
+        access=node.access,
+        audit=node.audit,
+        settings=lambda: node.config.admin,
+        random_bytes=secrets.token_bytes,
         # Who looks after the node gets in where its clients do not any more.
         descriptors_max=seams.descriptors_max + min(64, seams.descriptors_max // 4),
     )
@@ -396,7 +401,7 @@ def _announce(options: ServeOptions, node: Node, admin: AdminServer) -> None:
         producer=producer,
         consumer=consumer,
         admin=_shown(addresses, "admin", "https://"),
-        access=node.config.node.access,
+        access=node.access_mode,
         recovery_seconds=round(node.seams.clock.monotonic() - node.started_monotonic, 3),
         clean=node.store.recovery.clean,
         pid=os.getpid(),

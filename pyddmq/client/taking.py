@@ -46,7 +46,7 @@ class Taking(Generic[M]):
             self._calling.release()
 
     def _patiently(self, ask: Callable[[], list[M]], patience_ms: int) -> list[M]:
-        """Ask, and go on after failures that another try may cure, no sooner than a refusal says; empty when stopped."""
+        """Go on after failures that another try may cure, no sooner than a refusal says; empty when it is stopped."""
         waited_ms, pause_ms = 0, PAUSE_MS_FIRST
         while True:
             try:

@@ -79,7 +79,7 @@ class SigningIn:
             ClientMisuse: It would go over a network as it is.
         """
         token = token_of(self._token)
-        if token is not None and not (is_encrypted or _is_loopback(peer)):
+        if token is not None and not (is_encrypted or is_loopback(peer)):
             raise ClientMisuse(
                 f"a token goes over TLS or the loopback alone, and {self._address} is neither: write tls://..."
             )
@@ -99,7 +99,8 @@ class SigningIn:
         return error
 
 
-def _is_loopback(peer: object) -> bool:
+def is_loopback(peer: object) -> bool:
+    """Whether the other end, as `socket.getpeername` has it, is this machine."""
     if not isinstance(peer, tuple) or not peer:
         # A Unix socket goes over no network.
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fuzz import access, ack_journal, directory, expressions, store_files
+from tests.fuzz import access, ack_journal, admin, directory, expressions, store_files
 from tests.fuzz.targets import CORPUS, TARGETS
 from tests.simulation.wire import Codec, consumer_codec, consumer_idl, producer_codec, producer_idl
 from upstream.progress.journal import scan_segment
@@ -25,6 +25,8 @@ def seeds(name: str) -> dict[str, bytes]:
         return dict(expressions.SEEDS[name])
     if name in access.SEEDS:
         return dict(access.SEEDS[name])
+    if name in admin.SEEDS:
+        return dict(admin.SEEDS[name])
     if name == "yaml":
         return {path.stem.replace(".", "-"): path.read_bytes() for path in (ROOT / "conf").glob("*.yaml")} | {
             "flow": b"{groups: [{group: g, topics: [{topic: t}]}], topics: {t: {queues: 2}}}\n",

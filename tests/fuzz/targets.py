@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.fuzz import access, ack_journal, configuration, directory, expressions, frames, pushes, store_files
+from tests.fuzz import access, ack_journal, admin, configuration, directory, expressions, frames, pushes, store_files
 
 Target = Callable[[bytes], None]
 
@@ -26,6 +26,7 @@ TARGETS: dict[str, Target] = {
     "authenticate": access.authenticate,
     "tokens": access.tokens,
     "jwt": access.jwt,
+    "sign_in": admin.sign_in,
 }
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from broker.testing import SimDisk, SimFile
+from proxy.access.audit import Who
 from proxy.operate.changes.dead_letters import RedriveBody
-from proxy.operate.changes.desk import AdminToken, ChangeDesk, ChangeRefused
+from proxy.operate.changes.desk import Asker, ChangeDesk, ChangeRefused
 from proxy.operate.changes.groups import HeadBody, PauseBody
 from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.offsets import ResetBody
@@ -268,7 +269,7 @@ def test_other_changes_go_first_while_a_reset_waits(world: World) -> None:
     [(place, _)] = caller.pull("by-key")
     assert world.node is not None
     assert world.process is not None
-    desk = ChangeDesk(world.node.metrics, "127.0.0.1", AdminToken(lambda: None))
+    desk = ChangeDesk(world.node.metrics, OpenGate(), world.node.audit)
     changes = {each.name: each for each in node_changes(world.node)}
 
     def ask(name: str, body: dict[str, Any]) -> asyncio.Task[Any]:
@@ -289,6 +290,16 @@ def test_other_changes_go_first_while_a_reset_waits(world: World) -> None:
     assert caller.answer("by-key", place, success=True)
     world.run(until=reset.done, seconds=2)
     assert reset.result().changed is True
+
+
+class OpenGate:
+    """Lets everybody do everything."""
+
+    def enter(self, request: object, *, is_change: bool = False) -> Asker:
+        return Asker(Who(address="127.0.0.1"), None)
+
+    def allow_change(self, request: object, asker: Asker, change: object, body: object) -> None:
+        pass
 
 
 class Asked:

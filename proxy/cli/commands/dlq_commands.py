@@ -186,7 +186,13 @@ def redrive(
 
 
 def _total(admin: str, group: str) -> int | None:
-    answer = get(admin, _PATH, DeadLetterGroupsAnswer, timeout_seconds=_TIMEOUT_SECONDS)
+    """Return how many there are, for the progress bar; None where only who may view all groups is told."""
+    try:
+        answer = get(admin, _PATH, DeadLetterGroupsAnswer, timeout_seconds=_TIMEOUT_SECONDS)
+    except CliError as error:
+        if error.code is not ExitCode.REFUSED:
+            raise
+        return None
     return next((each.dead_letters for each in answer.groups if each.group == group), None)
 
 

@@ -16,6 +16,7 @@ from proxy.cli.errors import CliError, translate
 from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress, TokenFile
 from proxy.cli.output import body_fields, check_reader, print_json, print_line, printable
 from proxy.cli.tls_options import tls_for
+from proxy.cli.token_option import choose_token_file, chosen_token_file
 from proxy.operate.views.groups import GroupsAnswer
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, Consumer, PulledMessage
@@ -54,6 +55,8 @@ def pull(
     """
     if no_ack and fail:
         raise CliError("--no-ack and --fail exclude each other", ExitCode.USAGE)
+    token_file = token_file or chosen_token_file()
+    choose_token_file(token_file)
     if dead_letters:
         if topic is not None:
             raise CliError("--dead-letters names the topic already; leave --topic out", ExitCode.USAGE)

@@ -23,6 +23,7 @@ from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress, TokenFile
 from proxy.cli.output import print_json, print_line, progress
 from proxy.cli.tls_options import tls_for
+from proxy.cli.token_option import chosen_token_file
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, OutgoingMessage, Producer, SendReceipt
@@ -113,7 +114,7 @@ def send(
                     producer,
                     timeout_ms=timeout_ms,
                     patience_ms=patience_ms,
-                    token=token_file,
+                    token=token_file or chosen_token_file(),
                     tls=tls_for(producer),
                 )
             )

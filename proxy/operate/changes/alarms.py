@@ -8,6 +8,7 @@ import msgspec
 
 from broker.log.awaited import AwaitedSteps, saved
 from lag.alarms.model import Mute
+from proxy.access.rules import Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import group_of, need_ready
@@ -25,7 +26,16 @@ class MuteBody(ChangeBody, frozen=True):
 
 def alarm_changes(node: Node) -> list[Change]:
     """Return the changes of alarms."""
-    return [Change(name="mute_alarms", path="/api/lag/mute", body=MuteBody, run=_Alarms(node).mute)]
+    return [
+        Change(
+            name="mute_alarms",
+            path="/api/lag/mute",
+            action=Action.OPERATE,
+            on=lambda body: (body.group,),
+            run=_Alarms(node).mute,
+            body=MuteBody,
+        )
+    ]
 
 
 class _Alarms:

@@ -15,6 +15,7 @@ from broker.log.awaited import AwaitedSteps, saved
 from broker.query import NotFound, QueryRefused
 from broker.retry.letters import Wanted
 from broker.runtime.async_steps import run_async
+from proxy.access.rules import Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -77,7 +78,17 @@ def dead_letter_changes(node: Node) -> list[Change]:
                 await run_steps(_saved(node))
         return work.result()
 
-    return [Change(name="redrive_dead_letters", path="/api/dead-letters/redrive", body=RedriveBody, run=redrive)]
+    return [
+        Change(
+            name="redrive_dead_letters",
+            path="/api/dead-letters/redrive",
+            action=Action.OPERATE,
+            # They go back to where they came from, or to another topic.
+            on=lambda body: (body.group,) if body.to is None else (body.group, body.to),
+            run=redrive,
+            body=RedriveBody,
+        )
+    ]
 
 
 def _saved(node: Node) -> AwaitedSteps[None]:

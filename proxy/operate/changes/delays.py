@@ -11,10 +11,11 @@ from broker.query import by_unique_key
 from broker.scheduled.cancelling import CancelOutcome, run_query
 from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from proxy.access.rules import Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
-from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, run_steps
+from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, run_steps, topics_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult
 
@@ -32,7 +33,16 @@ class CancelBody(ChangeBody, frozen=True):
 
 def delay_changes(node: Node) -> list[Change]:
     """Return the changes of delayed messages."""
-    return [Change(name="cancel_delays", path="/api/delays/cancel", body=CancelBody, run=_Delays(node).cancel)]
+    return [
+        Change(
+            name="cancel_delays",
+            path="/api/delays/cancel",
+            action=Action.OPERATE,
+            on=lambda body: topics_of(body.messages),
+            run=_Delays(node).cancel,
+            body=CancelBody,
+        )
+    ]
 
 
 class _Delays:

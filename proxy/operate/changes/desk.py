@@ -5,9 +5,11 @@ every change the same treatment:
 
 1. a page of another site is refused (403), a missing or wrong token too (401);
 2. the body must be JSON, said to be so (415), and fit the model, unknown names refused (400);
-3. the function runs on the loop's thread, one change at a time, and what it did is durable before the answer leaves;
+3. who has not the right that the change says is refused (403);
+4. it is written into the audit trail, durably, or refused (503);
+5. the function runs on the loop's thread, one change at a time, and what it did is durable before the answer leaves;
    one that waits for clients lets others go first meanwhile (`others_first`);
-4. the outcome is counted and logged with who asked, for what.
+6. the outcome is counted, logged and audited with who asked, for what.
 
 A function raises `ChangeRefused` to say no; then it has changed nothing.
 """
@@ -17,13 +19,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import inspect
-import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import structlog
@@ -32,6 +32,9 @@ from aiohttp import web
 from broker.errors import StoreError
 from broker.runtime.metrics import Metrics, declare
 from broker.views import View
+from proxy.access.audit import Audit, AuditUnwritable, Who
+from proxy.access.rights import Rights
+from proxy.access.rules import Action
 from proxy.node.views import ReloadResult
 
 CHANGES = declare(
@@ -116,16 +119,20 @@ class Change:
     """One changing request.
 
     Attributes:
-        name: snake_case, for counter and log.
-        method: `POST` or `DELETE`.
+        name: snake_case, for counter, log and audit trail.
         path: Below `/api/`.
-        body: Model of the JSON body.
+        action: The right that it needs.
+        on: Returns the topics and groups on which, of a body.
         run: Is handed the body and returns the result, which is answered. Runs on the loop's thread. Raises
             ChangeRefused, or StoreError when it could not be made durable.
+        body: Model of the JSON body.
+        method: `POST` or `DELETE`.
     """
 
     name: str
     path: str
+    action: Action
+    on: Callable[[Any], Sequence[str]]
     run: Run
     body: type[ChangeBody] = NoBody
     method: str = "POST"
@@ -141,8 +148,11 @@ class AdminToken:
     def __init__(self, read: Callable[[], str | None]) -> None:
         self._read = read
 
-    def check(self, authorization: str | None) -> None:
+    def check(self, authorization: str | None) -> bool:
         """Pass a request with this `Authorization` header on; it may hold any bytes.
+
+        Returns:
+            Whether there is a token, which it has then.
 
         Raises:
             ChangeRefused: It lacks the token (401), or the node cannot read its own (503).
@@ -153,7 +163,7 @@ class AdminToken:
             text = f"The token file cannot be read ({error.strerror}); look at node.adminTokenFile."
             raise ChangeRefused(503, text) from error
         if token is None:
-            return
+            return False
         if not token:
             raise ChangeRefused(503, "The token file is empty; put a token into the file of node.adminTokenFile.")
         given = (authorization or "").removeprefix("Bearer ").strip()
@@ -163,6 +173,33 @@ class AdminToken:
                 "or give pyddmq PYDDMQ_ADMIN_TOKEN or PYDDMQ_ADMIN_TOKEN_FILE."
             )
             raise ChangeRefused(401, text)
+        return True
+
+
+class Asker(NamedTuple):
+    """Who asks for something.
+
+    Attributes:
+        who: As the audit trail tells it.
+        rights: What that one may do; None where there are no rules.
+        by_session: Whether a browser's session says so.
+    """
+
+    who: Who
+    rights: Rights | None
+    by_session: bool = False
+
+
+class Gate(Protocol):
+    """Says who asks and whether he may; `proxy.admin.gate` does."""
+
+    def enter(self, request: web.Request, *, is_change: bool = False) -> Asker:
+        """Find out who asks. Raises ChangeRefused."""
+        ...
+
+    def allow_change(self, request: web.Request, asker: Asker, change: Change, body: ChangeBody) -> None:
+        """Pass on who may change something. Raises ChangeRefused."""
+        ...
 
 
 class ChangeDesk:
@@ -170,27 +207,15 @@ class ChangeDesk:
 
     Args:
         metrics: Counts them.
-        own_host: Name or address that the port was told to listen on.
-        token: What requests must bring.
+        gate: Says who asks and whether he may.
+        audit: Where they are written down before they are made; None, for tests: nowhere.
     """
 
-    def __init__(self, metrics: Metrics, own_host: str, token: AdminToken) -> None:
+    def __init__(self, metrics: Metrics, gate: Gate, audit: Audit | None) -> None:
         self._metrics = metrics
-        self._own_host = own_host
-        self._token = token
+        self._gate = gate
+        self._audit = audit
         self._one = asyncio.Lock()
-
-    def refuse_other_sites(self, request: web.Request) -> None:
-        """Refuse what a web page of another site asks for: for answers that hold what people sent.
-
-        Raises:
-            ChangeRefused: It names another host, or comes from a page of another origin.
-        """
-        refuse_other_sites(request, self._own_host)
-
-    def check_token(self, request: web.Request) -> None:
-        """Pass a request on that has the node's token, where it has one. Raises ChangeRefused."""
-        self._token.check(request.headers.get("Authorization"))
 
     async def run(self, request: web.Request, change: Change) -> View:
         """Run one change and return its result.
@@ -198,39 +223,70 @@ class ChangeDesk:
         Raises:
             ChangeRefused: The request, or the function, was refused.
         """
-        who = request.remote or "unknown"
-        ASKER.set(who)
+        who = Who(address=request.remote or "unknown")
+        ASKER.set(who.address)
         body: ChangeBody | None = None
+        line = 0
         try:
-            refuse_other_sites(request, self._own_host)
-            self._token.check(request.headers.get("Authorization"))
+            asker = self._gate.enter(request, is_change=True)
+            who = asker.who
             body = decode(await request.read(), request.content_type, change)
+            self._gate.allow_change(request, asker, change, body)
             turn = Turn(self._one)
             _TURN.set(turn)
             await turn.take()
             try:
+                line = await self._audited(change, who, body)
                 answer = change.run(body)
                 result: View = await answer if inspect.isawaitable(answer) else answer
             finally:
                 turn.give_up()
         except ChangeRefused as refusal:
-            self._tell(change, "refused", who, body, reason=refusal.text)
+            self._tell(change, "refused", who, body, line, reason=refusal.text)
             raise
         except StoreError as error:
-            self._tell(change, "failed", who, body, reason=str(error))
+            self._tell(change, "failed", who, body, line, reason=str(error))
             raise ChangeRefused(503, f"It could not be made durable: {error}.") from error
-        except Exception:
+        except BaseException as error:
+            # A fault, which has its own line in the log, or the caller went away.
             self._metrics.counter(CHANGES, change.name, "failed").add()
+            self._audit_end(change, "failed", who, line, type(error).__name__)
             raise
         # A reload answers with why nothing was changed.
-        outcome = "refused" if isinstance(result, ReloadResult) and not result.accepted else "done"
-        self._tell(change, outcome, who, body, result=msgspec.to_builtins(result))
+        told = msgspec.to_builtins(result)
+        if isinstance(result, ReloadResult) and not result.accepted:
+            self._tell(change, "refused", who, body, line, result=told, reason="; ".join(result.problems))
+        else:
+            self._tell(change, "done", who, body, line, result=told)
         return result
 
-    def _tell(self, change: Change, outcome: str, who: str, body: ChangeBody | None, **more: object) -> None:
+    async def _audited(self, change: Change, who: Who, body: ChangeBody) -> int:
+        """Write down what is about to be changed; returns the number of the line. Raises ChangeRefused."""
+        if self._audit is None:
+            return 0
+        try:
+            return await self._audit.begin(change.name, who, msgspec.json.encode(body).decode())
+        except AuditUnwritable as error:
+            raise ChangeRefused(503, f"{error.text} Free space in the data directory, and ask again.") from error
+
+    def _tell(self, change: Change, outcome: str, who: Who, body: ChangeBody | None, line: int, **more: object) -> None:
         self._metrics.counter(CHANGES, change.name, outcome).add()
         asked = msgspec.to_builtins(body) if body is not None else None
-        log.warning("admin_change", change=change.name, outcome=outcome, who=who, asked=asked, **more)
+        log.warning(
+            "admin_change",
+            change=change.name,
+            outcome=outcome,
+            who=who.address,
+            principal=who.principal,
+            asked=asked,
+            **more,
+        )
+        self._audit_end(change, outcome, who, line, str(more.get("reason", "")))
+
+    def _audit_end(self, change: Change, outcome: str, who: Who, line: int, why: str) -> None:
+        """Write down how it ended what was begun; what was refused before is among the denials, or nobody's change."""
+        if self._audit is not None and line:
+            self._audit.ended(change.name, outcome, who, of=line, why=why)
 
 
 def decode(raw: bytes, content_type: str, change: Change) -> ChangeBody:
@@ -252,34 +308,3 @@ def decode(raw: bytes, content_type: str, change: Change) -> ChangeBody:
         raise ChangeRefused(400, text) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ChangeRefused(400, f"The body is no JSON: {error}.") from error
-
-
-def refuse_other_sites(request: web.Request, own_host: str) -> None:
-    """Refuse what a web page of another site could send through a person's browser, DNS rebinding included.
-
-    Raises:
-        ChangeRefused: It names another host, or comes from a page of another origin.
-    """
-    name = _host_name(f"//{request.host}")
-    if name not in ("localhost", own_host) and not _is_address(name):
-        raise ChangeRefused(403, f"The Host header names {name!r}; use the node's address or localhost.")
-    origin = request.headers.get("Origin")
-    if origin is not None and origin != f"{request.scheme}://{request.host}":
-        raise ChangeRefused(403, f"A page of {origin!r} may change nothing and read nothing on this node.")
-    if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-        raise ChangeRefused(403, "A page of another site may change nothing and read nothing on this node.")
-
-
-def _host_name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ from broker.log.awaited import AwaitedSteps, saved
 from broker.queues.topics import retry_topic
 from broker.runtime.file_writes import Steps
 from lag.samples import EventKind
+from proxy.access.rules import Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.steps import durable, run_steps
@@ -48,12 +50,13 @@ class HeadBody(ChangeBody, frozen=True):
 def group_changes(node: Node) -> list[Change]:
     """Return the changes of groups."""
     desk = _Groups(node)
+    of_group = partial(Change, action=Action.OPERATE, on=lambda body: (body.group,))
     return [
-        Change(name="pause", path="/api/groups/pause", body=PauseBody, run=desk.pause),
-        Change(name="resume", path="/api/groups/resume", body=PauseBody, run=desk.resume),
-        Change(name="retry_message", path="/api/groups/retry", body=HeadBody, run=desk.retry),
-        Change(name="skip_message", path="/api/groups/skip", body=HeadBody, run=desk.skip),
-        Change(name="dead_letter_message", path="/api/groups/dead-letter", body=HeadBody, run=desk.dead_letter),
+        of_group(name="pause", path="/api/groups/pause", body=PauseBody, run=desk.pause),
+        of_group(name="resume", path="/api/groups/resume", body=PauseBody, run=desk.resume),
+        of_group(name="retry_message", path="/api/groups/retry", body=HeadBody, run=desk.retry),
+        of_group(name="skip_message", path="/api/groups/skip", body=HeadBody, run=desk.skip),
+        of_group(name="dead_letter_message", path="/api/groups/dead-letter", body=HeadBody, run=desk.dead_letter),
     ]
 
 

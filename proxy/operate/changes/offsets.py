@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from broker.queues.topics import retry_topic
 from lag.samples import EventKind
+from proxy.access.rules import Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused, others_first
 from proxy.operate.changes.groups import QueueId, need_ready
@@ -57,7 +58,16 @@ class ResetBody(ChangeBody, frozen=True):
 def offset_changes(node: Node) -> list[Change]:
     """Return the changes of offsets."""
     desk = _Offsets(node)
-    return [Change(name="reset_offsets", path="/api/offsets/reset", body=ResetBody, run=desk.reset)]
+    return [
+        Change(
+            name="reset_offsets",
+            path="/api/offsets/reset",
+            action=Action.OPERATE,
+            on=lambda body: (body.group,),
+            run=desk.reset,
+            body=ResetBody,
+        )
+    ]
 
 
 class _Offsets:

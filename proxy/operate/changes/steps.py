@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -10,6 +11,7 @@ from broker.errors import MessageRefused
 from broker.log.awaited import AwaitedSteps, all_durable, saved
 from broker.runtime.async_steps import run_async
 from broker.scheduled.cancelling import CancelOutcome
+from proxy.access.rules import EVERYTHING
 from proxy.node.node import Node
 from proxy.operate.changes.desk import ChangeRefused
 
@@ -30,6 +32,11 @@ class MessageName(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 
     id: Name
     topic: str | None = None
+
+
+def topics_of(names: Iterable[MessageName]) -> tuple[str, ...]:
+    """Return the topics of messages; of one that names none everything, for it may be of any."""
+    return tuple(dict.fromkeys(name.topic or EVERYTHING for name in names))
 
 
 async def run_steps(steps: AwaitedSteps[Result]) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -17,10 +18,11 @@ from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import slot_of
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.stages import Stage
+from proxy.access.rules import EVERYTHING, NODE, Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
-from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_steps
+from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_steps, topics_of
 from proxy.operate.lookups.timer_lookup import UNKNOWN, TimerLookup, TimerState
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult, RescheduleResult, StagesResult
@@ -52,11 +54,25 @@ class StageBody(ChangeBody, frozen=True):
 def timer_changes(node: Node) -> list[Change]:
     """Return the changes of timers."""
     desk = _Timers(node)
+    of_topics = partial(Change, action=Action.OPERATE)
+    of_node = partial(Change, action=Action.ADMINISTER, on=lambda _: (NODE,))
     return [
-        Change(name="cancel_timers", path="/api/timers/cancel", body=CancelBody, run=desk.cancel),
-        Change(name="reschedule_timer", path="/api/timers/reschedule", body=RescheduleBody, run=desk.reschedule),
-        Change(name="pause_timers", path="/api/timers/pause", body=StageBody, run=desk.pause),
-        Change(name="resume_timers", path="/api/timers/resume", body=StageBody, run=desk.resume),
+        of_topics(
+            name="cancel_timers",
+            path="/api/timers/cancel",
+            on=lambda body: topics_of(body.timers),
+            body=CancelBody,
+            run=desk.cancel,
+        ),
+        of_topics(
+            name="reschedule_timer",
+            path="/api/timers/reschedule",
+            on=lambda body: (body.topic or EVERYTHING,),
+            body=RescheduleBody,
+            run=desk.reschedule,
+        ),
+        of_node(name="pause_timers", path="/api/timers/pause", body=StageBody, run=desk.pause),
+        of_node(name="resume_timers", path="/api/timers/resume", body=StageBody, run=desk.resume),
     ]
 
 

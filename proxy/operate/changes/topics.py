@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -10,6 +11,7 @@ from broker.errors import MessageRefused
 from broker.format.message_type import MessageType
 from broker.queues.topics import DEAD_LETTER_PREFIX, QUEUES_MAX, Topic, is_system
 from broker.runtime.steps import run_now
+from proxy.access.rules import NODE, Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -47,10 +49,12 @@ class DeletionBody(ChangeBody, frozen=True):
 def topic_changes(node: Node) -> list[Change]:
     """Return the changes of topics."""
     desk = _Topics(node)
+    # What topics there are is everybody's affair: who may operate one makes and ends none.
+    of_node = partial(Change, action=Action.ADMINISTER, on=lambda _: (NODE,))
     return [
-        Change(name="create_topic", path="/api/topics", body=TopicBody, run=desk.create),
-        Change(name="alter_topic", path="/api/topics/alter", body=TopicAlteration, run=desk.alter),
-        Change(name="delete_topic", path="/api/topics", method="DELETE", body=DeletionBody, run=desk.delete),
+        of_node(name="create_topic", path="/api/topics", body=TopicBody, run=desk.create),
+        of_node(name="alter_topic", path="/api/topics/alter", body=TopicAlteration, run=desk.alter),
+        of_node(name="delete_topic", path="/api/topics", method="DELETE", body=DeletionBody, run=desk.delete),
     ]
 
 

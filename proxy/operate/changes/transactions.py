@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from broker.transaction.handles import Handle
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State
 from broker.views import TransactionView
+from proxy.access.rules import EVERYTHING, Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -43,9 +45,11 @@ class TransactionBody(ChangeBody, frozen=True):
 def transaction_changes(node: Node) -> list[Change]:
     """Return the changes of transactions."""
     desk = _Transactions(node)
+    # Whose an id is, is known when it was looked for.
+    of_any = partial(Change, action=Action.OPERATE, on=lambda _: (EVERYTHING,))
     return [
-        Change(name="decide_transaction", path="/api/transactions/decide", body=DecisionBody, run=desk.decide),
-        Change(name="resume_transaction", path="/api/transactions/resume", body=TransactionBody, run=desk.resume),
+        of_any(name="decide_transaction", path="/api/transactions/decide", body=DecisionBody, run=desk.decide),
+        of_any(name="resume_transaction", path="/api/transactions/resume", body=TransactionBody, run=desk.resume),
     ]
 
 

@@ -117,6 +117,8 @@ class StatsAnswer(View, frozen=True, kw_only=True):
     Attributes:
         now_ms: Now, by the node's wall clock.
         version: Of pyddmq.
+        access: What says who may do what: the `rules` of the section `access`; or nobody does, and the Thrift ports are
+            of the `loopback`, or may be anywhere (`open`).
         state: Where the node is in its life.
         reasons: Why it is not ready, a sentence each; empty when it is.
         recovery: How far the recovery of this start is; null when there is none.
@@ -134,6 +136,7 @@ class StatsAnswer(View, frozen=True, kw_only=True):
 
     now_ms: int
     version: str
+    access: str = "loopback"
     state: State
     reasons: Sequence[str]
     recovery: RecoveryView | None

@@ -10,6 +10,7 @@ from broker.runtime.metrics import Metrics, declare
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Scheduler
 from proxy.access.access import DENIED
+from proxy.access.audit import Audit, Who
 from proxy.port.connection import Connection
 from proxy.services.waiting_pulls import LINGER_MS_MIN
 
@@ -29,8 +30,11 @@ class Denials:
         held: Answers that wait.
     """
 
-    def __init__(self, scheduler: Scheduler, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+    def __init__(
+        self, scheduler: Scheduler, metrics: Metrics, limited_log: RateLimitedLog, audit: Audit | None = None
+    ) -> None:
         self._scheduler = scheduler
+        self._audit = audit
         self._metrics = metrics
         self._limited_log = limited_log
         self._shown = metrics.counter(HELD)
@@ -63,6 +67,9 @@ class Denials:
             client=connection.address,
             resource=resource[:_TEXT_MAX],
         )
+        if self._audit is not None:
+            who = Who(rights.principal, rights.way, rights.proof, connection.address)
+            self._audit.denied(method, who, resource=resource[:_TEXT_MAX], reason=reason, count=count)
 
     def hold(self, connection: Connection, reply: bytes, linger_ms: int | None) -> None:
         """Answer the request being handled when its linger is over, or its client is."""

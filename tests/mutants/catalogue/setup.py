@@ -19,9 +19,9 @@ MUTANTS = (
     ),
     Mutant(
         name="an iteration over messages ends without a word when a connection fails",
-        file="pyddmq/client/consumer.py",
-        old="            batch = self.pull(patience_ms=self._patience_ms)\n            for message",
-        new="            try:\n                batch = self.pull()\n"
+        file="pyddmq/client/taking.py",
+        old="            batch = take()\n            for message",
+        new="            try:\n                batch = take()\n"
         "            except Unreachable:\n                return\n            for message",
         caught_by=(
             f"{CONSUMER}::test_iteration_goes_on_over_a_restart_of_the_node",

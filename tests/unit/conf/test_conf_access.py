@@ -73,12 +73,13 @@ def test_key_is_listed_once() -> None:
         ("{host: 0.0.0.0}", f"access: {{rules: [{RULE}]}}", []),
         ("{host: 0.0.0.0}", "access: {rules: []}", []),
         ("{host: 0.0.0.0, access: open}", "", []),
-        ("{host: 0.0.0.0, adminHost: 0.0.0.0}", f"access: {{rules: [{RULE}]}}", ["adminHost"]),
-        ("{host: 0.0.0.0, adminHost: 0.0.0.0, access: open}", f"access: {{rules: [{RULE}]}}", []),
+        ("{host: 0.0.0.0, adminHost: 0.0.0.0}", f"access: {{rules: [{RULE}]}}", []),
+        ("{host: 0.0.0.0, adminHost: 0.0.0.0}", "", ["host", "adminHost"]),
+        ("{host: 0.0.0.0, adminHost: 0.0.0.0, access: open}", "", ["adminHost"]),
     ],
 )
 def test_port_is_opened_by_rules_or_by_saying_so(node: str, section: str, problems: list[str]) -> None:
-    """Rules hold for the Thrift ports; the admin port needs the word."""
+    """Rules hold for all ports; the word opens the Thrift ports alone."""
     text = f"node: {node}\n{section}\n"
     if problems:
         assert all(f"node.{each}:" in refused(text) for each in problems)
@@ -98,3 +99,11 @@ def test_change_of_access_is_live_and_its_coming_and_going_is_refused() -> None:
         "access: cannot go while the node runs: everybody might do everything"
     ]
     assert len(diff(none, one).refusals) == 1
+
+
+def test_change_of_the_admin_ports_settings_is_live() -> None:
+    """Names come and go without a restart."""
+    one, other = loads("{}").config, loads("admin: {hosts: [a.example], auditFiles: 3}").config
+    changes = diff(one, other)
+    assert (changes.admin, changes.refusals, changes.empty) == (("hosts", "auditFiles"), (), False)
+    assert changes.sentences() == ["admin.hosts: changes at once", "admin.auditFiles: changes at once"]

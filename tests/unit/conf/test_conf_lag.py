@@ -45,7 +45,7 @@ def test_section_is_read() -> None:
         ("lag: {keep: {raw: 2}}", "lag.keep.raw"),
         ("lag: {bytesMax: 1}", "must be at least 4194304"),
         ("lag: {evry: 10s}", "did you mean every?"),
-        ("lagg: {}", "did you mean lag? there are node, access, limits, lag, tls, kafka, topics and groups"),
+        ("lagg: {}", "did you mean lag? there are node, access, admin, limits, lag, tls, kafka, topics and groups"),
     ],
 )
 def test_wrong_values_are_told_with_what_would_be_right(text: str, said: str) -> None:

@@ -206,7 +206,12 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
         ("node: {producerPort: 9713}", "node.consumerPort", "producerPort's as well"),
         ("node: {adminPort: 9613}", "node.adminPort", "producerPort's as well"),
         ("node: {host: 0.0.0.0}", "node.host", "`access: open` under node"),
-        ("node: {adminHost: 192.0.2.7}", "node.adminHost", "`access: open` under node"),
+        ("node: {adminHost: 192.0.2.7}", "node.adminHost", "write a section `access`"),
+        ("node: {adminHost: 192.0.2.7, access: open}", "node.adminHost", "does not replace for the admin port"),
+        ("admin: {hosts: [https://a.example]}", "admin.hosts[0]", "without scheme and port"),
+        ("admin: {hosts: ['a.example:9813']}", "admin.hosts[0]", "no name of a host"),
+        ("admin: {auditFiles: 1}", "admin.auditFiles", "2"),
+        ("admin: 5", "admin", "must be a mapping"),
         ("node: {host: broker.example, access: loopback}", "node.host", "no address of the loopback"),
         ("node: {host: '::'}", "node.host", "there are no rules"),
         ("node: {access: closed}", "node.access", "open"),
@@ -272,10 +277,27 @@ def test_loopback_needs_no_access(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "broker.example"])
 def test_access_open_lets_the_network_in(host: str) -> None:
-    """Any address is taken where the file says that it is meant."""
-    node = read(f"node: {{host: '{host}', adminHost: '{host}', access: open}}").config.node
+    """Any address is taken for the Thrift ports where the file says that it is meant; for the admin port with rules."""
+    node = read(f"node: {{host: '{host}', access: open}}").config.node
+    ruled = read(f"node: {{adminHost: '{host}'}}\naccess: {{rules: []}}").config.node
 
-    assert (node.host, node.admin_host) == (host, host)
+    assert (node.host, ruled.admin_host) == (host, host)
+
+
+def test_one_token_and_rules_exclude_each_other() -> None:
+    """Where rules say who may do what there is one way to say who one is."""
+    [problem] = problems_of("node: {adminTokenFile: /etc/token}\naccess: {rules: []}")
+
+    assert problem.path == "node.adminTokenFile"
+    assert "pyddmq access token create" in problem.text
+
+
+def test_names_of_the_admin_port_are_taken_in_lower_case() -> None:
+    """As browsers send them."""
+    assert read("admin: {hosts: [Node-1.Example.com, pyddmq_1]}").config.admin.hosts == [
+        "node-1.example.com",
+        "pyddmq_1",
+    ]
 
 
 def test_ddmqs_harmless_fields_are_warnings_with_a_reason() -> None:

@@ -73,6 +73,14 @@ def test_plain_ports_may_be_left_out() -> None:
     assert set(config.tls.listeners()) == {"producer", "consumer", "admin"}
 
 
+def test_word_that_opens_the_thrift_ports_does_not_open_the_admin_port() -> None:
+    """By TLS neither: rules do."""
+    text = f"tls: {{{PAIR}, admin: {{port: 1, host: 0.0.0.0}}}}"
+    with pytest.raises(ConfigError, match=r"tls\.admin\.host: 0\.0\.0\.0 is no address of the loopback"):
+        loads(f"node: {{access: open}}\n{text}")
+    assert loads(f"access: {{rules: []}}\n{text}").config.tls.admin is not None
+
+
 def test_open_listener_is_meant_where_it_is_said() -> None:
     """As for plain ports."""
     config = loads(f"node: {{access: open}}\ntls: {{{PAIR}, producer: {{port: 1, host: 0.0.0.0}}}}").config

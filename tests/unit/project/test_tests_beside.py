@@ -60,7 +60,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "upstream/delivery/subscription.py": ("test_group", "test_group_model"),
     "upstream/job.py": ("test_accelerators_jobs", "test_state"),
     # What only a whole node shows, over real or simulated connections.
-    "proxy/admin/server.py": ("test_admin_http", "test_admin_port"),
+    "proxy/admin/routes.py": ("test_admin_http", "test_admin_port"),
     "proxy/node/assembly.py": ("test_node", "test_startup"),
     "pyddmq/client/connection.py": ("test_client_errors", "test_clients"),
     "proxy/node/parts.py": ("test_node", "test_startup"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -13,7 +14,9 @@ from structlog.testing import capture_logs
 
 from broker.errors import StoreError
 from broker.views import View
-from proxy.admin.server import REFUSED, AdminServer
+from proxy.access.rules import Action
+from proxy.admin.routes import REFUSED
+from proxy.admin.server import AdminServer
 from proxy.cli import admin_client
 from proxy.cli.errors import CliError
 from proxy.operate.changes.desk import CHANGES, AdminToken, Change, ChangeBody, ChangeRefused
@@ -43,9 +46,10 @@ class Painter:
         self.at_once = 0
 
     def changes(self) -> list[Change]:
+        of_wall = partial(Change, action=Action.OPERATE, on=lambda body: (body.wall_name,))
         return [
-            Change(name="paint", path="/api/walls/paint", body=Paint, run=self.paint),
-            Change(name="strip", path="/api/walls", method="DELETE", body=Paint, run=self.paint),
+            of_wall(name="paint", path="/api/walls/paint", body=Paint, run=self.paint),
+            of_wall(name="strip", path="/api/walls", method="DELETE", body=Paint, run=self.paint),
         ]
 
     async def paint(self, body: Paint) -> Painted:

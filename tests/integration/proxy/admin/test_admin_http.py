@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.admin.server import REFUSED, AdminServer
+from proxy.admin.routes import REFUSED
+from proxy.admin.server import AdminServer
 from proxy.node.views import ReloadResult
 from proxy.operate.attention.kinds import KINDS
 from proxy.operate.views.node import MemoryView

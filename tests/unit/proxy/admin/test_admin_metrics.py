@@ -12,7 +12,7 @@ from broker.runtime.metrics import SPECS
 from proxy.admin import metrics_doc
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import TICK_SECONDS, LoopLag
-from proxy.admin.server import REFUSED
+from proxy.admin.routes import REFUSED
 from tests.admin_node import FixedClock, PlainNode, busy_node
 
 ROOT = Path(__file__).resolve().parents[4]

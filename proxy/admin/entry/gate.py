@@ -1,0 +1,287 @@
+"""Who asks the admin port for something, and may he: looked at before anything else of a request.
+
+1. Under which name it is asked, and by a page of which site (`Host`, `Origin`, `Sec-Fetch-Site`): a name that somebody
+   bound to this machine opens nothing.
+2. Who it is, where there are rules: by a token in `Authorization`, else by a session, else by a client certificate,
+   else by its network. A token or a session that is none is never followed by the others.
+3. Whether a rule gives that one what the route needs.
+
+Where there are no rules, changes and what shows bodies need the token of `node.adminTokenFile`, if there is one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from conf.sections.admin import AdminConfig
+from proxy.access.access import DENIED, Access, Proven
+from proxy.access.attempts import Attempts
+from proxy.access.audit import Audit, Who
+from proxy.access.rights import Rights
+from proxy.access.rules import EVERYTHING, Action
+from proxy.access.sessions import Sessions
+from proxy.admin.entry.access_pages import AGAIN
+from proxy.admin.entry.rights import Need
+from proxy.operate.changes.desk import AdminToken, Asker, Change, ChangeBody, ChangeRefused
+from proxy.operate.node_view import NodeView
+from proxy.port.network import host_of
+
+NEED_ACTIONS = frozenset((Action.READ_BODIES, Action.ADMINISTER))
+_TEXT_MAX = 255
+
+
+class Unknown(ChangeRefused):
+    """Nobody is known to ask: a browser is led to the sign-in page.
+
+    Attributes:
+        reason: What it brought that proves nothing: `proof` (a token), `session`, or nothing.
+    """
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(401, text)
+        self.reason = reason
+
+
+class AdminGate:
+    """Looks for one port.
+
+    Args:
+        node: The node.
+        own_host: Name or address that the port was told to listen on.
+        token: Of nodes without rules.
+        access: Who may do what; None where there are no rules.
+        audit: Is told of denials.
+        settings: The section `admin`.
+        random_bytes: As in `Sessions`.
+
+    Attributes:
+        sessions: Of browsers; None where there are no rules.
+        attempts: To sign in.
+    """
+
+    def __init__(
+        self,
+        node: NodeView,
+        own_host: str,
+        token: AdminToken,
+        *,
+        access: Access | None,
+        audit: Audit | None,
+        settings: Callable[[], AdminConfig],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._node = node
+        self._own_host = own_host.lower()
+        self._token = token
+        self.access = access
+        self._audit = audit
+        self._settings = settings
+        self.attempts = Attempts(node.clock)
+        self.sessions = None if access is None else Sessions(access, node.clock, random_bytes, node.metrics)
+
+    # The request as such
+
+    def check_site(self, request: web.Request) -> None:
+        """Refuse what a web page of another site could send through a person's browser, DNS rebinding included.
+
+        Raises:
+            ChangeRefused: It names another host, or comes from a page of another origin.
+        """
+        try:
+            refuse_other_sites(request, (self._own_host, *self._settings().hosts))
+        except ChangeRefused as refusal:
+            self.note(request, Who(address=address_of(request)), "", "site")
+            raise refusal from None
+
+    def enter(self, request: web.Request, *, is_change: bool = False) -> Asker:
+        """Find out who asks.
+
+        Raises:
+            ChangeRefused: It is a page of another site (403), a proof that is none (401), or not the node's token.
+        """
+        self.check_site(request)
+        address = address_of(request)
+        if self.access is None:
+            way = self.check_token(request) if is_change else ""
+            return Asker(Who(way=way, address=address), None)
+        try:
+            asker = self._identified(request, self.access, address, is_change=is_change)
+        except Unknown as error:
+            if error.reason == "proof":
+                self.note(request, Who(address=address), "", "proof")
+            raise
+        if len(set(request.query)) != len(request.query):
+            raise ChangeRefused(400, "A parameter is given twice: name each once.")
+        return asker
+
+    def check_token(self, request: web.Request) -> str:
+        """Pass a request on that has the token of a node without rules; returns how its sender is known."""
+        try:
+            return "adminToken" if self._token.check(request.headers.get("Authorization")) else ""
+        except ChangeRefused as refusal:
+            if refusal.status == 401:
+                self.note(request, Who(address=address_of(request)), "", "proof")
+            raise
+
+    # Who it is
+
+    def _identified(self, request: web.Request, access: Access, address: str, *, is_change: bool) -> Asker:
+        given = request.headers.get("Authorization")
+        if given is not None:
+            return _asker(access.rights_by(self._proven(request, access, given)), address)
+        cookie = self.cookie_of(request)
+        if cookie is not None:
+            assert self.sessions is not None, "there are rules"
+            rights = self.sessions.find(cookie, is_use=AGAIN not in request.query)
+            if rights is None:
+                raise Unknown("This session has ended: sign in again.", "session")
+            if is_change and "Origin" not in request.headers and "Sec-Fetch-Site" not in request.headers:
+                # Whatever browser brings the cookie, it says which page had it sent.
+                raise ChangeRefused(403, "A change by a session needs the Origin header, which browsers send.")
+            return _asker(rights, address, by_session=True)
+        transport = request.transport
+        certificate = None if transport is None else transport.get_extra_info("client_certificate")
+        return _asker(access.rights_of(address, certificate), address)
+
+    def _proven(self, request: web.Request, access: Access, given: str) -> Proven:
+        kind, _, text = given.partition(" ")
+        if not is_private(request):
+            text = "A token is taken over TLS or the loopback alone: ask by https."
+        elif kind.lower() == "bearer" and (proven := access.proven(text.strip())) is not None:
+            return proven
+        else:
+            text = "The token is none, is wrong, or has expired: send `Authorization: Bearer <token>` with a new one."
+        raise Unknown(text, "proof")
+
+    def cookie_of(self, request: web.Request) -> str | None:
+        """Return what the cookie of a session holds; None where there is none."""
+        return request.cookies.get(cookie_name(request))
+
+    # What it may
+
+    def allow(self, request: web.Request, asker: Asker, need: Need) -> None:
+        """Pass on who may read something. Raises ChangeRefused."""
+        if need.action is None:
+            return
+        if asker.rights is None:
+            if need.action in NEED_ACTIONS:
+                self.check_token(request)
+            return
+        self._allow(request, asker, asker.rights, need.action, need.on(request))
+
+    def allow_change(self, request: web.Request, asker: Asker, change: Change, body: ChangeBody) -> None:
+        """Pass on who may change something. Raises ChangeRefused."""
+        if asker.rights is not None:
+            self._allow(request, asker, asker.rights, change.action, change.on(body))
+
+    def may_see_all(self, request: web.Request) -> bool:
+        """Whether who asks may view everything; for what a probe says besides, and nobody is denied by it."""
+        if self.access is None:
+            return True
+        try:
+            refuse_other_sites(request, (self._own_host, *self._settings().hosts))
+            asker = self._identified(request, self.access, address_of(request), is_change=False)
+        except ChangeRefused:
+            return False
+        return may_see_all(asker)
+
+    def _allow(
+        self, request: web.Request, asker: Asker, rights: Rights, action: Action, resources: Sequence[str]
+    ) -> None:
+        for resource in resources:
+            if rights.may(action, resource):
+                continue
+            self.note(request, asker.who, resource, "right")
+            if rights.way == "anonymous":
+                raise Unknown("Say who you are: sign in, or send `Authorization: Bearer <token>`.")
+            what = "everything ('*')" if resource == EVERYTHING else repr(resource[:_TEXT_MAX])
+            text = f"{rights.principal} has no right to {action} {what}: ask who runs the node for a rule."
+            raise ChangeRefused(403, text)
+
+    def note(self, request: web.Request, who: Who, resource: str, reason: str) -> None:
+        """Count a denial and tell of it, once a minute for each route and reason."""
+        route = request.match_info.route.resource
+        what = f"{request.method} {'?' if route is None else route.canonical}"
+        self._node.metrics.counter(DENIED, what, reason).add()
+        self._node.limited_log.note(
+            "access_denied",
+            kind=f"{what} {reason}",
+            method=what,
+            reason=reason,
+            principal=who.principal,
+            way=who.way,
+            client=who.address,
+            resource=resource[:_TEXT_MAX],
+        )
+        if self._audit is not None:
+            self._audit.denied(what, who, resource=resource[:_TEXT_MAX], reason=reason)
+
+
+def may_see_all(asker: Asker) -> bool:
+    """Whether somebody may view everything."""
+    return asker.rights is None or asker.rights.may(Action.VIEW, EVERYTHING)
+
+
+def _asker(rights: Rights, address: str, *, by_session: bool = False) -> Asker:
+    return Asker(Who(rights.principal, rights.way, rights.proof, address), rights, by_session)
+
+
+def address_of(request: web.Request) -> str:
+    """Return the address that a request came from."""
+    return host_of(request.remote) if request.remote else "unknown"
+
+
+def is_private(request: web.Request) -> bool:
+    """Whether nobody on a network reads what goes over a request's connection: by TLS, or on the loopback."""
+    if request.scheme == "https":
+        return True
+    try:
+        return ipaddress.ip_address(address_of(request).partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def cookie_name(request: web.Request) -> str:
+    """Return what the cookie is called: each port has its own, for browsers tell hosts apart and not ports."""
+    transport = request.transport
+    own = None if transport is None else transport.get_extra_info("sockname")
+    port = own[1] if isinstance(own, tuple) else 0
+    return f"{'__Host-' if request.scheme == 'https' else ''}pyddmq-{port}"
+
+
+def refuse_other_sites(request: web.Request, hosts: Sequence[str]) -> None:
+    """Refuse what a web page of another site could send, or what asks under another name than these.
+
+    Raises:
+        ChangeRefused: It names another host, or comes from a page of another origin.
+    """
+    name = _host_name(f"//{request.host}")
+    if name != "localhost" and name not in hosts and not _is_address(name):
+        text = f"The Host header names {name!r}; use the node's address or localhost, or list the name in admin.hosts."
+        raise ChangeRefused(403, text)
+    origin = request.headers.get("Origin")
+    # Of a page that came by https from what passes plain HTTP on to here: nobody else has this host and port.
+    own = (f"{request.scheme}://{request.host}", f"https://{request.host}")
+    if origin is not None and origin not in own:
+        raise ChangeRefused(403, f"A page of {origin!r} may change nothing and read nothing on this node.")
+    if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        raise ChangeRefused(403, "A page of another site may change nothing and read nothing on this node.")
+
+
+def _host_name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,141 @@
+"""Which right each route of the admin port needs. A port with a route that is not in here does not start.
+
+Reading needs a right on what the request names; on `*`, which is all, where it names nothing, or something of which it
+is only known afterwards whose it is. Changes say theirs themselves (`proxy.operate.changes.desk.Change`). Where there
+are no rules, reading is open, but for what needs `readBodies` or `administer`: that needs `node.adminTokenFile`'s
+token, where there is one, as changes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from aiohttp import web
+
+from proxy.access.rules import EVERYTHING, NODE, Action
+from proxy.operate.changes.desk import Change
+
+PROBES = frozenset(("/livez", "/healthz", "/readyz"))
+"""What is answered to anybody, under any name."""
+
+
+class Need(NamedTuple):
+    """What a route needs.
+
+    Attributes:
+        action: The right; None: whoever it is.
+        on: Returns the topics and groups that it is needed on.
+        text: These, in the words of the documentation.
+    """
+
+    action: Action | None
+    on: Callable[[web.Request], Sequence[str]]
+    text: str
+
+
+def _everything(_: web.Request) -> Sequence[str]:
+    return (EVERYTHING,)
+
+
+def _node(_: web.Request) -> Sequence[str]:
+    return (NODE,)
+
+
+def _named(name: str) -> Callable[[web.Request], Sequence[str]]:
+    return lambda request: (request.query.get(name, EVERYTHING),)
+
+
+def _of_path(name: str) -> Callable[[web.Request], Sequence[str]]:
+    return lambda request: (request.match_info[name],)
+
+
+def _of_messages(request: web.Request) -> Sequence[str]:
+    # An id may be that of a message of any topic, whichever is named beside it.
+    query = request.query
+    return (query["topic"],) if "topic" in query and not {"id", "physical"} & query.keys() else (EVERYTHING,)
+
+
+NOBODY = Need(None, lambda _: (), "")
+ALL = Need(Action.VIEW, _everything, "`*`")
+GROUP = Need(Action.VIEW, _named("group"), "the group, without one `*`")
+TOPIC = Need(Action.VIEW, _named("topic"), "the topic, without one `*`")
+MESSAGES = Need(Action.VIEW, _of_messages, "the topic; by `id`, `physical` or without a topic `*`")
+BODIES = MESSAGES._replace(action=Action.READ_BODIES)
+ADMINISTER = Need(Action.ADMINISTER, _node, "the node")
+BURROWS_GROUP = Need(Action.VIEW, _of_path("consumer"), "the consumer group")
+BURROWS_TOPIC = Need(Action.VIEW, _of_path("topic"), "the topic")
+
+READING: Mapping[str, Need] = MappingProxyType(
+    {
+        **dict.fromkeys(sorted(PROBES), NOBODY),
+        "/burrow/admin": NOBODY,
+        "/sign-in": NOBODY,
+        "/": GROUP,
+        "/metrics": ALL,
+        "/audit": ADMINISTER,
+        "/api/audit": ADMINISTER,
+        "/api/topics": TOPIC,
+        "/api/groups": GROUP,
+        "/api/groups/stuck": GROUP,
+        "/api/offsets": GROUP,
+        "/api/lag": GROUP,
+        "/api/lag/alarms": GROUP,
+        "/api/lag/objectives": GROUP,
+        "/api/attention": ALL,
+        "/api/limits": ALL,
+        "/api/stats": ALL,
+        # Their counts are of all topics, whatever is listed.
+        "/api/delays": ALL,
+        "/api/transactions": ALL,
+        "/api/timers": ALL,
+        "/api/timers/show": ALL,
+        # With `body=none`; else `BODIES`.
+        "/api/messages": MESSAGES,
+        "/api/dead-letters": GROUP,
+        "/v3/kafka": ALL,
+        "/v3/kafka/{cluster}": ALL,
+        "/v3/kafka/{cluster}/topic": ALL,
+        "/v3/kafka/{cluster}/topic/{topic}": BURROWS_TOPIC,
+        # It names groups.
+        "/v3/kafka/{cluster}/topic/{topic}/consumers": ALL,
+        "/v3/kafka/{cluster}/consumer": ALL,
+        "/v3/kafka/{cluster}/consumer/{consumer}": BURROWS_GROUP,
+        "/v3/kafka/{cluster}/consumer/{consumer}/status": BURROWS_GROUP,
+        "/v3/kafka/{cluster}/consumer/{consumer}/lag": BURROWS_GROUP,
+        "/v3/config": ALL,
+        "/v3/config/{kind}": ALL,
+        "/v3/config/{kind}/{name}": ALL,
+        "/v3/{rest}": ALL,
+    }
+)
+"""By path, of GET and HEAD."""
+
+WITHOUT_RIGHT: Mapping[str, str] = MappingProxyType(
+    {
+        "/sign-in": "it is how one becomes somebody",
+        "/sign-out": "it ends one's own session alone",
+    }
+)
+"""What else is posted, and why it needs no right."""
+
+
+def need_of(request: web.Request) -> Need:
+    """Return what a request for reading needs; of one that no route has, nothing."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        return NOBODY
+    if resource.canonical == "/api/messages" and request.query.get("body") != "none":
+        return BODIES
+    return READING[resource.canonical]
+
+
+def check_routes(router: web.UrlDispatcher, changes: Sequence[Change]) -> None:
+    """Assert that each route has its right."""
+    posted = {(change.method, change.path) for change in changes} | {("POST", path) for path in WITHOUT_RIGHT}
+    for route in router.routes():
+        assert route.resource is not None, "each route has a path"
+        path = route.resource.canonical
+        known = path in READING if route.method in ("GET", "HEAD") else (route.method, path) in posted
+        assert known, f"no right is listed for {route.method} {path}: proxy/admin/entry/rights.py"

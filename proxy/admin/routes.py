@@ -1,0 +1,499 @@
+"""The requests of the admin port: what is read, and how each is looked at and answered.
+
+`proxy.admin.entry.gate` says who may ask, `proxy.operate.changes` what may be changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+from msgspec.structs import replace
+
+from broker.errors import StoreError
+from broker.format.numbers import whole_number
+from broker.query import NotFound, QueryRefused
+from broker.runtime.async_steps import run_async
+from broker.runtime.metrics import declare
+from broker.scheduled.timer.listing import KeptScan
+from broker.views import View
+from proxy.access.audit import Audit
+from proxy.access.rules import NODE, Action
+from proxy.access.views import AuditEntry
+from proxy.admin import page
+from proxy.admin.burrow import PREFIX, BurrowPaths
+from proxy.admin.entry import access_pages
+from proxy.admin.entry.access_pages import Viewer
+from proxy.admin.entry.gate import AdminGate, Unknown, is_private, may_see_all
+from proxy.admin.entry.rights import NOBODY, PROBES, WITHOUT_RIGHT, check_routes, need_of
+from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
+from proxy.admin.exposition import Exposition
+from proxy.admin.guard import AdminGuard
+from proxy.admin.lag_metrics import lag_text
+from proxy.admin.lag_verdicts import LastLag
+from proxy.admin.loop_lag import LoopLag
+from proxy.admin.style import CSS_SHA256
+from proxy.node.views import ReloadResult
+from proxy.operate import answers
+from proxy.operate.changes.desk import Asker, Change, ChangeBody, ChangeDesk, ChangeRefused
+from proxy.operate.lookups import dead_letters, delays, timers, transactions
+from proxy.operate.lookups.messages import MessageSearch
+from proxy.operate.moments import parse_duration
+from proxy.operate.node_view import NodeView
+from proxy.operate.views.audit import AuditAnswer
+from proxy.operate.views.errors import ErrorAnswer, ErrorView
+from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
+from proxy.operate.views.lag import MODES, LagAnswer
+
+REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
+
+HEADERS = {
+    "Server": "pyddmq",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src '{CSS_SHA256}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Not `no-referrer`: with that browsers send `Origin: null` with a form of this very page.
+    "Referrer-Policy": "same-origin",
+}
+"""Of each answer: nothing of it is kept, run, framed or taken for something else than it says."""
+_OPENING = "The store is being opened; ask again when /readyz says ready."
+_NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
+BODY_BYTES_MAX = 64 * 1024
+SPAN_MS_MAX = 400 * 86_400_000
+"""Longest time that a question about the past may reach back: the hours of the lag journal are kept so long."""
+_CHANGING = frozenset(("POST", "DELETE"))
+_ASKER: web.RequestKey[Asker] = web.RequestKey("asker", Asker)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Listing(Protocol):
+    """An answer that lists all, or what belongs to one name."""
+
+    def __call__(self, node: NodeView, *, limit: int, name: str | None) -> View | None:
+        """Return it; None when nothing has the name."""
+        ...
+
+
+class Search(Protocol):
+    """Something that is looked for in steps."""
+
+    def steps(self) -> Generator[None, None, None]:
+        """Search, yielding after each bounded piece of work. Raises QueryRefused, NotFound, OSError."""
+        ...
+
+    def answer(self) -> View:
+        """Return what was found."""
+        ...
+
+
+class Routes:
+    """The request handlers; they share the node and what measures its loop."""
+
+    def __init__(self, node: NodeView, lag: LoopLag, gate: AdminGate, audit: Audit | None, *, loop_name: str) -> None:
+        self.guard: AdminGuard | None = None
+        self._node = node
+        self._lag = lag
+        self._gate = gate
+        self._audit = audit
+        self._desk = ChangeDesk(node.metrics, gate, audit)
+        self._last_lag = LastLag(node)
+        self._lag_text: tuple[LagAnswer | None, bytes] = (None, b"")
+        """The last judgement, and its gauges as they were written."""
+        self._exposition = Exposition(node, lag, loop_name)
+        self._searching = asyncio.Lock()
+        self._kept_timers = KeptScan()
+
+    def application(self, changes: Sequence[Change]) -> web.Application:
+        """Return the application with its routes."""
+        application = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
+        application.router.add_get("/", self._page)
+        application.router.add_get("/livez", self._livez)
+        application.router.add_get("/healthz", self._livez)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._metrics)
+        application.router.add_get("/audit", self._audit_page)
+        application.router.add_get("/api/audit", self._audit_trail)
+        application.router.add_get("/api/topics", self._topics)
+        application.router.add_get("/api/groups", self._groups)
+        application.router.add_get("/api/groups/stuck", self._stuck)
+        application.router.add_get("/api/offsets", self._offsets)
+        application.router.add_get("/api/lag", self._judged)
+        application.router.add_get("/api/lag/alarms", self._lag_alarms)
+        application.router.add_get("/api/lag/objectives", self._objectives)
+        application.router.add_get("/api/attention", self._attention)
+        application.router.add_get("/api/limits", self._limits)
+        application.router.add_get("/api/delays", self._delays)
+        application.router.add_get("/api/transactions", self._transactions)
+        application.router.add_get("/api/timers", self._timers)
+        application.router.add_get("/api/timers/show", self._timer)
+        application.router.add_get("/api/messages", self._messages)
+        application.router.add_get("/api/dead-letters", self._dead_letters)
+        application.router.add_get("/api/stats", self._stats)
+        BurrowPaths(self._node).add_to(application.router)
+        SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
+        every = [*changes, self._reload_change()]
+        for change in every:
+            application.router.add_route(change.method, change.path, self._handler_of(change))
+        check_routes(application.router, every)
+        return application
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn refusals and faults into JSON with a sentence, and put the common headers on every answer."""
+        if self.guard is not None:
+            self.guard.began(request.protocol, body=request.can_read_body)
+        try:
+            return await self._answer(request, handler)
+        finally:
+            if self.guard is not None:
+                self.guard.ended(request.protocol)
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            self._look(request)
+            if request.can_read_body:
+                # All of it is here, in time, before anything is done; handlers get what was read.
+                await _read(request)
+                if self.guard is not None:
+                    self.guard.body_read(request.protocol)
+            response = await handler(request)
+        except web.HTTPException as error:
+            response = self._error(request, error)
+        except ChangeRefused as refusal:
+            response = self._refused(request, refusal)
+        except Exception as error:
+            # Of the route: a path may be of one's own making.
+            route = request.match_info.route.resource
+            kind = "" if route is None else route.canonical
+            self._node.limited_log.fault("admin_request_failed", error, kind=kind, path=request.path)
+            text = "The node could not put this answer together; its log has the cause."
+            response = self._refusal(500, text)
+        response.headers.update(HEADERS)
+        return response
+
+    def _look(self, request: web.Request) -> None:
+        """Look who asks, and whether he may; a change is looked at by its desk, which leaves a line of it."""
+        is_open = request.path in PROBES
+        if self._gate.access is None:
+            # Scrapers ask by name, and what they get shows nothing that people sent.
+            is_open = is_open or request.path == "/metrics" or request.path.startswith(PREFIX)
+        if is_open or (request.method in _CHANGING and request.path not in WITHOUT_RIGHT):
+            return
+        need = need_of(request) if request.method in ("GET", "HEAD") else NOBODY
+        if need.action is None:
+            self._gate.check_site(request)
+            return
+        asker = self._gate.enter(request)
+        self._gate.allow(request, asker, need)
+        request[_ASKER] = asker
+
+    def _refused(self, request: web.Request, refusal: ChangeRefused) -> web.StreamResponse:
+        """Answer who is refused; a browser is led to the page to sign in, where that may help."""
+        is_unknown = refusal.status == 401
+        if is_unknown and _is_browser(request) and self._gate.access is not None and is_private(request):
+            response: web.StreamResponse = web.Response(status=303, headers={"Location": "/sign-in"})
+        else:
+            response = self._said(request, refusal.status, refusal.text)
+        if is_unknown:
+            response.headers["WWW-Authenticate"] = "Bearer"
+        if isinstance(refusal, Unknown) and refusal.reason == "session":
+            forget_cookie(request, response)
+        return response
+
+    def _error(self, request: web.Request, error: web.HTTPException) -> web.Response:
+        text = error.text or error.reason
+        if error.status == 404 and error.text == "404: Not Found":
+            text = f"There is nothing at {request.path}; / lists what there is, docs/admin.md describes it."
+        elif error.status == 405:
+            text = f"{request.method} is not answered at {request.path}; use {error.headers.get('Allow', 'GET')}."
+        response = self._said(request, error.status, text)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+
+    def _said(self, request: web.Request, status: int, text: str) -> web.Response:
+        """Refuse, with a page for somebody who looks with a browser."""
+        if not _is_browser(request):
+            return self._refusal(status, text)
+        self._node.metrics.counter(REFUSED, str(status)).add()
+        may_sign_in = self._gate.access is not None and status in (401, 403) and is_private(request)
+        shown = page.refusal(status, text, may_sign_in=may_sign_in)
+        return web.Response(text=shown, status=status, content_type="text/html")
+
+    def _refusal(self, status: int, text: str) -> web.Response:
+        self._node.metrics.counter(REFUSED, str(status)).add()
+        return _json(ErrorAnswer(error=ErrorView(status=status, message=text)), status)
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        node = self._node
+        status = 200 if node.state == "ready" else 503
+        if not self._gate.may_see_all(request):
+            # A probe is told whether; why, with names and paths, who may know.
+            return web.Response(text="ready\n" if status == 200 else f"not ready: {node.state}\n", status=status)
+        if "verbose" in request.query or node.recovery is not None:
+            return _json(answers.readiness(node, loop_lag_seconds=self._lag.seconds), status)
+        lines = ["ready"] if status == 200 else [f"not ready: {node.state}", *node.reasons]
+        if node.memory().pressure != "none":
+            lines.append(f"memory: {node.memory().pressure}")
+        return web.Response(text="\n".join(lines) + "\n", status=status)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        judged = await self._last_lag.answer()
+        if judged is None or self._lag_text[0] is not judged:
+            gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
+            self._lag_text = (judged, gauges)
+        text, content_type = self._exposition.render(request.headers.get("Accept", ""), self._lag_text[1])
+        return web.Response(body=text, headers={"Content-Type": content_type})
+
+    async def _page(self, request: web.Request) -> web.Response:
+        group = request.query.get("group")
+        refresh = request.query.get("refresh") != "0"
+        judged = await self._last_lag.answer()
+        asker: Asker = request[_ASKER]
+        text = page.render(
+            self._node,
+            loop_lag_seconds=self._lag.seconds,
+            lag=judged,
+            group=group,
+            refresh=refresh,
+            viewer=self._viewer(request, asker),
+            is_whole=may_see_all(asker),
+        )
+        if text is None:
+            raise web.HTTPNotFound(text=f"There is no group {group!r}; / lists all groups.")
+        return web.Response(text=text, content_type="text/html")
+
+    def _viewer(self, request: web.Request, asker: Asker) -> Viewer | None:
+        if asker.rights is None:
+            return None
+        return Viewer(
+            principal=asker.who.principal,
+            way=asker.who.way,
+            by_session=asker.by_session,
+            may_sign_in=is_private(request),
+            may_administer=asker.rights.may(Action.ADMINISTER, NODE),
+        )
+
+    async def _audit_page(self, request: web.Request) -> web.Response:
+        entries, total = self._recent(access_pages.SHOWN_MAX)
+        viewer = self._viewer(request, request[_ASKER])
+        text = access_pages.audit(entries, total, self._node.clock.wall_ms(), viewer)
+        return web.Response(text=text, content_type="text/html")
+
+    async def _audit_trail(self, request: web.Request) -> web.Response:
+        entries, total = self._recent(_limit(request))
+        return _json(AuditAnswer(now_ms=self._node.clock.wall_ms(), entries_total=total, entries=entries))
+
+    def _recent(self, limit: int) -> tuple[Sequence[AuditEntry], int]:
+        return ([], 0) if self._audit is None else self._audit.recent(limit)
+
+    async def _limits(self, request: web.Request) -> web.Response:
+        advice = "No client {!r} is counted; `pyddmq limits` and /api/limits list all."
+        return self._listed(request, "client", answers.limits, advice)
+
+    async def _topics(self, request: web.Request) -> web.Response:
+        advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."
+        return self._listed(request, "topic", answers.topics, advice)
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        return self._listed(request, "group", partial(answers.groups, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
+
+    async def _stuck(self, request: web.Request) -> web.Response:
+        return self._listed(request, "group", partial(answers.stuck, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
+
+    async def _offsets(self, request: web.Request) -> web.Response:
+        advice = "No offsets of a group {!r} are known; `pyddmq offsets show` and /api/offsets list all."
+        return self._listed(request, "group", answers.offsets, advice)
+
+    async def _judged(self, request: web.Request) -> web.Response:
+        name, mode = request.query.get("group"), request.query.get("mode", MODES[0])
+        known = next((each for each in MODES if each == mode), None)
+        if known is None:
+            raise web.HTTPBadRequest(text=f"mode is {mode!r}; it must be one of {', '.join(MODES)}.")
+        document = await run_async(self._node.lag(group=name, limit=_limit(request), mode=known))
+        if document is None:
+            raise web.HTTPNotFound(text=_NO_GROUP.format(name))
+        if "trend" in request.query:
+            span_ms = _span(request, "trend")
+            async with self._searching:
+                trend = await run_async(self._node.trend(group=name, span_ms=span_ms))
+            document = replace(document, trend=trend)
+        return _json(document)
+
+    async def _lag_alarms(self, request: web.Request) -> web.Response:
+        return self._listed(request, "group", _lag_alarms, _NO_GROUP)
+
+    async def _objectives(self, request: web.Request) -> web.Response:
+        name = request.query.get("group")
+        if name is not None and self._node.samples(name) is None:
+            raise web.HTTPNotFound(text=_NO_GROUP.format(name))
+        target_ms, span_ms = _span(request, "objective"), _span(request, "since")
+        steps = self._node.objectives(group=name, span_ms=span_ms, target_ms=target_ms)
+        async with self._searching:
+            return _json(await run_async(steps))
+
+    def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
+        """Answer with all of a kind, or what belongs to the one that the request names."""
+        name = request.query.get(kind)
+        document = listing(self._node, limit=_limit(request), name=name)
+        if document is None:
+            raise web.HTTPNotFound(text=advice.format(name))
+        if isinstance(document, GroupsAnswer | StuckAnswer) and not may_see_all(request[_ASKER]):
+            # What is about the node names groups and topics of others.
+            document = replace(document, findings=[each for each in document.findings if each.group == name])
+        return _json(document)
+
+    async def _attention(self, _: web.Request) -> web.Response:
+        return _json(answers.attention(self._node, loop_lag_seconds=self._lag.seconds))
+
+    async def _delays(self, request: web.Request) -> web.Response:
+        node, given, now_ms = self._node.delays(), dict(request.query), self._node.clock.wall_ms()
+        limit = _limit(request)
+        return await self._searched(request, lambda: run_async(delays.search(node, given, limit=limit, now_ms=now_ms)))
+
+    async def _transactions(self, request: web.Request) -> web.Response:
+        node = self._node.transactions()
+        try:
+            asked = transactions.Asked.of(request.query, limit=_limit(request))
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        now_ms = self._node.clock.wall_ms()
+        return await self._searched(request, lambda: run_async(transactions.search(node, asked, now_ms=now_ms)))
+
+    async def _timers(self, request: web.Request) -> web.Response:
+        opened, given = self._node.timers(), dict(request.query)
+        limit, now_ms = _limit(request), self._node.clock.wall_ms()
+        return await self._stepwise(
+            request,
+            None if opened is None else lambda: timers.TimerSearch(opened, given, limit, now_ms, self._kept_timers),
+        )
+
+    async def _timer(self, request: web.Request) -> web.Response:
+        store, name = self._node.searchable(), self._node.broker_name
+        given, now_ms = dict(request.query), self._node.clock.wall_ms()
+        return await self._stepwise(
+            request, None if store is None else lambda: timers.TimerShow(store, given, name, now_ms)
+        )
+
+    async def _stats(self, request: web.Request) -> web.Response:
+        return _json(answers.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
+
+    async def _messages(self, request: web.Request) -> web.Response:
+        store = self._node.searchable()
+        now_ms = self._node.clock.wall_ms()
+        return await self._stepwise(
+            request, None if store is None else lambda: MessageSearch(store, dict(request.query), now_ms=now_ms)
+        )
+
+    async def _dead_letters(self, request: web.Request) -> web.Response:
+        opened = self._node.dead_letters()
+
+        async def search() -> View:
+            if opened is None:
+                raise web.HTTPServiceUnavailable(text=_OPENING)
+            return await dead_letters.search(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
+
+        return await self._searched(request, search)
+
+    async def _stepwise(self, request: web.Request, begin: Callable[[], Search] | None) -> web.Response:
+        """Answer with what a search in steps finds; None while the store is being opened."""
+
+        async def search() -> View:
+            if begin is None:
+                raise web.HTTPServiceUnavailable(text=_OPENING)
+            found = begin()
+            await run_async(found.steps())
+            return found.answer()
+
+        return await self._searched(request, search)
+
+    async def _searched(self, request: web.Request, search: Callable[[], Awaitable[View]]) -> web.Response:
+        """Answer with what is found, by one search at a time.
+
+        A search may read much, and each gives way to the node's own work after every step.
+        """
+        async with self._searching:
+            try:
+                return _json(await search())
+            except NotFound as error:
+                raise web.HTTPNotFound(text=_sentence(error)) from error
+            except QueryRefused as error:
+                raise web.HTTPBadRequest(text=_sentence(error)) from error
+            except StoreError as error:
+                raise web.HTTPServiceUnavailable(text=_sentence(error)) from error
+
+    def _handler_of(self, change: Change) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            result = await self._desk.run(request, change)
+            is_refused = isinstance(result, ReloadResult) and not result.accepted
+            return _json(result, 409 if is_refused else 200)
+
+        return handle
+
+    def _reload_change(self) -> Change:
+        async def reload(_: ChangeBody) -> ReloadResult:
+            return await self._node.reload()
+
+        return Change(name="reload", path="/api/reload", action=Action.ADMINISTER, on=lambda _: (NODE,), run=reload)
+
+
+def _json(answer: View, status: int = 200) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(answer) + b"\n", status=status, content_type="application/json", charset="utf-8"
+    )
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _lag_alarms(node: NodeView, *, limit: int, name: str | None) -> View | None:
+    return node.lag_alarms(group=name, limit=limit)
+
+
+def _span(request: web.Request, name: str) -> int:
+    """Return the time span that a request names, in ms."""
+    text = request.query.get(name, "")
+    try:
+        span_ms = parse_duration(text)
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{name}: {error}.") from error
+    if not 0 < span_ms <= SPAN_MS_MAX:
+        raise web.HTTPBadRequest(text=f"{name} is {text!r}; it must be above 0 and at most 400d.")
+    return span_ms
+
+
+def _limit(request: web.Request) -> int:
+    text = request.query.get("limit", str(answers.LIMIT_DEFAULT))
+    limit = whole_number(text, 9)
+    if limit is None:
+        raise web.HTTPBadRequest(text=f"limit is {text!r}; it must be a whole number from 0 to {answers.LIMIT_MAX}.")
+    return min(limit, answers.LIMIT_MAX)
+
+
+def _is_browser(request: web.Request) -> bool:
+    return request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", "")
+
+
+async def _read(request: web.Request) -> None:
+    """Read a body. Raises HTTPBadRequest: its sender went away in the middle of it, or it is not what its head says."""
+    try:
+        await request.read()
+    except web.HTTPException:
+        raise
+    except Exception as error:
+        raise web.HTTPBadRequest(text="The body cannot be read as its headers say; send it whole.") from error

@@ -1,0 +1,109 @@
+"""What each command needs where a node has rules: docs/cli.md has the table, and a test compares it with the routes.
+
+Commands have no rights of their own: what is in here is that of what they ask a node for, as the principal of their
+token, certificate or network. Those of `FILES` ask none, and need what the file system lets their user do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from proxy.access.rules import Action
+
+Right = Action | str
+
+FILES = "files"
+"""It works on files, with the permissions of whoever runs it."""
+NOTHING = ""
+"""It asks for nothing that somebody must be allowed."""
+_VIEW, _OPERATE, _ADMINISTER = (Action.VIEW,), (Action.OPERATE,), (Action.ADMINISTER,)
+_BOTH = (Action.VIEW, Action.OPERATE)
+_FILES, _NOTHING = (FILES,), (NOTHING,)
+
+RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
+    {
+        "serve": _FILES,
+        "version": _NOTHING,
+        "send": (Action.PRODUCE,),
+        # Dead letters are read through another group, which is looked for: view.
+        "pull": (Action.CONSUME, Action.VIEW),
+        "limits": _VIEW,
+        "stats": _VIEW,
+        "reload": _ADMINISTER,
+        "actions list": _FILES,
+        "actions try": _FILES,
+        "config check": _FILES,
+        "demo events": (Action.PRODUCE, Action.CONSUME),
+        "demo delay": (Action.PRODUCE, Action.CONSUME),
+        "demo order": (Action.PRODUCE, Action.CONSUME),
+        "demo transaction": (Action.PRODUCE, Action.CONSUME, Action.TRANSACT, Action.VIEW, Action.OPERATE),
+        # With a node of their own.
+        "demo lag": _FILES,
+        "demo push": _FILES,
+        "access explain": _FILES,
+        "access token create": _FILES,
+        "access token list": _FILES,
+        "access token revoke": _FILES,
+        "groups show": _VIEW,
+        "groups stuck": _VIEW,
+        "groups retry": _BOTH,
+        "groups skip": _BOTH,
+        "groups dead-letter": _BOTH,
+        "groups pause": _OPERATE,
+        "groups resume": _OPERATE,
+        "lag show": _VIEW,
+        "lag check": _VIEW,
+        "lag explain": _NOTHING,
+        "lag alarms": _VIEW,
+        "lag mute": _OPERATE,
+        "lag export": _FILES,
+        "lag backlog": _FILES,
+        "lag compact": _FILES,
+        "lag record": _FILES,
+        "lag report": _FILES,
+        "lag residence": _FILES,
+        "lag slo": _VIEW,
+        "lag watch": _FILES,
+        "topics show": _VIEW,
+        "topics create": _ADMINISTER,
+        "topics alter": _ADMINISTER,
+        # View: to ask whether it is meant.
+        "topics delete": (Action.VIEW, Action.ADMINISTER),
+        "offsets show": _VIEW,
+        "offsets reset": _OPERATE,
+        "delays list": _VIEW,
+        "delays show": _VIEW,
+        "delays cancel": _BOTH,
+        "dlq list": _VIEW,
+        "dlq show": _VIEW,
+        "dlq stats": _VIEW,
+        # View: to say how far it is, where it may be told.
+        "dlq redrive": _BOTH,
+        "transactions list": _VIEW,
+        "transactions show": _VIEW,
+        "transactions commit": _BOTH,
+        "transactions rollback": _BOTH,
+        "transactions resume": _BOTH,
+        "transactions stats": _VIEW,
+        "timers list": _VIEW,
+        "timers show": _VIEW,
+        "timers cancel": _BOTH,
+        "timers reschedule": _OPERATE,
+        "timers pause": _ADMINISTER,
+        "timers resume": _ADMINISTER,
+        "timers stats": _VIEW,
+        "messages show": (Action.READ_BODIES,),
+        "messages query": (Action.READ_BODIES,),
+        "messages export": (Action.READ_BODIES,),
+        "tls dev": _FILES,
+        "store broker-conf": _FILES,
+        "store check": _FILES,
+        "store handover": _FILES,
+        "store stat": _FILES,
+        "store dump": _FILES,
+        "store find": _FILES,
+        "store backup": _FILES,
+        "store restore": _FILES,
+    }
+)
