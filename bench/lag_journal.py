@@ -44,6 +44,8 @@ class Figures:
         rollup_ms: Processor time of that file, for an hour.
         step_us_max: The longest step of it.
         read_rows: Samples that are read per second.
+        source_rows: Rows that the source `pyddmq_lag` makes per second, all columns, before Spark has them; None: there
+            is no PySpark.
     """
 
     queue_bytes: float
@@ -55,6 +57,7 @@ class Figures:
     rollup_ms: float
     step_us_max: float
     read_rows: float
+    source_rows: float | None
 
 
 def moved(rows: Rows, random: Random, time_ms: int, share: float, *, polled: bool) -> Rows:
@@ -142,6 +145,7 @@ def measure(folder: str, *, queues: int, snapshots: int, moving: float, polled: 
     start = time.process_time()
     read = sum(isinstance(each, QueueRow) for each in JournalReader(disk, folder).read())
     reading = time.process_time() - start
+    source_rows = _source_rows(folder)
     tiers = Tiers(disk, folder, TierLimits())
     start = time.process_time()
     longest = max(_timed(tiers, now_ms=BEGIN_MS + 2 * 3_600_000))
@@ -159,7 +163,23 @@ def measure(folder: str, *, queues: int, snapshots: int, moving: float, polled: 
         rollup_ms=rollup * 1000,
         step_us_max=longest * 1e6,
         read_rows=read / reading,
+        source_rows=source_rows,
     )
+
+
+def _source_rows(folder: str) -> float | None:
+    """Return how many rows per second of the processor a task of the source makes of a journal."""
+    try:
+        from lag.spark.sources.journal import JournalRows
+        from lag.spark.sources.journal_rows import FIELDS
+    except ImportError:
+        return None
+    import pyarrow as pa
+
+    source = JournalRows({"path": folder}, "samples", pa.schema(list(FIELDS.items())))
+    start = time.process_time()
+    count: int = sum(batch.num_rows for part in source.partitions() for batch in source.read(part))
+    return count / (time.process_time() - start)
 
 
 def _idle_bytes(writer: JournalWriter, rows: Rows, time_ms: int) -> float:
@@ -187,7 +207,10 @@ def lines(name: str, figures: Figures) -> list[str]:
     return [
         f"| {name} | {figures.queue_bytes:.1f} | {figures.idle_bytes:.2f} | {figures.hour_bytes:.1f} | "
         f"{figures.write_ms:.1f} ms | {figures.core_percent:.3f} % | {figures.minute_bytes:.0f} | "
-        f"{figures.rollup_ms / 1000:.1f} s | {figures.step_us_max / 1000:.1f} ms | {figures.read_rows / 1000:.0f} k/s |"
+        f"{figures.rollup_ms / 1000:.1f} s | {figures.step_us_max / 1000:.1f} ms | "
+        f"{figures.read_rows / 1000:.0f} k/s | "
+        + ("-" if figures.source_rows is None else f"{figures.source_rows / 1000:.0f} k/s")
+        + " |"
     ]
 
 
@@ -200,9 +223,10 @@ def main() -> None:
     parser.add_argument("--folder", help="where the files are made; a temporary one when absent")
     given = parser.parse_args()
     print(
-        "| queues | bytes | idle | with whole rows | snapshot | core | minute | hour's minutes | longest step | read |"
+        "| queues | bytes | idle | with whole rows | snapshot | core | minute | hour's minutes | longest step | read | "
+        "by Spark's source |"
     )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| --- " * 11 + "|")
     for polled in (False, True):
         folder = tempfile.mkdtemp(dir=given.folder)
         try:

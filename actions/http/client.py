@@ -1,21 +1,34 @@
-"""One HTTP client: what aiohttp may do for a push, and what it may not.
+"""One HTTP client: what aiohttp does for a push, and what is done here.
 
-Redirects, cookies, proxies from the environment and compressed replies are off: each would let a receiver, or the
-environment, decide where a message goes or how much memory a reply takes. aiohttp is imported when one is opened.
+aiohttp's connector makes, keeps and closes connections (names, TLS, the look at addresses), and its parser reads
+replies. The request itself is one text and one write, made here: aiohttp's own request takes as much time as all else
+of a push, for what no push has (redirects, cookies, proxies from the environment, compressed replies, forms of its
+own). None of these is there, so neither a receiver nor the environment decides where a message goes, or how much
+memory a reply takes. aiohttp is imported when a client is opened.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actions.http.reply import printable
 from actions.http.wish import AddressRefused, HttpWish
 from actions.outside import Outside
 
 if TYPE_CHECKING:
+    from aiohttp import ClientRequest
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.connector import Connection
     from yarl import URL
 
 __all__ = ["AddressRefused", "Client", "PushFailed", "Reply"]
+
+ORIGINS_MAX: Final = 256
+"""Servers that are remembered; messages may name others without end."""
+LARGE_BYTES: Final = 65_536
+"""A larger body is not copied behind its headers, and may be on its way still when the reply is there."""
+_SWITCHING = 101
 
 
 class PushFailed(Exception):
@@ -37,6 +50,13 @@ class Reply(NamedTuple):
     body: bytes
 
 
+class _Origin(NamedTuple):
+    """A server: the request that connections to it are asked for with, and its name in requests."""
+
+    pattern: ClientRequest
+    host: str
+
+
 class Client:
     """Sends requests over a pool of connections of its own; made in the loop's thread.
 
@@ -46,19 +66,16 @@ class Client:
 
     def __init__(self, outside: Outside, wish: HttpWish, reply_bytes_max: int) -> None:
         import aiohttp
+        from aiohttp.http_exceptions import HttpProcessingError
 
         self._reply_bytes_max = reply_bytes_max
-        self._errors = (aiohttp.ClientError, OSError, RuntimeError)
-        self._timeout_of = aiohttp.ClientTimeout
-        self._timeout = aiohttp.ClientTimeout(total=5.0)
-        self._session = aiohttp.ClientSession(
-            connector=outside.http(wish),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            timeout=self._timeout,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        )
+        self._errors = (aiohttp.ClientError, HttpProcessingError, aiohttp.EofStream, OSError, RuntimeError)
+        self._gone = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+        self._request_of = aiohttp.ClientRequest
+        self._timeout = aiohttp.ClientTimeout(total=None)
+        self._connector = outside.http(wish)
+        self._ends = "Connection: close\r\n" if self._connector.force_close else ""
+        self._origins: dict[tuple[str, str], _Origin] = {}
 
     async def send(self, method: str, url: URL, headers: list[tuple[str, str]], body: bytes, ms: int) -> Reply:
         """Send one request and read its reply whole.
@@ -74,25 +91,21 @@ class Client:
             PushFailed: No connection, none in time, a reply that is none, or a larger one than allowed.
             AddressRefused: The connection's address is not allowed.
         """
-        if self._timeout.total != ms / 1000:
-            # Kept, for it is the same for all of a configuration.
-            self._timeout = self._timeout_of(total=ms / 1000)
+        origin = self._origins.get((url.scheme, url.raw_authority)) or self._origin(url)
+        lines = [f"{name}: {value}\r\n" for name, value in headers]
+        length = f"Content-Length: {len(body)}\r\n" if body or method == "POST" else ""
+        head = f"{method} {url.raw_path_qs} HTTP/1.1\r\nHost: {origin.host}\r\n{''.join(lines)}{length}{self._ends}\r\n"
+        ends = len(lines) + 3 + bool(length) + bool(self._ends)
+        assert head.count("\n") == head.count("\r") == ends, "no name or value ends a line"
         try:
-            async with self._session.request(
-                method, url, data=body or None, headers=headers, allow_redirects=False, timeout=self._timeout
-            ) as reply:
-                if (reply.content_length or 0) > self._reply_bytes_max:
-                    reply.close()
-                    raise PushFailed(self._too_long())
-                read = await reply.content.readany()
-                while not reply.content.at_eof():
-                    read += await reply.content.readany()
-                    if len(read) > self._reply_bytes_max:
-                        break
-                if len(read) > self._reply_bytes_max:
-                    reply.close()
-                    raise PushFailed(self._too_long())
-                return Reply(reply.status, read)
+            async with asyncio.timeout(ms / 1000):
+                try:
+                    return await self._exchange(origin, head.encode(), body)
+                except self._gone:
+                    if method != "GET":
+                        raise
+                    # A kept connection that is gone says nothing of the server, and a GET may be made again.
+                    return await self._exchange(origin, head.encode(), body)
         except TimeoutError:
             raise PushFailed(f"no reply within {ms} ms") from None
         except self._errors as error:
@@ -100,7 +113,60 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._connector.close()
+
+    def _origin(self, url: URL) -> _Origin:
+        if len(self._origins) >= ORIGINS_MAX:
+            self._origins.clear()
+        pattern = self._request_of("GET", url, loop=asyncio.get_running_loop())
+        found = self._origins[url.scheme, url.raw_authority] = _Origin(pattern, pattern.headers["Host"])
+        return found
+
+    async def _exchange(self, origin: _Origin, head: bytes, body: bytes) -> Reply:
+        connection = await self._connector.connect(origin.pattern, [], self._timeout)
+        try:
+            protocol = connection.protocol
+            assert protocol is not None, "it was connected just now"
+            protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+            _write(connection, head, body)
+            reply = await self._reply(protocol)
+        except BaseException:
+            connection.close()
+            raise
+        transport = connection.transport
+        if len(body) > LARGE_BYTES and transport is not None and transport.get_write_buffer_size():
+            connection.close()  # It was answered before it was sent: the rest of it would stand before the next one.
+        else:
+            connection.release()
+        return reply
+
+    async def _reply(self, protocol: ResponseHandler) -> Reply:
+        """Read a reply whole. Raises PushFailed: it is larger than allowed."""
+        while True:
+            message, content = await protocol.read()
+            if message.code >= 200 or message.code == _SWITCHING:
+                break
+        if content.is_eof() and content.total_bytes <= self._reply_bytes_max:
+            return Reply(message.code, await content.readany())
+        length = message.headers.get("Content-Length", "")
+        if length.isdecimal() and int(length) > self._reply_bytes_max:
+            raise PushFailed(self._too_long())
+        read = b""
+        while not content.at_eof():
+            read += await content.readany()
+            if len(read) > self._reply_bytes_max:
+                raise PushFailed(self._too_long())
+        return Reply(message.code, read)
 
     def _too_long(self) -> str:
         return f"the reply has more than {self._reply_bytes_max} bytes (replyBytesMax)"
+
+
+def _write(connection: Connection, head: bytes, body: bytes) -> None:
+    transport = connection.transport
+    assert transport is not None, "it was connected just now"
+    if len(body) > LARGE_BYTES:
+        transport.write(head)
+        transport.write(body)
+    else:
+        transport.write(head + body)

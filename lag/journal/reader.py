@@ -166,11 +166,14 @@ class JournalReader:
                 if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
                     yield EventRow(cluster, node, event, epoch, sequence)
 
-    def blocks(self, wanted: Wanted | None = None) -> Iterator[Block | Gap]:
-        """Yield whole snapshots and gaps; of `wanted` times (by snapshot, with some slack) and fineness count."""
-        return (each for each in self.steps(wanted) if each is not None)
+    def blocks(self, wanted: Wanted | None = None, *, by_columns: bool = False) -> Iterator[Block | Gap]:
+        """Yield whole snapshots and gaps; of `wanted` times (by snapshot, with some slack) and fineness count.
 
-    def steps(self, wanted: Wanted | None = None) -> Iterator[Block | Gap | None]:
+        With `by_columns` rows of queues are in `pieces`.
+        """
+        return (each for each in self.steps(wanted, by_columns=by_columns) if each is not None)
+
+    def steps(self, wanted: Wanted | None = None, *, by_columns: bool = False) -> Iterator[Block | Gap | None]:
         """Yield as `blocks`, and None after each small piece of work besides: for who has other work in between."""
         wanted = wanted or Wanted()
         place = Place()
@@ -188,10 +191,10 @@ class JournalReader:
                 path = f"{self._folder}/{name}"
                 yield Gap(GapKind.FOREIGN, path, 0, f"{path} is no file of this journal, by its name")
         for file in live_files(files, wanted.finest):
-            yield from self._file(file, place, wanted)
+            yield from self._file(file, place, wanted, by_columns)
         yield from place.gaps(None)
 
-    def _file(self, file: JournalFile, place: Place, wanted: Wanted) -> Iterator[Block | Gap | None]:
+    def _file(self, file: JournalFile, place: Place, wanted: Wanted, by_columns: bool) -> Iterator[Block | Gap | None]:
         slack_ms = max(SLACK_MS, WIDTH_MS[file.tier])
 
         def is_wanted(head: FileHead) -> bool:
@@ -201,7 +204,7 @@ class JournalReader:
             return not wanted.is_past(head.first_ms - slack_ms)
 
         path = f"{self._folder}/{file.name}"
-        for block in scan(self._disk, path, file.tier, place, is_wanted):
+        for block in scan(self._disk, path, file.tier, place, is_wanted, by_columns=by_columns):
             if block is None:
                 yield None
                 continue

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.runtime.seams import Disk
 from lag.blocks import BlockReader, FileHead, FileKind, Gap, GapKind
+from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUES, SCHEDULED, Key, Row
 from lag.journal.files import Tier
 from lag.journal.snapshots import SnapshotDecoder
@@ -34,7 +35,8 @@ class Block:
         time_ms: Its moment; of summaries that of the minute's or hour's begin.
         sequence: Its number in the epoch; of summaries that of the last snapshot in them.
         queues: (group, topic, queue), moment, values in the order of `QUEUE_COLUMNS` (`QUEUE_SUMMARIES`); a row that is
-            like the one before of its queue is the same object.
+            like the one before of its queue is the same object. Empty where they were asked for by columns.
+        pieces: The same rows by columns, where that was asked for.
         scheduled: (kind, topic, level), moment, values in the order of `SCHEDULED_COLUMNS` (`SCHEDULED_SUMMARIES`).
         events: What happened.
         missing: What is missing before it, in the files that summaries were made from.
@@ -47,6 +49,7 @@ class Block:
     time_ms: int
     sequence: int
     queues: list[tuple[Key, int, Row]]
+    pieces: list[Piece]
     scheduled: list[tuple[Key, int, Row]]
     events: list[LagEvent]
     missing: list[Gap]
@@ -89,7 +92,7 @@ class Place:
 
 
 def scan(
-    disk: Disk, path: str, tier: Tier, place: Place, is_wanted: Callable[[FileHead], bool]
+    disk: Disk, path: str, tier: Tier, place: Place, is_wanted: Callable[[FileHead], bool], *, by_columns: bool = False
 ) -> Iterator[Block | None]:
     """Yield a file's blocks, and None between two steps; what keeps it from being read goes to `place.missing`.
 
@@ -99,6 +102,7 @@ def scan(
         tier: What its name says that it is.
         place: Where the reading is; the caller has it `reach` each block.
         is_wanted: Whether a file with this head is to be read.
+        by_columns: Whether blocks have `pieces` in place of `queues`; there are no steps within one then.
     """
     file = BlockReader(disk, path)
     try:
@@ -108,7 +112,7 @@ def scan(
             place.missing.append(Gap(GapKind.FOREIGN, path, 0, reason))
             return
         if head is not None and is_wanted(head):
-            for _, block in _blocks(file, head, tier):
+            for _, block in _blocks(file, head, tier, by_columns):
                 yield block
         if file.damage is not None:
             place.missing.append(Gap(file.damage.kind, path, file.damage.position, file.damage.reason))
@@ -116,16 +120,17 @@ def scan(
         file.close()
 
 
-def scan_part(disk: Disk, path: str, begin: int, end: int) -> Iterator[tuple[int, Block]]:
+def scan_part(disk: Disk, path: str, begin: int, end: int, *, by_columns: bool) -> Iterator[tuple[int, Block]]:
     """Yield the blocks of a raw file that begin in [begin, end), each with the byte at which it begins.
 
     What stands before them is read, too: rows are differences from those before. A file that cannot be read gives none.
+    `by_columns` is as in `scan`.
     """
     file = BlockReader(disk, path)
     try:
         if file.head is None or file.head.kind is not FileKind.RAW:
             return
-        for at, block in _blocks(file, file.head, Tier.RAW):
+        for at, block in _blocks(file, file.head, Tier.RAW, by_columns):
             if at >= end:
                 return
             if block is not None and at >= begin:
@@ -134,7 +139,7 @@ def scan_part(disk: Disk, path: str, begin: int, end: int) -> Iterator[tuple[int
         file.close()
 
 
-def _blocks(file: BlockReader, head: FileHead, tier: Tier) -> Iterator[tuple[int, Block | None]]:
+def _blocks(file: BlockReader, head: FileHead, tier: Tier, by_columns: bool) -> Iterator[tuple[int, Block | None]]:
     """Yield a file's blocks, and None between two steps, each with the byte at which the block begins."""
     tables = (QUEUES, SCHEDULED) if tier is Tier.RAW else (QUEUE_SUMMARIES, SCHEDULED_SUMMARIES)
     decoder = SnapshotDecoder(*tables)
@@ -143,7 +148,8 @@ def _blocks(file: BlockReader, head: FileHead, tier: Tier) -> Iterator[tuple[int
         try:
             snapshot = decoder.open(payload)
             queues = []
-            for row in decoder.queues(snapshot):
+            pieces = decoder.pieces(snapshot) if by_columns else []
+            for row in () if by_columns else decoder.queues(snapshot):
                 queues.append(row)
                 if not len(queues) % STEP_ROWS:
                     yield at, None
@@ -154,6 +160,7 @@ def _blocks(file: BlockReader, head: FileHead, tier: Tier) -> Iterator[tuple[int
                 time_ms=snapshot.time_ms,
                 sequence=snapshot.sequence,
                 queues=queues,
+                pieces=pieces,
                 scheduled=list(decoder.scheduled(snapshot)),
                 events=decoder.events(snapshot),
                 missing=decoder.missing(snapshot),

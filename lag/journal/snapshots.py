@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lag.blocks import Gap, GapKind
+from lag.journal.column_rows import Piece, PieceDecoder
 from lag.journal.columns import QUEUES, SCHEDULED, Key, Row, Table
 from lag.journal.rows import RowDecoder, RowEncoder
 from lag.samples import EventKind, LagEvent
@@ -113,10 +114,14 @@ class Snapshot:
 
 
 class SnapshotDecoder:
-    """Decodes the snapshots of one file, in order: all rows of one must be taken before the next is opened."""
+    """Decodes the snapshots of one file, in order: all rows of one must be taken before the next is opened.
+
+    Rows of queues are taken by `queues` from all snapshots of the file, or by `pieces` from all of them.
+    """
 
     def __init__(self, queues: Table = QUEUES, scheduled: Table = SCHEDULED) -> None:
         self._queues = RowDecoder(queues)
+        self._pieces = PieceDecoder(queues)
         self._scheduled = RowDecoder(scheduled)
         self._base_ms = self._sequence = 0
         self._epoch: int | None = None
@@ -138,6 +143,11 @@ class SnapshotDecoder:
         """Yield (group, topic, queue), moment and values. Raises ValueError: damaged behind a right sum."""
         if _QUEUES in snapshot.sections:
             yield from self._queues.rows(snapshot.sections[_QUEUES], snapshot.time_ms)
+
+    def pieces(self, snapshot: Snapshot) -> list[Piece]:
+        """Return the same rows by columns. Raises likewise."""
+        section = snapshot.sections.get(_QUEUES)
+        return [] if section is None else self._pieces.pieces(section, snapshot.time_ms)
 
     def scheduled(self, snapshot: Snapshot) -> Iterator[tuple[Key, int, Row]]:
         """Yield (kind, topic, level), moment and values. Raises likewise."""

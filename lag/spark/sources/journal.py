@@ -123,7 +123,7 @@ class JournalRows(DataSourceReader):
     def _blocks(self, reader: JournalReader, partition: JournalPart) -> Iterator[Placed]:
         file = parse(partition.names[0]) if partition.names else None
         number = file.first if file is not None and file.tier is Tier.RAW else 0
-        for block in reader.blocks(self._wanted):
+        for block in reader.blocks(self._wanted, by_columns=self._rows == "samples"):
             if isinstance(block, Block):
                 yield number, 0, block
 

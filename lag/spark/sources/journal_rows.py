@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from lag.journal.columns import QUEUE_COLUMNS
+from lag.journal.column_rows import Piece
+from lag.journal.columns import QUEUE_COLUMNS, Key
 from lag.journal.files import Tier
 from lag.journal.reader import Wanted
 from lag.journal.scan import Block
@@ -19,6 +20,7 @@ from lag.samples import QueueSample
 from lag.spark.sources import options as read
 
 BATCH_ROWS: Final = 50_000
+_KEY_PLACES: Final = {"group": 0, "topic": 1, "queue": 2}
 Placed = tuple[int, int, Block]
 """Number of a raw file (0: not known), byte at which a block begins (likewise), and the block."""
 _ARROW: Final = {
@@ -106,7 +108,7 @@ def batches(blocks: Iterable[Placed], rows: str, columns: pa.Schema, wanted: Wan
     """Yield what is wanted of blocks.
 
     Args:
-        blocks: The blocks, in order.
+        blocks: The blocks, in order; samples are taken of their `pieces`, rounds of their `queues`.
         rows: `samples`, `events` or `rounds`.
         columns: Columns of the batches.
         wanted: Which rows.
@@ -161,7 +163,10 @@ def _rounds_of(placed: Placed, wanted: Wanted) -> list[dict[str, Any]]:
 
 
 class _Rows:
-    """Rows under way to a batch, column by column: what blocks decode to is turned round once a block."""
+    """Rows under way to a batch: one for each piece of a block, in which columns without a change are those of before.
+
+    Most values of most queues are the same for hours, so most arrays are made once a file, and copied from then on.
+    """
 
     def __init__(self, columns: pa.Schema, wanted: Wanted) -> None:
         self._columns = columns
@@ -172,21 +177,15 @@ class _Rows:
         self._summary_places = self._places | {
             f"row_{name}": extra[name] for name in ("samples", "lag_max", "age_max_ms")
         }
-        self._values: dict[str, list[Any]] = {name: [] for name in columns.names}
+        self._made: dict[str, tuple[object, pa.Array]] = {}
+        """By name what an array was made of, and it."""
+        self._found: list[pa.RecordBatch] = []
         self.count = 0
 
     def add(self, block: Block) -> None:
         """Add the rows of a block that are asked for."""
-        wanted = self._wanted
-        rows = block.queues
-        if wanted != Wanted():
-            rows = [each for each in rows if wanted.takes_moment(each[1]) and wanted.takes_name(each[0][0], each[0][1])]
-        if not rows:
-            return
-        keys, moments, values = zip(*rows, strict=True)
-        turned = list(zip(*values, strict=True))
-        groups, topics, queues = zip(*keys, strict=True)
-        by_row = {"time_ms": moments, "group": groups, "topic": topics, "queue": queues}
+        is_raw = block.tier is Tier.RAW
+        places = self._places if is_raw else self._summary_places
         by_block = {
             "cluster": block.head.cluster,
             "node": block.head.node,
@@ -197,22 +196,61 @@ class _Rows:
             "row_lag_max": None,
             "row_age_max_ms": None,
         }
-        places = self._places if block.tier is Tier.RAW else self._summary_places
-        for name, column in self._values.items():
-            place = places.get(name)
-            if place is not None:
-                column.extend(turned[place])
-            elif name in by_row:
-                column.extend(by_row[name])
-            else:
-                column.extend([by_block[name]] * len(rows))
-        self.count += len(rows)
+        for piece in block.pieces:
+            kept = self._kept(piece)
+            if kept is not None and not any(kept):
+                continue
+            arrays = []
+            for field in self._columns:
+                place = places.get(field.name)
+                if place is not None:
+                    arrays.append(self._array(field, piece.columns[place]))
+                elif field.name == "time_ms":
+                    arrays.append(pa.array(piece.moments, field.type))
+                elif field.name in _KEY_PLACES:
+                    arrays.append(self._names(field, piece.keys))
+                else:
+                    arrays.append(self._repeated(field, by_block[field.name], len(piece.keys)))
+            rows = pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+            if kept is not None:
+                rows = rows.filter(pa.array(kept, pa.bool_()))
+            self._found.append(rows)
+            self.count += rows.num_rows
 
     def take(self) -> pa.RecordBatch:
         """Return the batch, and begin another."""
-        arrays = [pa.array(self._values[field.name], field.type) for field in self._columns]
-        for column in self._values.values():
-            column.clear()
-        count, self.count = self.count, 0
-        assert all(len(array) == count for array in arrays), "columns are of one length"
-        return pa.record_batch(arrays, schema=self._columns)
+        found, self._found, self.count = self._found, [], 0
+        if len(found) == 1:
+            return found[0]
+        return pa.Table.from_batches(found, self._columns).combine_chunks().to_batches()[0]
+
+    def _kept(self, piece: Piece) -> list[bool] | None:
+        """Return which rows are asked for; None: all."""
+        wanted, moments = self._wanted, piece.moments
+        kept = None
+        if not (wanted.takes_moment(min(moments)) and wanted.takes_moment(max(moments))):
+            kept = [wanted.takes_moment(each) for each in moments]
+        if wanted.groups is not None or wanted.topics is not None:
+            named = [wanted.takes_name(group, topic) for group, topic, _ in piece.keys]
+            kept = named if kept is None else [one and other for one, other in zip(kept, named, strict=True)]
+        return kept
+
+    def _array(self, field: pa.Field, values: list[Any]) -> pa.Array:
+        made = self._made.get(field.name)
+        if made is None or made[0] is not values:
+            made = self._made[field.name] = (values, pa.array(values, field.type))
+        return made[1]
+
+    def _names(self, field: pa.Field, keys: list[Key]) -> pa.Array:
+        made = self._made.get(field.name)
+        if made is None or made[0] is not keys:
+            place = _KEY_PLACES[field.name]
+            made = self._made[field.name] = (keys, pa.array([key[place] for key in keys], field.type))
+        return made[1]
+
+    def _repeated(self, field: pa.Field, value: Any, count: int) -> pa.Array:
+        made = self._made.get(field.name)
+        if made is None or made[0] != (value, count):
+            array = pa.nulls(count, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), count)
+            made = self._made[field.name] = ((value, count), array)
+        return made[1]

@@ -90,7 +90,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns that are asked for."""
         assert isinstance(partition, StreamPart), "partitions are made above"
-        yield from batches(_blocks(partition), self._rows, self._columns, self._wanted)
+        blocks = _blocks(partition, by_columns=self._rows == "samples")
+        yield from batches(blocks, self._rows, self._columns, self._wanted)
 
     def _parts(self, folder: str, start: tuple[int, int], end: tuple[int, int]) -> Iterator[StreamPart]:
         for number in _raw_files(folder):
@@ -159,9 +160,10 @@ def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, s
         reader.close()
 
 
-def _blocks(part: StreamPart) -> Iterator[Placed]:
+def _blocks(part: StreamPart, *, by_columns: bool) -> Iterator[Placed]:
     disk = RealDisk(read_only=True)
-    for position, block in scan_part(disk, _path(part.folder, part.file), part.begin, part.end):
+    path = _path(part.folder, part.file)
+    for position, block in scan_part(disk, path, part.begin, part.end, by_columns=by_columns):
         yield part.file, position, block
 
 
