@@ -39,6 +39,7 @@ from proxy.wire import (
     encode_pull_exception,
     encode_result_reply,
 )
+from proxy.wire.frames import CutFrame
 from pyddmq.codes import PullCode, ResultCode
 
 SEND_PATIENCE = 0.040
@@ -93,7 +94,8 @@ class Gate:
                 return self._over(connection, quota, call, over)
         now = self._now()
         wait, meter, limit = quota.wait(now)
-        size = len(call.frame)
+        frame = call.frame
+        size = frame.size if isinstance(frame, CutFrame) else len(frame)
         if meter is None:
             quota.charge(size)
             return True

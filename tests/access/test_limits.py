@@ -181,6 +181,11 @@ def test_bytes_count_in_both_directions() -> None:
     assert "4,096 bytes in a second" in refused.msg
     world.run(refused.retryAfterMs / 1000)
     assert send(client).code == 0
+    world = AccessWorld(limited(bytesInPerSecond=4_000_000))
+    client = world.client("producer", SHOP)
+    endless = producer_idl.Message(topic="orders", body=b"x" * 20_000_000, hashId=0, partitionId=-1)
+    assert client.call("sendSync", message=endless, timeout=50).value.code == 11
+    assert send(client).retryAfterMs > 3000, "what was too long to be kept has come all the same"
     world = AccessWorld(limited(bytesOutPerSecond=4096))
     world.client("producer", AUDIT).call("sendSync", message=big, timeout=50)
     client = world.client("consumer", SHOP)
