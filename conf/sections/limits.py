@@ -37,16 +37,16 @@ class ClientLimits(Model):
     )
     requests_per_second: Rate | None = setting(
         None,
-        "Calls per second, of both ports. Those of a second may come at once; above that calls are held back, and "
-        "refused where that would take long.",
+        "Calls per second, of each Thrift port. Those of a second may come at once; above that calls are held back, "
+        "and refused where that would take long.",
         reload=_LIVE,
         absent="no limit",
     )
     bytes_in_per_second: Bytes | None = setting(
-        None, "Bytes per second that it sends, whole frames.", reload=_LIVE, absent="no limit"
+        None, "Bytes per second that it sends to a port, whole frames.", reload=_LIVE, absent="no limit"
     )
     bytes_out_per_second: Bytes | None = setting(
-        None, "Bytes per second that it is sent, likewise.", reload=_LIVE, absent="no limit"
+        None, "Bytes per second that a port sends to it, likewise.", reload=_LIVE, absent="no limit"
     )
     idle_timeout: Annotated[int, Field(ge=1000, le=2_000_000_000)] | None = setting(
         None,

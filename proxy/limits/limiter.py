@@ -118,6 +118,8 @@ class Limiter:
         self._limited_log = limited_log
         self._principals = _Meters("principal", clock, metrics.counter(COUNTED, "principal"))
         self._addresses = _Meters("address", clock, metrics.counter(COUNTED, "address"))
+        self._noted: dict[Meter, None] = {}
+        """Those that were held to a limit not long ago."""
         self.configure(config)
 
     def configure(self, config: LimitsConfig) -> None:
@@ -177,7 +179,7 @@ class Limiter:
         meter = self._address(host)
         if meter is not None:
             self._addresses.enter(meter, service)
-        return Quota(meter, self.share, self.refused)
+        return Quota(meter, service, self.share, self.refused)
 
     def leave(self, quota: Quota, service: str) -> None:
         """Count a connection no more."""
@@ -231,6 +233,7 @@ class Limiter:
     def held(self, meter: Meter, limit: str) -> None:
         """Count a call after which its connection is held back."""
         meter.note(limit, waited=1)
+        self._noted[meter] = None
         self._metrics.counter(HELD, meter.kind, limit).value += 1
         self._limited_log.note(
             "client_held", kind=f"{meter.kind} {limit}", client=meter.name, told_by=meter.kind, limit=meter.said(limit)
@@ -240,6 +243,7 @@ class Limiter:
         """Count what is refused, and tell of it once a minute for each kind and limit."""
         meter, limit = over.meter, over.limit
         meter.note(limit, refused=count)
+        self._noted[meter] = None
         self._metrics.counter(REFUSED, meter.kind, limit).add(count)
         self._limited_log.note(
             "client_limited",
@@ -253,9 +257,10 @@ class Limiter:
 
     def held_now(self) -> list[HeldClient]:
         """Return who was held to a limit within the last minute, those that were refused most first."""
+        self._noted = {meter: None for meter in self._noted if meter.held_now()}
         found = [
             HeldClient(meter.kind, meter.name, limit, held.said, held.since_ms, held.waited, held.refused)
-            for meter in (*self._principals, *self._addresses)
+            for meter in self._noted
             for limit, held in meter.held_now().items()
         ]
         return sorted(found, key=lambda each: (-each.refused, -each.waited, each.name, each.limit))

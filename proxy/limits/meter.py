@@ -50,6 +50,56 @@ class Held:
         self.refused = 0
 
 
+class Rates:
+    """The rates of one client on one port: sends and pulls wait for different lengths, and would starve each other."""
+
+    __slots__ = ("_all", "_buckets", "_bytes_in", "_bytes_out", "_clock", "_requests")
+
+    def __init__(self, limits: ClientLimits | None, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: dict[str, TokenBucket] = {}
+        self._all: tuple[tuple[str, TokenBucket], ...] = ()
+        self._requests: TokenBucket | None = None
+        self._bytes_in: TokenBucket | None = None
+        self._bytes_out: TokenBucket | None = None
+        self.configure(limits)
+
+    def configure(self, limits: ClientLimits | None) -> None:
+        """Take another line; what was taken stays taken, a rate that is new begins full."""
+        for key, attribute, _ in RATES:
+            rate = None if limits is None else getattr(limits, attribute)
+            if rate is None:
+                self._buckets.pop(key, None)
+            elif key in self._buckets:
+                self._buckets[key].configure(rate)
+            else:
+                self._buckets[key] = TokenBucket(rate, self._clock)
+        self._all = tuple(self._buckets.items())
+        self._requests, self._bytes_in, self._bytes_out = (self._buckets.get(key) for key, _, _ in RATES)
+
+    def wait(self, now: float) -> tuple[float, str]:
+        """Return the seconds until it may ask something, and the limit that it waits for; 0 and "" when it may now."""
+        seconds, limit = 0.0, ""
+        for key, bucket in self._all:
+            wait = bucket.wait_at(now)
+            if wait > seconds:
+                seconds, limit = wait, key
+        return seconds, limit
+
+    def charge(self, size: int) -> None:
+        """Take what a call of so many bytes costs, after a look at how long it would wait."""
+        if self._requests is not None:
+            self._requests.take(1)
+        if self._bytes_in is not None:
+            self._bytes_in.take(size)
+
+    def sent(self, size: int) -> None:
+        """Take what a reply of so many bytes costs."""
+        if self._bytes_out is not None:
+            self._bytes_out.wait_at(self._clock.monotonic())
+            self._bytes_out.take(size)
+
+
 class Meter:
     """One client.
 
@@ -65,12 +115,8 @@ class Meter:
     """
 
     __slots__ = (
-        "_buckets",
-        "_bytes_in",
-        "_bytes_out",
         "_clock",
         "_rates",
-        "_requests",
         "connections",
         "halves",
         "held",
@@ -91,50 +137,21 @@ class Meter:
         self.halves = 0
         self.held: dict[str, Held] = {}
         self._clock = clock
-        self._buckets: dict[str, TokenBucket] = {}
-        self._rates: tuple[tuple[str, TokenBucket], ...] = ()
-        self._requests: TokenBucket | None = None
-        self._bytes_in: TokenBucket | None = None
-        self._bytes_out: TokenBucket | None = None
+        self._rates: dict[str, Rates] = {}
         self.configure(limits)
 
     def configure(self, limits: ClientLimits | None) -> None:
-        """Take another line; what was taken stays taken, a rate that is new begins full."""
+        """Take another line, with what was taken."""
         self.limits = limits
-        for key, attribute, _ in RATES:
-            rate = None if limits is None else getattr(limits, attribute)
-            if rate is None:
-                self._buckets.pop(key, None)
-            elif key in self._buckets:
-                self._buckets[key].configure(rate)
-            else:
-                self._buckets[key] = TokenBucket(rate, self._clock)
-        self._rates = tuple(self._buckets.items())
-        self._requests, self._bytes_in, self._bytes_out = (self._buckets.get(key) for key, _, _ in RATES)
+        for rates in self._rates.values():
+            rates.configure(limits)
 
-    # Rates
-
-    def wait(self, now: float) -> tuple[float, str]:
-        """Return the seconds until it may ask something, and the limit that it waits for; 0 and "" when it may now."""
-        seconds, limit = 0.0, ""
-        for key, bucket in self._rates:
-            wait = bucket.wait_at(now)
-            if wait > seconds:
-                seconds, limit = wait, key
-        return seconds, limit
-
-    def charge(self, size: int) -> None:
-        """Take what a call of so many bytes costs, after a look at how long it would wait."""
-        if self._requests is not None:
-            self._requests.take(1)
-        if self._bytes_in is not None:
-            self._bytes_in.take(size)
-
-    def sent(self, size: int) -> None:
-        """Take what a reply of so many bytes costs."""
-        if self._bytes_out is not None:
-            self._bytes_out.wait_at(self._clock.monotonic())
-            self._bytes_out.take(size)
+    def rates(self, service: str) -> Rates:
+        """Return its rates on a port."""
+        found = self._rates.get(service)
+        if found is None:
+            found = self._rates[service] = Rates(self.limits, self._clock)
+        return found
 
     # Numbers
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from proxy.access.rights import Rights
-from proxy.limits.meter import Meter
+from proxy.limits.meter import Meter, Rates
 
 FETCHES = "(fetches)"
 CHECKS = "(checks)"
@@ -59,6 +59,8 @@ class Quota:
     """
 
     __slots__ = (
+        "_rates",
+        "_service",
         "address",
         "idle_seconds",
         "is_known",
@@ -71,7 +73,9 @@ class Quota:
         "surplus_since",
     )
 
-    def __init__(self, address: Meter | None, share: float | None, refused: Refuse) -> None:
+    def __init__(self, address: Meter | None, service: str, share: float | None, refused: Refuse) -> None:
+        self._service = service
+        self._rates: Sequence[tuple[Meter, Rates]] = ()
         self.address = address
         self.refused = refused
         self.principal: Meter | None = None
@@ -87,6 +91,7 @@ class Quota:
     def settle(self) -> None:
         """Bring together what holds, after a change of one of the two."""
         self.meters = tuple(each for each in (self.principal, self.address) if each is not None)
+        self._rates = tuple((each, each.rates(self._service)) for each in self.meters)
         idle = [each.limits.idle_timeout for each in self.meters if each.limits is not None]
         given = [each for each in idle if each is not None]
         self.idle_seconds = min(given) / 1000 if given else None
@@ -101,21 +106,21 @@ class Quota:
     def wait(self, now: float) -> tuple[float, Meter | None, str]:
         """Return the seconds until a call may go on, whose limit says so, and which; 0, None, "" where it may now."""
         seconds, whose, limit = 0.0, None, ""
-        for meter in self.meters:
-            wait, which = meter.wait(now)
+        for meter, rates in self._rates:
+            wait, which = rates.wait(now)
             if wait > seconds:
                 seconds, whose, limit = wait, meter, which
         return seconds, whose, limit
 
     def charge(self, size: int) -> None:
         """Take what a call of so many bytes costs."""
-        for meter in self.meters:
-            meter.charge(size)
+        for _, rates in self._rates:
+            rates.charge(size)
 
     def sent(self, size: int) -> None:
         """Take what a reply of so many bytes costs."""
-        for meter in self.meters:
-            meter.sent(size)
+        for _, rates in self._rates:
+            rates.sent(size)
 
     # What waits
 

@@ -4,10 +4,12 @@ A call above a rate that may go on within its patience goes on now, and its conn
 owes is paid: no client notices but by its pace, nothing is kept here but what the kernel does, and a frame that was
 read is handled. One that would take longer is refused, says when to come again, and its connection rests likewise.
 
-The patience is what clients of DDMQ's have. A send waits for its answer for 100 ms and tells the node 50 (S9); it is
-then sent again over another connection, and what this one has not read by then would be stored twice. Pulls and the
-rest wait for seconds (S6). Calls that bring results are never refused before these were taken: some libraries throw
-them away with an exception. Of those, `pull` and `fetchChecks` are refused by their handlers, the others not at all.
+The patience is what clients of DDMQ's have, by port. A send waits for its answer for 100 ms and tells the node 50 (S9);
+it is then sent again over another connection, and what this one has not read by then would be stored twice. Pulls and
+the rest wait for seconds (S6). Of two calls that wait for the same rate the one with the longer patience would keep the
+other one out for ever: so each port has rates of its own. Calls that bring results are never refused before these were
+taken: some libraries throw them away with an exception. Of those, `pull` and `fetchChecks` are refused by their
+handlers, the others not at all.
 
 ==========================  =====================================================================================
 call                        above a rate for longer than its patience
@@ -39,12 +41,13 @@ from proxy.wire import (
     encode_pull_exception,
     encode_result_reply,
 )
+from proxy.wire.frames import CutFrame
 from pyddmq.codes import PullCode, ResultCode
 
 SEND_PATIENCE = 0.040
-"""Seconds: the libraries' default timeout of a send, 50 ms, less DDMQ's own margin (R95)."""
+"""Seconds, on the producers' port: the libraries' default timeout of a send, 50 ms, less DDMQ's own margin (R95)."""
 PATIENCE = 1.0
-"""Seconds, for all else: half of the shortest timeout of a library (S6)."""
+"""Seconds, on the consumers' port: half of the shortest timeout of a library (S6)."""
 SURPLUS_SECONDS = 1.0
 """How long a connection may ask without a place among its principal's before it is closed."""
 
@@ -78,6 +81,7 @@ class Gate:
         self._service = service
         self._make_room = make_room
         self._now = now
+        self._patience = SEND_PATIENCE if service == "producer" else PATIENCE
 
     def admits(self, connection: Connection, quota: Quota, call: Call) -> bool:
         """Whether a call is to be handled; where not, it was answered. Its handler looks at `quota.over`."""
@@ -93,16 +97,16 @@ class Gate:
                 return self._over(connection, quota, call, over)
         now = self._now()
         wait, meter, limit = quota.wait(now)
-        size = len(call.frame)
+        frame = call.frame
+        size = frame.size if isinstance(frame, CutFrame) else len(frame)
         if meter is None:
             quota.charge(size)
             return True
-        patience = SEND_PATIENCE if method in _SENDS else PATIENCE
-        if wait > patience:
+        if wait > self._patience:
             return self._over(connection, quota, call, Over(meter, limit, int(wait * 1000) + 1))
         quota.charge(size)
         self._limiter.held(meter, limit)
-        connection.rest(min(quota.wait(now)[0], patience))
+        connection.rest(min(quota.wait(now)[0], self._patience))
         return True
 
     def _over(self, connection: Connection, quota: Quota, call: Call, over: Over) -> bool:

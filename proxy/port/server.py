@@ -331,14 +331,14 @@ class ThriftServer:
             connection.abort()
             connection.closed = True
             return
-        if type(frame) is CutFrame:
-            self._refuse_too_long(connection, call, frame)
-            return
         if self._access is not None and connection.rights is None:
             # Not when it is accepted: a certificate is known after the handshake.
             connection.rights = self._access.rights_of(connection.host, connection.certificate)
         quota = connection.quota
         if quota is not None and not self._gate.admits(connection, quota, call):
+            return
+        if type(frame) is CutFrame:
+            self._refuse_too_long(connection, call, frame)
             return
         found = self._handlers.get(call.method)
         if found is None:

@@ -54,11 +54,14 @@ def send(client: Client, topic: str = "orders", **fields: Any) -> Any:
     return client.call("sendSync", message=message(topic, **fields), timeout=50).value
 
 
-def spend(world: AccessWorld, host: str = SHOP, calls: int = 3) -> None:
+def spend(world: AccessWorld, service: str = "consumer") -> None:
     """Take more than a second's worth at one call a second: each call over a connection of its own."""
-    for _ in range(calls):
-        client = world.client("consumer", host)
-        stats(client)
+    for _ in range(3):
+        client = world.client(service, SHOP)
+        if service == "consumer":
+            stats(client)
+        else:
+            send(client)
         client.transport.abort()
 
 
@@ -89,7 +92,7 @@ def test_each_method_above_a_rate_has_its_answer(method: str) -> None:
         world.client("consumer", AUDIT).call("pull", request=pull("billing"))
     if method == "ack":
         world.client("consumer", AUDIT).call("fetch", request=fetch("low"))
-    spend(world)
+    spend(world, port_of(method))
     arguments = arguments_of(method, RESOURCES.get(method, "orders"))
     if method == "submit":
         arguments = {"result": result("billing")}
@@ -181,6 +184,11 @@ def test_bytes_count_in_both_directions() -> None:
     assert "4,096 bytes in a second" in refused.msg
     world.run(refused.retryAfterMs / 1000)
     assert send(client).code == 0
+    world = AccessWorld(limited(bytesInPerSecond=4_000_000))
+    client = world.client("producer", SHOP)
+    endless = producer_idl.Message(topic="orders", body=b"x" * 20_000_000, hashId=0, partitionId=-1)
+    assert client.call("sendSync", message=endless, timeout=50).value.code == 11
+    assert send(client).retryAfterMs > 3000, "what was too long to be kept has come all the same"
     world = AccessWorld(limited(bytesOutPerSecond=4096))
     world.client("producer", AUDIT).call("sendSync", message=big, timeout=50)
     client = world.client("consumer", SHOP)

@@ -43,7 +43,8 @@ PRODUCER, CONSUMER = ("127.0.0.1", 9613), ("127.0.0.1", 9713)
 class SdkWorld:
     """One node over several lives, with a producer and two consumers of each library."""
 
-    def __init__(self, seed: int, messages: int) -> None:
+    def __init__(self, seed: int, messages: int, limits: str = "") -> None:
+        self.yaml = YAML + limits
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.random = Random(f"sdks {seed}")
@@ -101,7 +102,7 @@ class SdkWorld:
             syncs=SimSyncs(self.disk, self.loop, Random(2)),
             step_pause_seconds=START_STEP_SECONDS,
         )
-        self.node = Node(loads(YAML, actions=Registry()).config, seams=seams, registry=Registry())
+        self.node = Node(loads(self.yaml, actions=Registry()).config, seams=seams, registry=Registry())
         self.started = self.process.run(self.loop.create_task, self.node.start())
 
     def kill(self) -> None:
@@ -183,6 +184,18 @@ def test_kills_cost_libraries_nothing_that_was_answered() -> None:
         assert account.events[name], name
     for name in ("dropped", "stalled", "pull unanswered"):
         assert account.events[name], name
+
+
+def test_limits_cost_libraries_nothing_but_time() -> None:
+    """All of them above the rates of their address, over kills: nothing is lost, reordered, or acked in vain."""
+    limits = "limits: {share: 1, addresses: [{networks: [0.0.0.0/0], requestsPerSecond: 60, parkedPulls: 6}]}\n"
+    account = SdkWorld(1, 600, limits).run(kills=4)
+    print("\n".join(account.lines()))
+    assert len(account.acknowledged) == 600
+    assert account.faults == []
+    assert account.repeats["thrown away"] == 0
+    assert account.events["send code 15"] > 100
+    assert account.events["pull code 9"] > 2
 
 
 @pytest.mark.long

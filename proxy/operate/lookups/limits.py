@@ -12,7 +12,7 @@ def limits_of(node: Node, *, limit: int, name: str | None = None) -> LimitsAnswe
     meters = [each for each in node.limiter.meters() if name in (None, each.name)]
     if name is not None and not meters:
         return None
-    meters.sort(key=lambda each: (not each.held_now(), each.kind != "principal", each.name))
+    meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
     return LimitsAnswer(
         now_ms=node.seams.clock.wall_ms(),
         clients_total=len(meters),

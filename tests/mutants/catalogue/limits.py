@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         name="a client above its rate is served all the same",
         file=GATE,
-        old="        if wait > patience:\n",
+        old="        if wait > self._patience:\n",
         new="        if wait > 1_000_000:\n",
         caught_by=(
             f"{LIMITS}::test_each_method_above_a_rate_has_its_answer",
@@ -80,6 +80,13 @@ MUTANTS = (
         old="            self._kept[meter.name] = meter\n            self._bound()\n\n    def _bound",
         new="            self._bound()\n\n    def _bound",
         caught_by=(f"{LIMITER}::test_connecting_anew_brings_no_further_second",),
+    ),
+    Mutant(
+        name="sends and pulls of a client wait for the same rate",
+        file="proxy/limits/meter.py",
+        old="        found = self._rates.get(service)\n",
+        new="        found = next(iter(self._rates.values()), None)\n",
+        caught_by=(f"{METER}::test_another_line_holds_at_once_and_forgives_nothing",),
     ),
     Mutant(
         name="clients without a connection are kept for ever",

@@ -6,7 +6,7 @@ import pytest
 
 from broker.testing import ManualClock
 from conf.sections.limits import AddressLimits, PrincipalLimits
-from proxy.limits.meter import QUIET_SECONDS, Meter
+from proxy.limits.meter import QUIET_SECONDS, Meter, Rates
 from proxy.limits.pending import Pending
 
 
@@ -20,10 +20,15 @@ def meter(clock: ManualClock, **limits: float) -> Meter:
     return Meter("principal", "shop", line(**limits), clock)
 
 
+def rates(clock: ManualClock, **limits: float) -> Rates:
+    """Its rates on a port."""
+    return Rates(line(**limits), clock)
+
+
 def test_requests_of_a_second_come_at_once_and_then_at_the_rate() -> None:
     """The bucket is full at first, and holds one second's worth."""
     clock = ManualClock()
-    shop = meter(clock, requests_per_second=10)
+    shop = rates(clock, requests_per_second=10)
     for _ in range(10):
         assert shop.wait(clock.monotonic()) == (0.0, "")
         shop.charge(100)
@@ -41,7 +46,7 @@ def test_requests_of_a_second_come_at_once_and_then_at_the_rate() -> None:
 def test_debt_is_paid_by_what_comes_after_it() -> None:
     """One frame may take more than a second's worth, and the rate is right all the same."""
     clock = ManualClock()
-    shop = meter(clock, bytes_in_per_second=1024)
+    shop = rates(clock, bytes_in_per_second=1024)
     shop.charge(1024 * 5)
     wait, limit = shop.wait(clock.monotonic())
     assert (round(wait, 2), limit) == (4.0, "bytesInPerSecond")
@@ -54,7 +59,7 @@ def test_debt_is_paid_by_what_comes_after_it() -> None:
 def test_longest_wait_is_told() -> None:
     """Of several limits the one that holds longest."""
     clock = ManualClock()
-    shop = meter(clock, requests_per_second=2, bytes_in_per_second=1024, bytes_out_per_second=1024)
+    shop = rates(clock, requests_per_second=2, bytes_in_per_second=1024, bytes_out_per_second=1024)
     shop.charge(2048)
     shop.charge(0)
     shop.sent(1024 * 9)
@@ -63,16 +68,17 @@ def test_longest_wait_is_told() -> None:
 
 
 def test_another_line_holds_at_once_and_forgives_nothing() -> None:
-    """What is owed is owed at the new rate; a rate that goes holds nobody."""
+    """What is owed is owed at the new rate; a rate that goes holds nobody. Each port has rates of its own."""
     clock = ManualClock()
     shop = meter(clock, requests_per_second=10)
     for _ in range(20):
-        shop.charge(0)
-    assert shop.wait(clock.monotonic())[0] == pytest.approx(1.1)
+        shop.rates("consumer").charge(0)
+    assert shop.rates("consumer").wait(0.0)[0] == pytest.approx(1.1)
+    assert shop.rates("producer").wait(0.0) == (0.0, "")
     shop.configure(line(requests_per_second=100))
-    assert shop.wait(clock.monotonic())[0] == pytest.approx(0.11)
+    assert shop.rates("consumer").wait(0.0)[0] == pytest.approx(0.11)
     shop.configure(line(connections=1))
-    assert shop.wait(clock.monotonic()) == (0.0, "")
+    assert shop.rates("consumer").wait(0.0) == (0.0, "")
     assert (shop.connections_max, shop.parked_max, shop.halves_max, shop.pending_max) == (1, None, None, None)
 
 
