@@ -291,9 +291,9 @@ def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -
     if output is None:
         return sys.stdout.buffer, 0
     try:
-        if not resume:
+        if not (resume and output.exists()):
             return stack.enter_context(open(output, "xb", opener=_owners)), 0
-        stream = stack.enter_context(open(output, "r+b" if output.exists() else "w+b", opener=_owners))
+        stream = stack.enter_context(output.open("r+b"))
         return stream, _resume(stream, output)
     except FileExistsError as error:
         text = f"{output} is there already; go on with it by --resume, or name another file"
