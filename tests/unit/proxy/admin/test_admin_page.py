@@ -282,7 +282,7 @@ def test_every_place_of_a_held_message_has_words() -> None:
 def test_page_names_ports_that_are_open_to_anybody() -> None:
     """First of all, and only where there are no rules."""
     node = PlainNode()
-    assert "access: open" not in page.render(node, loop_lag_seconds=0.0) or ""
+    assert "access: open" not in (page.render(node, loop_lag_seconds=0.0) or "")
     node.access = "open"
     html = page.render(node, loop_lag_seconds=0.0)
     assert html is not None
