@@ -62,18 +62,19 @@ def ask(
     node: Node, method: str, path: str, body: str | None = None, **headers: str
 ) -> tuple[http.client.HTTPResponse, str]:
     """Ask by https, with these headers."""
-    return _ask(node, method, path, body, headers, ssl.create_default_context(cafile=f"{node.folder}/tls/ca.crt"))
+    context = ssl.create_default_context(cafile=f"{node.folder}/tls/ca.crt")
+    return _ask(node, method, path, body=body, headers=headers, context=context)
 
 
 def ask_with_certificate(node: Node, path: str, **headers: str) -> int:
     """Ask with the client's certificate; returns the status."""
     context = ssl.create_default_context(cafile=f"{node.folder}/tls/ca.crt")
     context.load_cert_chain(f"{node.folder}/tls/client.crt", f"{node.folder}/tls/client.key")
-    return _ask(node, "GET", path, None, headers, context)[0].status
+    return _ask(node, "GET", path, body=None, headers=headers, context=context)[0].status
 
 
 def _ask(
-    node: Node, method: str, path: str, body: str | None, headers: dict[str, str], context: ssl.SSLContext
+    node: Node, method: str, path: str, *, body: str | None, headers: dict[str, str], context: ssl.SSLContext
 ) -> tuple[http.client.HTTPResponse, str]:
     host, _, port = node.ready["adminTls"].rpartition(":")
     connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
