@@ -26,6 +26,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "stopped": "The node has ended; with `text`: before its recovery was done.",
         "stopping": "A stop was asked for; nothing new is handed out, and answers are waited for.",
         # Who did what.
+        "admin_request_unreadable": "The admin port was sent what is no HTTP request; `error` says of which kind.",
         "access_file_fault": "Reading the files of `access` again failed by a fault; what was read stays in force.",
         "audit_line_lost": "A line of the audit trail could not be written: an outcome, or denials; the log has them.",
         "audit_unreadable": "What the audit trail has cannot be read to be shown; new lines are written all the same.",

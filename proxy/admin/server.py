@@ -7,18 +7,22 @@ the port is started: aiohttp and prometheus_client cost half a second and tens o
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
+import sys
 from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
+from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import RateLimitedLog
 from conf.sections.admin import AdminConfig
 from proxy.access.access import Access
 from proxy.access.audit import Audit
 from proxy.admin.entry.gate import AdminGate
 from proxy.admin.guard import AdminGuard
 from proxy.admin.loop_lag import LoopLag
-from proxy.admin.routes import Routes
+from proxy.admin.routes import REFUSED, Routes
 from proxy.operate.changes.desk import AdminToken, Change
 from proxy.operate.node_view import NodeView
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
@@ -105,7 +109,13 @@ class AdminServer:
         loop_name = f"{type(loop).__module__}.{type(loop).__name__}"
         routes = Routes(self._node, self._lag, gate, self._audit, loop_name=loop_name)
         application = routes.application(self._changes)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            logger=Unreadable(self._node.metrics, self._node.limited_log),
+            handle_signals=False,
+            shutdown_timeout=1.0,
+        )
         await self._runner.setup()
         assert self._runner.server is not None, "it has been set up"
         guard = AdminGuard(self._runner.server, self._node.metrics, descriptors_max=self._descriptors_max)
@@ -135,6 +145,26 @@ class AdminServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+
+class Unreadable(logging.Logger):
+    """Takes what aiohttp would log of requests that cannot be read: they are counted, and told once a minute.
+
+    Its own line would have a traceback for each, and in that the header that is wrong, be it a token with one wrong
+    character. What is wrong inside the node is told by `Routes`.
+    """
+
+    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+        super().__init__("pyddmq.admin")
+        self.disabled = True
+        self._metrics = metrics
+        self._limited_log = limited_log
+
+    def exception(self, *_: object, exc_info: object = None, **__: object) -> None:
+        """Count one."""
+        kind = type(exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1]).__name__
+        self._metrics.counter(REFUSED, "400").add()
+        self._limited_log.note("admin_request_unreadable", kind=kind, error=kind)
 
 
 def _address_of(listening: asyncio.Server) -> tuple[str, int]:

@@ -300,6 +300,21 @@ def test_host_and_origin_are_looked_at_on_every_route_but_probes() -> None:
     world.run(scenario)
 
 
+def test_requests_that_no_route_has_make_one_kind_of_denial() -> None:
+    """Whatever methods and paths somebody makes up: nothing is kept of them."""
+    world = AdminWorld()
+
+    async def scenario() -> None:
+        for number, method in enumerate(("GET", "PUT", "PATCH", "PROPFIND", "SEARCH", "LOCK", "M-SEARCH")):
+            for path in (f"/made-up-{number}", f"/api/{number}"):
+                assert (await world.ask(path, method=method, headers={"Host": "evil.example"})).status == 403
+
+    world.run(scenario)
+    kinds = {labels for spec, labels, value in world.node.metrics if spec.name == DENIED and value}
+    assert kinds == {("?", "site")}
+    assert world.told() == [("", "?", "denied")]
+
+
 def test_metrics_and_burrows_paths_are_answered_by_a_token_that_may_view() -> None:
     """As a scraper asks; and without rules to anybody under any name, as before."""
     world, open_world = AdminWorld(), AdminWorld(rules=None)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import structlog
 
+from proxy.access.access import OPEN
 from proxy.services.access import denials
 from tests.access.world import AccessWorld, message, pull, result
+from tests.hostile.sim import HostileWorld
 from tests.simulation.wire import consumer_idl, producer_idl
 
 RULES = """
@@ -146,3 +148,31 @@ def test_without_rules_nothing_is_asked() -> None:
     assert client.call("sendSync", message=message("orders"), timeout=1000).value.code == 0
     assert world.served(client).rights is None
     assert client.call("authenticate", token="whatever").value.name == "anonymous"
+
+
+def test_denials_of_calls_stand_in_the_audit_trail() -> None:
+    """One line a minute for each kind, with who and from where, in a file of the store that a restart reads."""
+    world = AccessWorld(RULES)
+    client = world.client("producer", STRANGER)
+    for _ in range(5):
+        assert client.call("sendSync", message=message("orders"), timeout=1000).value.code == 13
+    assert world.client("consumer", SHOP).call("pull", request=pull("billing")).error.code == 8
+    world.run(61)
+    entries, total = world.node.audit.recent(10)
+    found = sorted((each.what, each.principal, each.resource, each.count) for each in entries)
+    assert found == [
+        ("pull", "shop", "billing", 1),
+        ("sendSync", "anonymous", "orders", 1),
+        ("sendSync", "anonymous", "orders", 4),
+    ]
+    assert {each.address.partition(":")[0] for each in entries} == {STRANGER, SHOP}
+    again = world.again(RULES)
+    assert again.node.audit.recent(10)[1] == total
+
+
+def test_open_ports_are_named_by_a_gauge() -> None:
+    """1 where the word holds; rules take its place, and the loopback needs none."""
+    opened = "node: {access: open, host: 0.0.0.0, producerPort: 9613, consumerPort: 9713}\n"
+    assert HostileWorld(opened).node.metrics.value(OPEN) == 1
+    assert HostileWorld(opened + RULES).node.metrics.value(OPEN) == 0
+    assert HostileWorld().node.metrics.value(OPEN) == 0

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 
 import pytest
+import structlog
 
 from proxy.admin import guard as guard_module
+from proxy.admin.routes import REFUSED
 from proxy.admin.server import AdminServer
 from proxy.operate.changes.desk import AdminToken
 from tests.admin_node import busy_node
@@ -33,7 +35,9 @@ OPEN = ["/livez", "/healthz", "/readyz", "/metrics"]
 Ask = Callable[..., Awaitable[bytes]]
 
 
-def serve(scenario: Callable[[int, Ask], Awaitable[None]], *, token: str | None = None) -> None:
+def serve(
+    scenario: Callable[[int, Ask], Awaitable[None]], *, token: str | None = None, counted: list[int] | None = None
+) -> None:
     """Let a scenario talk to an admin port with bytes of its own; `ask` returns the answer, b"" for a closed one."""
 
     async def run() -> None:
@@ -58,6 +62,8 @@ def serve(scenario: Callable[[int, Ask], Awaitable[None]], *, token: str | None 
             await scenario(port, ask)
         finally:
             await server.stop()
+        if counted is not None:
+            counted.append(node.metrics.value(REFUSED, "400"))
 
     asyncio.run(run())
 
@@ -144,3 +150,21 @@ def test_authorization_of_any_bytes_is_refused_and_no_fault() -> None:
             assert status(answer) == 401, given
 
     serve(scenario, token="secret")
+
+
+def test_what_is_no_request_is_counted_and_its_bytes_stand_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A token with one wrong character among them; one line a minute, however many come."""
+    counted: list[int] = []
+
+    async def scenario(_: int, ask: Ask) -> None:
+        for _ in range(5):
+            answer = await ask("/api/stats", b"Authorization: Bearer pyddmq_secret\x01part")
+            assert status(answer) == 400
+
+    with structlog.testing.capture_logs() as lines:
+        serve(scenario, counted=counted)
+    assert counted == [5]
+    told = [each for each in lines if each["event"] == "admin_request_unreadable"]
+    assert [each["count"] for each in told] == [1]
+    assert told[0]["error"] in ("BadHttpMessage", "InvalidHeader"), "one of them, by the parser that is there"
+    assert "pyddmq_secret" not in str(lines) + caplog.text

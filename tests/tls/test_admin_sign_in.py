@@ -59,18 +59,28 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def ask(
-    node: Node, method: str, path: str, body: str | None = None, *, certificate: bool = False, **headers: str
+    node: Node, method: str, path: str, body: str | None = None, **headers: str
 ) -> tuple[http.client.HTTPResponse, str]:
-    """Ask by https."""
+    """Ask by https, with these headers."""
     context = ssl.create_default_context(cafile=f"{node.folder}/tls/ca.crt")
-    if certificate:
-        context.load_cert_chain(f"{node.folder}/tls/client.crt", f"{node.folder}/tls/client.key")
+    return _ask(node, method, path, body=body, headers=headers, context=context)
+
+
+def ask_with_certificate(node: Node, path: str, **headers: str) -> int:
+    """Ask with the client's certificate; returns the status."""
+    context = ssl.create_default_context(cafile=f"{node.folder}/tls/ca.crt")
+    context.load_cert_chain(f"{node.folder}/tls/client.crt", f"{node.folder}/tls/client.key")
+    return _ask(node, "GET", path, body=None, headers=headers, context=context)[0].status
+
+
+def _ask(
+    node: Node, method: str, path: str, *, body: str | None, headers: dict[str, str], context: ssl.SSLContext
+) -> tuple[http.client.HTTPResponse, str]:
     host, _, port = node.ready["adminTls"].rpartition(":")
     connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
     try:
-        connection.request(
-            method, path, body=body, headers={name.replace("_", "-"): each for name, each in headers.items()}
-        )
+        named = {name.replace("_", "-"): each for name, each in headers.items()}
+        connection.request(method, path, body=body, headers=named)
         response = connection.getresponse()
         return response, response.read().decode()
     finally:
@@ -115,11 +125,10 @@ def test_names_of_admin_hosts_are_the_nodes_own(node: Node) -> None:
 
 def test_client_certificate_says_who_asks(node: Node) -> None:
     """By a line of `access.certificates`; a token in the header wins over it."""
-    assert ask(node, "GET", "/api/topics?topic=orders", certificate=True)[0].status == 200
-    assert ask(node, "GET", "/api/topics", certificate=True)[0].status == 403
-    bearer = f"Bearer {node.token}"
-    assert ask(node, "GET", "/api/topics", certificate=True, Authorization=bearer)[0].status == 200
-    assert ask(node, "GET", "/api/topics?topic=orders", certificate=True, Authorization="Bearer x")[0].status == 401
+    assert ask_with_certificate(node, "/api/topics?topic=orders") == 200
+    assert ask_with_certificate(node, "/api/topics") == 403
+    assert ask_with_certificate(node, "/api/topics", Authorization=f"Bearer {node.token}") == 200
+    assert ask_with_certificate(node, "/api/topics?topic=orders", Authorization="Bearer x") == 401
 
 
 def test_commands_bring_the_token_of_a_file(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,8 @@ class AdminGate:
     def note(self, request: web.Request, who: Who, resource: str, reason: str) -> None:
         """Count a denial and tell of it, once a minute for each route and reason."""
         route = request.match_info.route.resource
-        what = f"{request.method} {'?' if route is None else route.canonical}"
+        # Of a request that no route has, neither path nor method: both are whatever its sender likes.
+        what = "?" if route is None else f"{request.method} {route.canonical}"
         self._node.metrics.counter(DENIED, what, reason).add()
         self._node.limited_log.note(
             "access_denied",

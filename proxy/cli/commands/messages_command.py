@@ -291,15 +291,20 @@ def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -
     if output is None:
         return sys.stdout.buffer, 0
     try:
-        if not resume:
-            return stack.enter_context(output.open("xb")), 0
-        stream = stack.enter_context(output.open("r+b" if output.exists() else "w+b"))
+        if not (resume and output.exists()):
+            return stack.enter_context(open(output, "xb", opener=_owners)), 0
+        stream = stack.enter_context(output.open("r+b"))
         return stream, _resume(stream, output)
     except FileExistsError as error:
         text = f"{output} is there already; go on with it by --resume, or name another file"
         raise CliError(text, ExitCode.USAGE) from error
     except OSError as error:
         raise _unwritable(output, error) from error
+
+
+def _owners(path: str, flags: int) -> int:
+    """Open a file that, where it is made, is its owner's alone: it gets what people sent."""
+    return os.open(path, flags, 0o600)
 
 
 def _resume(stream: BinaryIO, output: Path) -> int:

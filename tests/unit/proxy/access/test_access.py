@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -114,3 +115,58 @@ def test_change_of_a_file_is_taken_and_a_broken_one_is_not() -> None:
     assert look() == [before]
     assert found.proven(TEXT) is None
     assert found.renewed(rights, "10.1.2.3", None, before) is None
+
+
+def test_files_are_read_beside_the_loop_one_at_a_time() -> None:
+    """Nothing changes while they are read; a reload that comes meanwhile is not undone by what was read before it."""
+    files = Files()
+    found = access(files)
+    orders: list[tuple[Callable[[], object], Callable[[object], None]]] = []
+    told: list[object] = []
+
+    def look() -> None:
+        found.look(lambda work, done: orders.append((work, done)), told.append)
+
+    files.tokens, files.state = {}, 1
+    look()
+    look()
+    [(work, done)] = orders
+    read = work()
+    assert found.proven(TEXT) is not None
+    reloaded = found.prepared(CONFIG)
+    found.policy = reloaded
+    done(read)
+    assert (found.policy, told) == (reloaded, [])
+    files.tokens, files.state = {ID: TOKEN}, 2
+    look()
+    work, done = orders[1]
+    done(work())
+    assert told == [reloaded]
+    assert found.proven(TEXT) is not None
+
+
+def test_reload_that_changes_rules_alone_reads_no_files() -> None:
+    """The loop waits for a reload; tokens that have not changed are taken as they were."""
+    files = Files()
+    found = access(files)
+    files.broken = True
+    other = CONFIG.model_copy(update={"rules": []})
+    assert found.prepared(other).tokens == {ID: TOKEN}
+    files.state = 1
+    with pytest.raises(AccessUnreadable):
+        found.prepared(other)
+    files.state = 0
+    with pytest.raises(AccessUnreadable):
+        found.prepared(CONFIG.model_copy(update={"tokens": "another.json"}))
+
+
+def test_fault_in_reading_is_told_and_leaves_all_as_it_is() -> None:
+    """The next change is read all the same."""
+    files = Files()
+    found = access(files)
+    before = found.policy
+    files.tokens, files.state = {"x": None}, 1  # type: ignore[dict-item]
+    found.look(lambda _, done: done(RuntimeError("a fault")), lambda _: None)
+    assert found.policy is before
+    found.look(lambda work, done: done(work()), lambda _: None)
+    assert found.policy is not before

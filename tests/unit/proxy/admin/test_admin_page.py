@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.admin import page
+from proxy.admin.entry.access_pages import Viewer
 from proxy.admin.style import CSS, CSS_SHA256
 from proxy.operate.attention.findings import findings
 from proxy.operate.text import age, amount, byte_size
@@ -276,3 +277,31 @@ def test_every_place_of_a_held_message_has_words() -> None:
     """No state of a job that may stand first of its key is shown as a bare word."""
     passing = {State.READ, State.WAITING, State.OUT, State.FINISHED, State.ABANDONED}
     assert {state.value for state in State if state not in passing} <= set(WHEREABOUTS)
+
+
+def test_page_names_ports_that_are_open_to_anybody() -> None:
+    """First of all, and only where there are no rules."""
+    node = PlainNode()
+    assert "access: open" not in (page.render(node, loop_lag_seconds=0.0) or "")
+    node.access = "open"
+    html = page.render(node, loop_lag_seconds=0.0)
+    assert html is not None
+    assert "<code>access: open</code>" in html
+    assert html.index("access: open") < html.index("Nothing needs attention")
+
+
+def test_page_says_who_looks_and_how_to_go() -> None:
+    """The name is escaped; signing out is a form, for a link of another site could do it else."""
+    viewer = Viewer(principal="<anna>", way="token", by_session=True, may_sign_in=True, may_administer=False)
+    html = page.render(PlainNode(), loop_lag_seconds=0.0, viewer=viewer)
+    assert html is not None
+    assert "&lt;anna&gt;</b>" in html
+    assert '<form method="post" action="/sign-out">' in html
+    assert "/audit" not in html
+    assert 'content="5; url=/?again=1"' in html
+    by_network = Viewer(principal="here", way="network", by_session=False, may_sign_in=True, may_administer=True)
+    html = page.render(PlainNode(), loop_lag_seconds=0.0, viewer=by_network)
+    assert html is not None
+    assert "<a href=/sign-in>sign in</a>" in html
+    assert 'href="/audit"' in html
+    assert 'content="5"' in html
