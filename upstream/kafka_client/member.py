@@ -120,7 +120,7 @@ class LibrdkafkaMember:
         """Read on."""
         self._thread.resume([each for each in places if each in self._terms])
 
-    def commit(self, commits: Sequence[Commit], done: Done) -> None:
+    def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
         """Commit offsets."""
         terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
         known = [each for each in terms if each is not None]
@@ -129,7 +129,7 @@ class LibrdkafkaMember:
         elif not commits:
             self._post(done, None)
         else:
-            self._thread.commit(Asked(list(commits), known, done))
+            self._thread.commit(Asked(list(commits), known, done), soon=soon)
 
     def ends(self, places: Sequence[Place], told: Ends) -> None:
         """Ask for first offsets and ends."""
