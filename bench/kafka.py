@@ -40,6 +40,8 @@ REST_SECONDS = 10.0
 """For so long it is looked at what nodes need at rest: heartbeats, commits for their lease, pulls of nothing."""
 CLIENTS = 4
 """Pull clients, over all nodes."""
+CLIENTS_OF_NODE = 2
+"""Likewise of each, where each node gets its rate."""
 _EMBEDDED = """\
 node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}}}
 topics: {{bench: {{queues: 12}}}}
@@ -103,13 +105,16 @@ def bodies(count: int) -> Iterator[tuple[bytes, bytes]]:
         yield b"k%d" % (number % KEYS), b"%d " % number + b"x" * BODY_BYTES
 
 
-def send(address: str, topic: str, count: int) -> None:
-    """Send as another program does."""
+def send(address: str, topic: str, count: int, per_second: float = 0.0) -> None:
+    """Send as another program does: all at once, or so many a second."""
     import confluent_kafka
 
     made: Any = confluent_kafka.Producer
     producer = made({"bootstrap.servers": address, "linger.ms": 20, "partitioner": "murmur2_random"})
-    for key, value in bodies(count):
+    began = time.monotonic()
+    for number, (key, value) in enumerate(bodies(count)):
+        if per_second and (early := began + number / per_second - time.monotonic()) > 0.01:
+            time.sleep(early)
         while True:
             try:
                 producer.produce(topic, key=key, value=value)
@@ -120,7 +125,7 @@ def send(address: str, topic: str, count: int) -> None:
     producer.flush(120)
 
 
-def pull_all(consumers: Sequence[str], group: str, count: int) -> None:
+def pull_all(consumers: Sequence[str], group: str, count: int, clients: int = CLIENTS) -> None:
     """Pull and answer from these addresses until so many are answered."""
     done, lock, over = [0], threading.Lock(), threading.Event()
 
@@ -135,15 +140,23 @@ def pull_all(consumers: Sequence[str], group: str, count: int) -> None:
                     if done[0] >= count:
                         over.set()
 
-    threads = [threading.Thread(target=work, args=(consumers[each % len(consumers)],)) for each in range(CLIENTS)]
+    threads = [threading.Thread(target=work, args=(consumers[each % len(consumers)],)) for each in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def measure_nodes(address: str, nodes: int, count: int, folder: Path) -> tuple[float, float]:
-    """Microseconds of processor time per message, over all nodes: in all, and less what they need at rest meanwhile."""
+def measure_nodes(address: str, nodes: int, count: int, folder: Path, *, rate: float = 0.0) -> tuple[float, float]:
+    """Microseconds of processor time per message, over all nodes: in all, and less what they need at rest meanwhile.
+
+    Args:
+        address: Of Kafka.
+        nodes: How many.
+        count: Messages.
+        folder: For their files.
+        rate: Messages a second that each node is to get, about; 0: all at once.
+    """
     topic = f"bench-{uuid4().hex[:8]}"
     config = KafkaClusterConfig.model_validate({"bootstrapServers": address})
     make_topic(config, topic, PARTITIONS, client_id="bench", clock=SystemClock())
@@ -174,9 +187,9 @@ def measure_nodes(address: str, nodes: int, count: int, folder: Path) -> tuple[f
         before = sum(map(cpu_seconds, pids))
         per_second = (before - rest) / (time.monotonic() - began)
         began = time.monotonic()
-        sender = threading.Thread(target=send, args=(address, topic, count))
+        sender = threading.Thread(target=send, args=(address, topic, count, rate * nodes))
         sender.start()
-        pull_all([node.consumers for node in running], group, count)
+        pull_all([node.consumers for node in running], group, count, CLIENTS_OF_NODE * nodes if rate else CLIENTS)
         sender.join()
         _until(committed)
         used = sum(map(cpu_seconds, pids)) - before
@@ -254,6 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--messages", type=int, default=40_000)
     parser.add_argument("--nodes", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=0.0, help="messages a second for each node (0: all at once)")
     parser.add_argument("--nodes-only", action="store_true", help="leave out what stands beside them")
     asked = parser.parse_args(arguments)
     count = asked.messages
@@ -268,7 +282,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for turn in range(asked.repeat):
             say(f"turn {turn + 1} of {asked.repeat}, load {os.getloadavg()[0]:.1f}")
             for nodes in asked.nodes:
-                in_all, alone = measure_nodes(address, nodes, count, folder)
+                # Each node gets as many, in the same time, where there is a rate.
+                wanted = count * nodes if asked.rate else count
+                in_all, alone = measure_nodes(address, nodes, wanted, folder, rate=asked.rate)
                 note(f"nodes {nodes}", alone)
                 note(f"nodes {nodes}, with rest", in_all)
             if not asked.nodes_only:

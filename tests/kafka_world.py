@@ -183,6 +183,10 @@ class Clients:
         left: list[bool] = []
         member.leave(lambda: left.append(True))
         self.until(lambda: left, "a member to leave")
+        self.forget(member)
+
+    def forget(self, member: LibrdkafkaMember) -> None:
+        """Leave a member alone at the end: it has left."""
         self._members.remove(member)
 
     def send(self, topic: str, values: Sequence[bytes | None], *, partition: int = 0, key: bytes | None = None) -> None:

@@ -14,21 +14,19 @@ if TYPE_CHECKING:
 def look_at_clusters(config: Config, file: str) -> tuple[ExitCode, list[Problem], list[Problem]]:
     """Return the code for what was found, the errors, and the warnings."""
     # Cold (D38): who checks a file alone needs none of it.
-    from broker.runtime.seams import SystemClock
     from conf.problems import Problem
     from conf.secrets import SecretUnreadable
     from upstream.kafka.cluster_facts import ClusterFacts
     from upstream.kafka.cluster_rules import mismatches, wanted_of
-    from upstream.kafka_client.look import look_at
+    from upstream.kafka_client.look_process import look_beside
     from upstream.kafka_client.package import KafkaUnusable
-    from upstream.kafka_client.settings import Settings
 
     problems: list[Problem] = []
     warnings: list[Problem] = []
     unasked = False
     for name, cluster in config.kafka.items():
         try:
-            facts: ClusterFacts = look_at(Settings(name, cluster, SystemClock()), *wanted_of(config, name))
+            facts: ClusterFacts = look_beside(name, cluster, *wanted_of(config, name))
         except (KafkaUnusable, SecretUnreadable) as error:
             problems.append(Problem(file, None, f"kafka.{name}", str(error)))
             unasked = True

@@ -6,6 +6,7 @@ simulated network and disk, from their own seeded randomness.
 
 A `Process` marks everything that one simulated process schedules, through a context variable that callbacks inherit.
 Killing it makes all its pending and later callbacks vanish, as SIGKILL does, while its peers live on in the same loop.
+While it stands still (SIGSTOP) what is due waits, and happens in its order when it goes on.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ class TurnsExceeded(AssertionError):
 
 
 class Process:
-    """What belongs to one simulated process: while `alive`, its callbacks run."""
+    """What belongs to one simulated process: while `alive`, and not `still`, its callbacks run."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.still = False
+        self._waiting: list[tuple[contextvars.Context, Callable[[], object]]] = []
+        self._woken: list[Callable[[], None]] = []
         self.context = contextvars.copy_context()
         self.context.run(_process.set, self)
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
@@ -55,6 +59,27 @@ class Process:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         for killed in self._killed:
             killed()
+
+    def stand_still(self) -> None:
+        """Run nothing of it until `go_on`."""
+        self.still = True
+
+    def go_on(self, loop: VirtualLoop) -> None:
+        """Run what was due meanwhile, in the next turn, and then what comes."""
+        self.still = False
+        waiting, self._waiting = self._waiting, []
+        for context, call in waiting:
+            loop.call_soon(call, context=context)
+        for woken in self._woken:
+            woken()
+
+    def wait(self, call: Callable[[], object]) -> None:
+        """Have something called, in the present context, when it goes on."""
+        self._waiting.append((contextvars.copy_context(), call))
+
+    def when_woken(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the process goes on: what the kernel kept for it."""
+        self._woken.append(callback)
 
     def when_killed(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the process dies: what the kernel closes for it."""
@@ -157,7 +182,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         guarded = _guarded(callback, context)
-        return super().call_soon(guarded, *args, context=context)
+        handle = super().call_soon(guarded, *args, context=context)
+        if isinstance(guarded, _Guarded):
+            guarded.handle = handle
+        return handle
 
     def call_at(
         self,
@@ -167,7 +195,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         guarded = _guarded(callback, context)
-        return super().call_at(when, guarded, *args, context=context)
+        handle = super().call_at(when, guarded, *args, context=context)
+        if isinstance(guarded, _Guarded):
+            guarded.handle = handle
+        return handle
 
     def run_in_executor(
         self, executor: Any, func: Callable[[*Arguments], Result], *args: *Arguments
@@ -256,19 +287,37 @@ def current_process() -> Process | None:
     return _process.get()
 
 
+class _Guarded:
+    """A callback of a process: made to do nothing once that is dead, and to wait while it stands still.
+
+    Attributes:
+        handle: Cancelled, it is not called, also where it waits.
+    """
+
+    __slots__ = ("_callback", "_process", "handle")
+
+    def __init__(self, callback: Callable[..., object], process: Process) -> None:
+        self._callback = callback
+        self._process = process
+        self.handle: asyncio.Handle | None = None
+
+    def __call__(self, *args: Any) -> None:
+        if not self._process.alive or (self.handle is not None and self.handle.cancelled()):
+            return
+        if self._process.still:
+            self._process.wait(lambda: self(*args))
+        else:
+            self._callback(*args)
+
+
 def _guarded(
     callback: Callable[[*Arguments], object], context: contextvars.Context | None
 ) -> Callable[[*Arguments], object]:
-    """Return `callback`, made to do nothing once the process that schedules it is dead."""
+    """Return `callback`, guarded for the process that schedules it."""
     process = _process.get() if context is None else context.get(_process)
     if process is None:
         return callback
-
-    def run_while_alive(*args: *Arguments) -> None:
-        if process.alive:
-            callback(*args)
-
-    return run_while_alive
+    return _Guarded(callback, process)
 
 
 def _process_task(

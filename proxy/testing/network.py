@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, cast
 from broker.runtime.seams import Buffer
 from proxy.port.network import ListenError, NoPeer, Peer
 from proxy.testing.loop import Process, VirtualLoop, current_process
+from proxy.testing.pipe import Pipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +62,6 @@ class Mark(NamedTuple):
     late: bool
 
 
-class _Pipe:
-    """One direction of a connection: pieces on their way, the last of them perhaps the end of file (None)."""
-
-    __slots__ = ("arrived_at", "cut", "ended", "pieces", "size", "timer")
-
-    def __init__(self) -> None:
-        self.pieces: deque[tuple[float, bytes | None]] = deque()
-        self.size = 0
-        self.arrived_at = 0.0
-        self.timer: asyncio.TimerHandle | None = None
-        self.ended = False
-        self.cut = False
-
-
 class SimTransport(asyncio.Transport):
     """One end of a simulated connection."""
 
@@ -93,7 +80,7 @@ class SimTransport(asyncio.Transport):
         self.process = process
         self._protocol: asyncio.Protocol | None = None
         self._peer: SimTransport = self
-        self._pipe = _Pipe()  # towards the peer
+        self._pipe = Pipe()  # towards the peer
         self._unsent = bytearray()
         self._high = 65_536
         self._low = 16_384
@@ -247,14 +234,14 @@ class SimTransport(asyncio.Transport):
     def _arm(self) -> None:
         """Have the next piece delivered when it is due, if the peer reads."""
         pipe, peer = self._pipe, self._peer
-        if pipe.pieces and pipe.timer is None and peer._reading and peer._protocol is not None and not peer._gone:
+        if pipe.pieces and pipe.timer is None and peer._takes and peer._protocol is not None and not peer._gone:
             pipe.timer = self._loop.call_at(pipe.pieces[0][0], self._deliver, context=self._network.context)
 
     def _deliver(self) -> None:
         """Hand the pieces that have arrived to the peer; runs outside of any process."""
         pipe, peer, network = self._pipe, self._peer, self._network
         pipe.timer = None
-        if not pipe.pieces or not peer._reading or peer._gone:
+        if not pipe.pieces or not peer._takes or peer._gone:
             return
         _, piece = pipe.pieces.popleft()
         if piece is None:
@@ -300,7 +287,7 @@ class SimTransport(asyncio.Transport):
             pipe.timer.cancel()
             pipe.timer = None
         pieces, pipe.pieces = pipe.pieces, deque()
-        if not self._peer._reading or self._peer._protocol is None:
+        if not self._peer._takes or self._peer._protocol is None:
             return
         for _, piece in list(pieces)[: random.randrange(len(pieces) + 1)]:
             if piece is None or self._peer._gone:
@@ -308,10 +295,18 @@ class SimTransport(asyncio.Transport):
             self._network.counts["half_delivered"] += 1
             self._hand_over(piece)
 
+    @property
+    def _takes(self) -> bool:
+        """Whether it reads, and its process does not stand still."""
+        return self._reading and (self.process is None or not self.process.still)
+
     # Callbacks of this end's protocol, always in the context of its process.
 
     def _call(self, method: str, *args: Any) -> Any:
         if self._protocol is None or (self.process is not None and not self.process.alive):
+            return None
+        if self.process is not None and self.process.still:
+            self.process.wait(lambda: self._call(method, *args))
             return None
         return self._context.copy().run(getattr(self._protocol, method), *args)
 
@@ -367,6 +362,7 @@ class SimListener:
         self.context = contextvars.copy_context()
         if self.process is not None:
             self.process.when_killed(self._process_killed)
+            self.process.when_woken(lambda: network.woken(self.process))
 
     @property
     def address(self) -> tuple[str, int]:
@@ -380,8 +376,8 @@ class SimListener:
 
     def _process_killed(self) -> None:
         self.close()
-        assert self.process is not None
-        self._network.drop(self.process)
+        if self.process is not None:
+            self._network.drop(self.process)
 
 
 class SimNetwork:
@@ -462,6 +458,12 @@ class SimNetwork:
             end._cut_pipe()
             end._peer._lose_later(ConnectionResetError("the process is gone"))
 
+    def woken(self, process: Process | None) -> None:
+        """Let a process that stood still take what has arrived meanwhile."""
+        for end in self._transports:
+            if end.process is process:
+                end._peer._arm()
+
     def mark(self, *, late: bool = False) -> Mark:
         """Take the next place in the order of events."""
         self._sequence += 1
@@ -481,6 +483,9 @@ class SimNetwork:
             server._gone = True
             self.forget(server)
             client._end(ConnectionResetError("refused"))
+            return
+        if listener.process is not None and listener.process.still:
+            listener.process.wait(lambda: self.context.copy().run(self._accept, listener, server))
             return
         protocol = server._context.copy().run(listener.factory)
         server.set_protocol(protocol)

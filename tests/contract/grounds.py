@@ -20,8 +20,8 @@ from upstream.kafka.subscriptions import is_expression
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
 from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
-from upstream.testing.kafka_client import SimClient
-from upstream.testing.kafka_cluster import SimKafka
+from upstream.testing.kafka.client import SimClient
+from upstream.testing.kafka.cluster import SimKafka
 from upstream.waiting.buffer import Batch
 
 Taken = dict[tuple[str, int], bytes]
@@ -174,9 +174,10 @@ class MemoryGround(Ground):
 
 
 class KafkaGround(Ground):
-    """Over a simulated Kafka: one member of one group."""
+    """Over a simulated Kafka: one member of one group, by KIP-848."""
 
     revokes = True
+    protocol = "consumer"
 
     def __init__(
         self,
@@ -201,7 +202,7 @@ class KafkaGround(Ground):
         self.metrics = Metrics()
         self.limited_log = RateLimitedLog(self.clock)
         if self.kafka is None:
-            self.kafka = SimKafka(self.random, clock=self.clock, scheduler=self.scheduler)
+            self.kafka = SimKafka(self.random, clock=self.clock, scheduler=self.scheduler, protocol=self.protocol)
         elif self.beside is None:
             # The node before was killed: with it went all that its loop had to do.
             self.kafka.scheduler = self.scheduler
@@ -285,3 +286,9 @@ class KafkaGround(Ground):
     def record(self, queue: int, offset: int) -> KafkaRecord:
         """Return a record as the cluster has it."""
         return self.cluster().topics[self.topic][queue].records[offset]
+
+
+class ClassicKafkaGround(KafkaGround):
+    """Likewise by the classic protocol."""
+
+    protocol = "classic"

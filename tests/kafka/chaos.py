@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,11 +23,13 @@ from conf.sections.kafka import KafkaClusterConfig
 from pyddmq import Consumer
 from pyddmq.client.errors import ClientError
 from tests.kafka import server
-from tests.kafka.chaos_account import ChaosAccount, Verdict
+from tests.kafka.chaos_account import ChaosAccount, Committed, Verdict
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
+from upstream.kafka.all_groups import Standing
 from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.metadata import decode
 from upstream.kafka_client.all_groups_process import SurveyProcess
 
 PARTITIONS, KEYS = 12, 120
@@ -121,7 +123,7 @@ class Client:
             key, number = message.body.decode().split()
             place = (key, int(number))
             partition = int(message.qid.rpartition("_")[2])
-            self._account.take(place, name, partition, asked, time.monotonic())
+            self._account.take(place, name, partition, asked, time.monotonic(), message.offset)
             success = self._drawn.random() > 0.02
             self._account.done(place, name, success=success)
             if success:
@@ -159,14 +161,22 @@ class Looker:
                 continue  # Kafka is away, or busy.
             if group is not None:
                 owners = {place.partition: who[0].removeprefix("pyddmq-") for place, who in group.members.items()}
-                self._account.looked(time.monotonic(), owners)
+                committed = {place.partition: _said(each) for place, each in group.committed.items()}
+                self._account.looked(time.monotonic(), owners, committed)
+
+
+def _said(standing: Standing) -> Committed:
+    return standing.offset, decode(standing.metadata, standing.offset).ranges
 
 
 class Chaos:
     """One run, in a folder."""
 
-    def __init__(self, folder: Path, jars: Path, seed: int, told: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, jars: Path, seed: int, told: Callable[[str], None], chosen: Sequence[str] = FAULTS
+    ) -> None:
         self._folder = folder
+        self._chosen = chosen
         self._drawn = Random(seed)
         self._told = told
         self._kafka = server.KafkaServer(folder / "kafka", jars)
@@ -189,7 +199,8 @@ class Chaos:
             until(lambda: self._account.finished > 100, "the nodes are at work")
             end = time.monotonic() + seconds
             faults = self._order()
-            while time.monotonic() < end or len(self.faults) < len(FAULTS):
+            while time.monotonic() < end or len(self.faults) < len(self._chosen):
+                self._look_for_the_dead()
                 name = next(faults)
                 self._told(f"{name}, {self._account.finished:,} done")
                 self.faults[name] = self.faults.get(name, 0) + 1
@@ -197,6 +208,7 @@ class Chaos:
                 time.sleep(self._drawn.uniform(1, 4))
             sender.stop()
             until(lambda: not self._account.left, "all is answered")
+            self._look_for_the_dead()
             committed = self._committed()
             looker.stop()
             return self._judge(committed)
@@ -208,10 +220,18 @@ class Chaos:
                 node.kill()
             self._kafka.kill()
 
+    def _look_for_the_dead(self) -> None:
+        """Note nodes that nobody has ended, and put others in their places."""
+        for node in [each for each in self._nodes if each.process.poll() is not None]:
+            self._account.ended(node.name, f"{node.process.returncode}, {node.log()[-500:]}")
+            self._nodes.remove(node)
+            self._end_clients(node)
+        self._refill()
+
     def _order(self) -> Any:
         """Every fault once, in any order, again and again."""
         while True:
-            names = list(FAULTS)
+            names = list(self._chosen)
             self._drawn.shuffle(names)
             yield from names
 
@@ -235,9 +255,9 @@ class Chaos:
 
     def _remove(self) -> None:
         node = self._take()
+        self._account.stopped(node.name, time.monotonic())
         node.stop()
         if node.process.returncode:
-            self._account.away("", 0).ended = 0
             raise AssertionError(f"a node that was stopped ended with {node.process.returncode}: {node.log()[-2000:]}")
         self._end_clients(node)
         self._refill()
@@ -301,7 +321,10 @@ def said(verdict: Verdict, faults: dict[str, int]) -> str:
         f"{len(verdict.disorder)} out of order, {len(verdict.after_loss)} after the loss of the partition "
         f"({verdict.looks:,} looks); answered and again: {verdict.near} near a kill or stop "
         f"({verdict.near_100ms} within 100 ms, the oldest {verdict.oldest_near_ms} ms), "
-        f"{verdict.across_kafka} while Kafka was away, {len(verdict.unforgiven)} others"
+        f"{verdict.across_kafka} while Kafka was away, {verdict.shared} while the group was shared out, "
+        f"{len(verdict.unforgiven)} others; "
+        f"{len(verdict.ended)} nodes ended by themselves; answers were seen committed after "
+        f"{verdict.commit_ms[0]} ms, 99 % after {verdict.commit_ms[1]} ms"
     )
 
 
@@ -310,6 +333,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", default=",".join(FAULTS), help="only these, with commas between them")
+    parser.add_argument("--keep", type=Path, help="where files and logs of nodes and Kafka stay")
     asked = parser.parse_args()
     began = time.monotonic()
 
@@ -317,9 +342,10 @@ def main() -> int:
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="pyddmq-chaos-") as folder:
-        chaos = Chaos(Path(folder), server.JARS.fetch(), asked.seed, told)
+        chosen = tuple(asked.faults.split(","))
+        chaos = Chaos(asked.keep or Path(folder), server.JARS.fetch(), asked.seed, told, chosen)
         verdict = chaos.run(asked.seconds)
-    for each in (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unforgiven):
+    for each in (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unforgiven, verdict.ended):
         for text in each[:10]:
             print(text)
     print(f"seed {asked.seed}, {asked.seconds:.0f} s: {said(verdict, chaos.faults)}")

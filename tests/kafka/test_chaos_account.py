@@ -18,7 +18,7 @@ def account() -> ChaosAccount:
 def finish(found: ChaosAccount, number: int, node: str, at: float) -> Place:
     """Hand one out and answer it."""
     place = ("k", number)
-    found.take(place, node, 0, at, at + 0.01)
+    found.take(place, node, 0, at, at + 0.01, number)
     found.done(place, node, success=True)
     found.answered([place], node, at + 0.02)
     return place
@@ -114,3 +114,57 @@ def test_repeats_are_near_a_fault_or_unforgiven() -> None:
     finish(found, 0, "a", 1.0)
     finish(found, 0, "a", 9.0)
     assert (found.verdict().across_kafka, found.verdict().unforgiven) == (1, [])
+
+
+def test_answer_that_was_committed_may_not_come_again() -> None:
+    """Whatever became of its node: by the offset, or by what is finished above it."""
+    for said in ((1, ()), (0, ((0, 1),))):
+        found = account()
+        finish(found, 0, "a", 1.0)
+        found.looked(1.2, {0: "a"}, {0: said})
+        found.away("a", 1.3)
+        finish(found, 0, "a", 2.0)
+        verdict = found.verdict()
+        assert (verdict.near, len(verdict.unforgiven), verdict.passed) == (0, 1, False)
+        assert "committed by 1.200" in verdict.unforgiven[0]
+
+
+def test_node_that_was_stopped_in_order_forgives_nothing() -> None:
+    """And it is said that it was."""
+    found = account()
+    finish(found, 0, "a", 1.0)
+    found.stopped("a", 1.1)
+    finish(found, 0, "b", 2.0)
+    [text] = found.verdict().unforgiven
+    assert "it was stopped 0.080 s later" in text
+
+
+def test_node_that_ended_by_itself_is_a_fault() -> None:
+    """By its name, with what it said last."""
+    found = account()
+    found.ended("a", "-6, an assertion")
+    verdict = found.verdict()
+    assert (verdict.ended, verdict.passed) == (["a has ended by itself: -6, an assertion"], False)
+
+
+def test_answer_while_the_group_is_shared_out_is_told_apart() -> None:
+    """The coordinator had other owners in the time from the answer until its node went."""
+    for owner in ("a", "b"):
+        found = ChaosAccount(near_seconds=0.1, session_seconds=6.0)
+        found.acknowledged(("k", found.sent("k")))
+        for at, who in ((0.9, "a"), (1.1, owner), (1.3, "a"), (1.6, "a")):
+            found.looked(at, {0: who})
+        finish(found, 0, "a", 1.0)
+        found.away("a", 1.5)
+        finish(found, 0, "a", 2.0)
+        verdict = found.verdict()
+        assert (verdict.shared, len(verdict.unforgiven)) == ((1, 0) if owner == "b" else (0, 1))
+
+
+def test_time_until_an_answer_is_committed_is_told() -> None:
+    """As the coordinator's looks show it."""
+    found = account()
+    finish(found, 0, "a", 1.0)
+    found.looked(1.2, {0: "a"}, {0: (0, ())})
+    found.looked(1.5, {0: "a"}, {0: (1, ())})
+    assert found.verdict().commit_ms == (480, 480, 480)

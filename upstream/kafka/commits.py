@@ -199,7 +199,7 @@ class Commits:
             self._look()
             self._hurry()
 
-        self.member.commit([commits[queue] for queue in here], answered)
+        self.member.commit([commits[queue] for queue in here], answered, soon=bool(self._settling))
 
     def forget(self, queues: Collection[KafkaQueue]) -> None:
         """Forget queues that are the member's no more."""

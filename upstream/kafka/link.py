@@ -179,8 +179,15 @@ class GroupMember(Protocol):
         """Read on."""
         ...
 
-    def commit(self, commits: Sequence[Commit], done: Done) -> None:
-        """Commit offsets. That the member is fenced is told by the failure."""
+    def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
+        """Commit offsets. That the member is fenced is told by the failure.
+
+        Args:
+            commits: One for each partition.
+            done: Told how it ended.
+            soon: Somebody waits for it: so this one and those of the next moments are sent without delay, at the cost
+                of some work.
+        """
         ...
 
     def ends(self, places: Sequence[Place], told: Ends) -> None:

@@ -460,7 +460,7 @@ class Partitions:
                 queue.max_offset = max(queue.max_offset, high)
 
     def _tell(self, queues: Sequence[KafkaQueue]) -> None:
-        for name in {queue.topic for queue in queues}:
+        for name in dict.fromkeys(queue.topic for queue in queues):
             self.topic_named(name).told()
         if self._gauge.value != len(self._owned):
             self._gauge.value = len(self._owned)

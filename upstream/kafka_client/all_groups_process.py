@@ -1,19 +1,13 @@
-"""A survey in a process of its own, which may die.
+"""A survey in a process of its own, which may die (`upstream.kafka_client.asking_process`).
 
-librdkafka ends the whole process (an assertion, `eonce->refcnt > 0`) when the connection to a group's coordinator
-breaks while it is asked about groups; seen with 2.16.0, its issue 4605. A recorder must outlive its cluster, so who
-asks is a process that is started again with the next question. It is told everything over a pipe: the cluster's
-settings, in which secrets are places, then questions by the names of `upstream.kafka.all_groups.Survey`.
+A recorder must outlive its cluster, so who asks is a process that is started again with the next question. Its
+questions have the names of `upstream.kafka.all_groups.Survey`.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from typing import Any, cast
 
 from broker.runtime.seams import SystemClock
@@ -22,11 +16,11 @@ from conf.sections.kafka import KafkaClusterConfig
 from upstream.kafka.all_groups import Surveyed
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka_client.all_groups import LibrdkafkaSurvey
+from upstream.kafka_client.asking_process import Child, own_end
 from upstream.kafka_client.package import KafkaUnusable, confluent
 
 ANSWER_SECONDS = 120.0
 """Every question has bounds of its own; a process that takes longer is ended."""
-_MAIN = "import sys; sys.path[:] = {path!r}; from upstream.kafka_client.all_groups_process import main; main()"
 
 
 class SurveyProcess:
@@ -41,14 +35,13 @@ class SurveyProcess:
         """
         confluent()
         self._given = (cluster, config, client_id)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pipe: Connection | None = None
+        self._child: Child | None = None
         self._start()
 
     @property
     def pid(self) -> int | None:
         """The process that asks; None: there is none now."""
-        return None if self._process is None else self._process.pid
+        return None if self._child is None else self._child.pid
 
     def cluster_id(self) -> str:
         """Return the name that the cluster has given itself."""
@@ -75,14 +68,12 @@ class SurveyProcess:
         self._end()
 
     def _ask(self, name: str, *arguments: Any) -> object:
-        if self._pipe is None:
-            self._start()
-        assert self._pipe is not None, "it was started"
+        child = self._child or self._start()
         try:
-            self._pipe.send((name, arguments))
-            if not self._pipe.poll(ANSWER_SECONDS):
+            child.pipe.send((name, arguments))
+            if not child.pipe.poll(ANSWER_SECONDS):
                 raise EOFError
-            answer = self._pipe.recv()
+            answer = child.pipe.recv()
         except (EOFError, OSError):
             self._end()
             raise KafkaFailure(
@@ -93,18 +84,12 @@ class SurveyProcess:
             raise KafkaFailure(code, text)
         return answer.value
 
-    def _start(self) -> None:
-        ours, theirs = Pipe()
-        command = [sys.executable, "-c", _MAIN.format(path=sys.path), str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-            )
-        self._pipe = ours
+    def _start(self) -> Child:
+        child = self._child = Child(__name__)
         refused = None
         try:
-            ours.send(self._given)
-            refused = ours.recv()
+            child.pipe.send(self._given)
+            refused = child.pipe.recv()
         except (EOFError, OSError):
             self._end()
             raise KafkaFailure("SURVEY_ENDED", "the process that asks the cluster did not start") from None
@@ -112,15 +97,12 @@ class SurveyProcess:
             self._end()
             kind, text = refused
             raise (SecretUnreadable if kind == "secret" else KafkaUnusable)(text)
+        return child
 
     def _end(self) -> None:
-        pipe, self._pipe = self._pipe, None
-        process, self._process = self._process, None
-        if pipe is not None:
-            pipe.close()
-        if process is not None:
-            process.kill()
-            process.wait()
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
 
 
 class _Answer:
@@ -131,12 +113,8 @@ class _Answer:
 
 
 def main() -> None:
-    """Serve the pipe whose descriptor is the first argument until its other end is closed."""
-    import signal
-
-    # An interrupt at the terminal is the recorder's to handle.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with Connection(int(sys.argv[1])) as pipe, suppress(EOFError, OSError):
+    """Serve the pipe until its other end is closed."""
+    with own_end() as pipe, suppress(EOFError, OSError):
         cluster, config, client_id = pipe.recv()
         try:
             survey = LibrdkafkaSurvey(cluster, config, client_id=client_id, clock=SystemClock())

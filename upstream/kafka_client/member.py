@@ -31,6 +31,9 @@ from upstream.kafka_client.troubles import Troubles
 
 ROOM_BYTES = 8 * 1024 * 1024
 NOTHING_SECONDS = 3.0
+LAST_SECONDS = 5.0
+"""After revokeTimeout the listener stops waiting for answers and commits those that came: so much longer the thread
+waits for that commit. Were it no longer, a message that is out all the while would cost the answers of others."""
 
 
 class LibrdkafkaMember:
@@ -87,7 +90,7 @@ class LibrdkafkaMember:
             room=self._room,
             troubles=troubles,
             clock=clock,
-            revoke_seconds=revoke_seconds,
+            revoke_seconds=revoke_seconds + LAST_SECONDS,
             # Others may have to give up first what it gets.
             nothing_seconds=revoke_seconds + NOTHING_SECONDS if config.group_protocol == "consumer" else None,
         )
@@ -117,7 +120,7 @@ class LibrdkafkaMember:
         """Read on."""
         self._thread.resume([each for each in places if each in self._terms])
 
-    def commit(self, commits: Sequence[Commit], done: Done) -> None:
+    def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
         """Commit offsets."""
         terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
         known = [each for each in terms if each is not None]
@@ -126,7 +129,7 @@ class LibrdkafkaMember:
         elif not commits:
             self._post(done, None)
         else:
-            self._thread.commit(Asked(list(commits), known, done))
+            self._thread.commit(Asked(list(commits), known, done), soon=soon)
 
     def ends(self, places: Sequence[Place], told: Ends) -> None:
         """Ask for first offsets and ends."""

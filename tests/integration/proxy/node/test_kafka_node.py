@@ -31,9 +31,9 @@ from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka.partitions import NOT_IN, WAITING
-from upstream.testing.kafka_client import SimClient
-from upstream.testing.kafka_cluster import SimKafka
-from upstream.testing.kafka_member import SimMember
+from upstream.testing.kafka.client import SimClient
+from upstream.testing.kafka.cluster import SimKafka
+from upstream.testing.kafka.member import SimMember
 from upstream.views import running_text
 
 YAML = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -103,3 +104,18 @@ def test_record_fails_when_nobody_takes_it(clients: Clients) -> None:
     assert ended[0] is not None
     assert (ended[0].code, ended[0].unknown) == ("MSG_TIMED_OUT", False)
     producer.close(0)
+
+
+def test_last_commit_of_a_revoke_counts_after_its_time_for_answers(clients: Clients) -> None:
+    """Whoever waited for answers as long as it may still commits those that came."""
+    member, heard = clients.joined("g-last", ["t"], Heard(holds=True), revoke_timeout=1)
+    left: list[bool] = []
+    member.leave(lambda: left.append(True))
+    clients.until(lambda: heard.open, "a revoke")
+    pause = threading.Event()
+    pause.wait(0.05)
+    assert clients.commit(member, Commit("t", 0, 1, "the last")) is None
+    heard.open.pop()()
+    clients.until(lambda: left, "the member to leave")
+    clients.forget(member)
+    assert not heard.lost_places()

@@ -12,6 +12,7 @@ from tests.kafka_world import Loop
 from upstream.kafka.link import Commit, KafkaFailure, Place
 from upstream.kafka_client.commits import AGAIN_SECONDS, UNHEARD_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
+from upstream.kafka_client.member_thread import POLL_SECONDS, SOON_FOR_SECONDS, SOON_SECONDS, MemberThread
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.troubles import Troubles
 
@@ -193,3 +194,30 @@ def test_answer_that_never_comes_is_not_waited_for(world: World) -> None:
     world.commits.round()
     assert world.told()[-1] == (6, "TIMED_OUT")
     assert world.consumer.calls[-1] == ("async", [(0, 7)])
+
+
+def test_thread_polls_briefly_while_somebody_waits_for_commits(world: World) -> None:
+    """For a second after each; else it leaves the processor alone."""
+    waits: list[float] = []
+
+    class Polled(Consumer):
+        def poll(self, seconds: float) -> None:
+            waits.append(seconds)
+
+    thread = MemberThread(
+        "g",
+        lambda **_: Polled(),
+        None,  # type: ignore[arg-type]
+        post=Post(world.loop),
+        room=Room(1),
+        troubles=Troubles(lambda failure: None, str),
+        clock=world.clock,
+        revoke_seconds=1,
+    )
+    asked = Asked([Commit("t", 0, 1, "")], [1], lambda said: None)
+    for soon, seconds in ((False, 0.0), (True, 0.5), (False, SOON_FOR_SECONDS)):
+        thread.commit(asked, soon=soon)
+        thread._poll()
+        world.clock.advance(seconds)
+    thread._poll()
+    assert waits == [POLL_SECONDS, SOON_SECONDS, SOON_SECONDS, POLL_SECONDS]

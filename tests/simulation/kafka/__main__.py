@@ -1,0 +1,38 @@
+"""`python -m tests.simulation.kafka --seed N` replays one seed; `--seeds COUNT` runs that many from it on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+
+from tests.simulation.kafka.plan import run_seed, way_of
+
+
+def main() -> int:
+    """Run the seeds; 1 when one of them broke a promise."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.kafka", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seeds", type=int, default=1)
+    options = parser.parse_args()
+    failed = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        try:
+            report = run_seed(seed)
+        except Exception as error:
+            failed += 1
+            if options.seeds == 1:
+                traceback.print_exc()
+            print(f"seed {seed}: {type(error).__name__}: {error}\n  {way_of(seed)}", flush=True)
+            continue
+        print(
+            f"seed {seed}: {report.published} messages, {report.events['delivered']} delivered, "
+            f"{report.events['again']} again, {report.seconds:.1f} s; {dict(report.faults)}",
+            flush=True,
+        )
+    print(f"{options.seeds} seeds, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

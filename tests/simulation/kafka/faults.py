@@ -1,0 +1,135 @@
+"""What goes wrong in a run over Kafka: each takes the world and its own randomness, and is over some time later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.simulation.kafka.world import SESSION_SECONDS, KafkaWorld, Slot
+
+Fault = Callable[[KafkaWorld, Random], None]
+
+
+def _up(world: KafkaWorld) -> list[Slot]:
+    """Nodes that run, with nothing wrong so far."""
+    return [
+        slot
+        for slot in world.slots.values()
+        if slot.process is not None and not slot.still and not (slot.kafka is not None and slot.kafka.link.is_cut)
+    ]
+
+
+def _ready(world: KafkaWorld) -> list[Slot]:
+    return [slot for slot in _up(world) if slot.task is not None and slot.task.done()]
+
+
+def _revive(world: KafkaWorld, slot: Slot) -> None:
+    if slot.process is None:
+        world.start(slot)
+
+
+def kill(world: KafkaWorld, random: Random) -> None:
+    """A node dies, at times with its disk, and is started again; at times at once, at times after its session."""
+    alive = [slot for slot in world.slots.values() if slot.process is not None]
+    slot = random.choice(alive)
+    world.kill(slot, empty=random.random() < 0.5)
+    world.loop.call_later(random.choice([0.05, 1.0, SESSION_SECONDS * 1.5]), _revive, world, slot)
+
+
+def stop(world: KafkaWorld, random: Random) -> None:
+    """A node is stopped in order, and started again."""
+    if not (ready := _ready(world)):
+        return
+    slot = random.choice(ready)
+    world.stop(slot)
+    world.loop.call_later(random.random(), _revive, world, slot)
+
+
+def _wake(world: KafkaWorld, slot: Slot) -> None:
+    if slot.still:
+        world.go_on(slot)
+
+
+def stand_still(world: KafkaWorld, random: Random) -> None:
+    """A node's process stands still, for less than its session or for more."""
+    if not (up := _up(world)):
+        return
+    slot = random.choice(up)
+    world.stand_still(slot)
+    world.loop.call_later(SESSION_SECONDS * random.choice([0.1, 0.5, 0.9, 1.1, 2.0]), _wake, world, slot)
+
+
+def cut_off(world: KafkaWorld, random: Random) -> None:
+    """A node and the cluster do not reach each other; afterwards all of it arrives, or nothing."""
+    if not (up := [slot for slot in _up(world) if slot.kafka is not None]):
+        return
+    slot = random.choice(up)
+    world.cut(slot)
+    reset, kafka = random.random() < 0.5, slot.kafka
+
+    def heal() -> None:
+        if slot.kafka is kafka:
+            world.heal(slot, reset=reset)
+
+    world.loop.call_later(SESSION_SECONDS * random.choice([0.05, 0.3, 0.9, 1.2, 2.0]), heal)
+
+
+def reset_links(world: KafkaWorld, random: Random) -> None:
+    """Connections to the cluster break: questions are lost, and answers."""
+    for slot in world.slots.values():
+        if slot.kafka is not None and random.random() < 0.6:
+            world.cut(slot)
+            world.heal(slot, reset=True)
+
+
+def restart_kafka(world: KafkaWorld, random: Random) -> None:
+    """The cluster is killed, and started again."""
+    if world.kafka.down:
+        return
+    world.stop_kafka()
+    world.loop.call_later(random.choice([0.1, 1.0, SESSION_SECONDS * 1.2]), _start_kafka, world)
+
+
+def _start_kafka(world: KafkaWorld) -> None:
+    if world.kafka.down:
+        world.start_kafka()
+
+
+def reset_clients(world: KafkaWorld, random: Random) -> None:
+    """Connections of clients break."""
+    world.network.reset_some(0.5)
+
+
+def transact(world: KafkaWorld, random: Random) -> None:
+    """Another program writes in a transaction, which stays open for a while."""
+    name, commit = f"t{random.random()}", random.random() < 0.6
+    for _ in range(random.randrange(1, 12)):
+        world.append_plainly(transaction=name)
+    world.loop.call_later(random.random() * 2, lambda: world.end_transaction(name, commit=commit))
+
+
+def compact(world: KafkaWorld, random: Random) -> None:
+    """The cluster compacts, behind and in front of who reads."""
+    world.compact()
+
+
+def widen(world: KafkaWorld, random: Random) -> None:
+    """A topic gets a partition more."""
+    world.widen("events")
+
+
+FAULTS: dict[str, Fault] = {
+    each.__name__: each
+    for each in (
+        kill,
+        stop,
+        stand_still,
+        cut_off,
+        reset_links,
+        restart_kafka,
+        reset_clients,
+        transact,
+        compact,
+        widen,
+    )
+}

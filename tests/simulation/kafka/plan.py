@@ -1,0 +1,64 @@
+"""What a seeded run over Kafka does: its configuration, its clients, its faults."""
+
+from __future__ import annotations
+
+from random import Random
+
+from structlog.testing import capture_logs
+
+from proxy.node.node import Node
+from tests.simulation.clients import ConsumerHabits, ProducerHabits
+from tests.simulation.facts import PromiseBroken
+from tests.simulation.kafka.faults import FAULTS
+from tests.simulation.kafka.world import GROUPS, NODES, KafkaWorld, Report, Way
+from tests.simulation.world import NodeFactory
+
+FAULTS_PER_SEED = 8
+PAUSE_SECONDS_MAX = 2.0
+UNWANTED_LOGS = frozenset({"call_failed", "action_failed", "periodic_work_failed"})
+
+
+def way_of(seed: int) -> Way:
+    """Return how a seed's run is configured."""
+    drawn = Random(f"way {seed}")
+    return Way(
+        seed=seed,
+        protocol="consumer" if seed % 2 else "classic",
+        ack_flush="sync" if drawn.random() < 0.3 else "async",
+        takeover="strict" if drawn.random() < 0.3 else "prompt",
+        membership="always" if drawn.random() < 0.5 else "pulls",
+    )
+
+
+def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED) -> Report:
+    """Make the run of a seed.
+
+    Raises:
+        PromiseBroken: A promise was broken, or a node logged an error of its own.
+    """
+    with capture_logs() as logs:
+        world = KafkaWorld(way_of(seed), make_node=make_node)
+        report = _run(world, seed, faults)
+    for event in logs:
+        if event["event"] in UNWANTED_LOGS:
+            raise PromiseBroken(0, f"a node logged {event}")
+    return report
+
+
+def _run(world: KafkaWorld, seed: int, faults: int) -> Report:
+    drawn = Random(f"schedule {seed}")
+    for slot in world.slots.values():
+        world.start(slot)
+    for name in NODES:
+        world.add_producer(name, ProducerHabits(pause_seconds=0.15, wait_share=0))
+        for group in GROUPS:
+            world.add_consumer(name, group, ConsumerHabits(linger_ms=drawn.choice([0, 100, 400])))
+    world.run(seconds=1.5 + drawn.random())
+    for number in range(faults):
+        name = drawn.choice(list(FAULTS))
+        world.report.faults[name] += 1
+        world.append_plainly()
+        FAULTS[name](world, Random(f"{seed} fault {number}"))
+        world.run(seconds=drawn.random() * PAUSE_SECONDS_MAX)
+    world.settle()
+    return world.check()

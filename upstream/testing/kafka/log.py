@@ -1,0 +1,64 @@
+"""One partition of a Kafka in memory, as its leader has it."""
+
+from __future__ import annotations
+
+from upstream.kafka.link import KafkaRecord, Place
+
+
+class SimPartition:
+    """One partition, whoever reads it.
+
+    Attributes:
+        records: What may be read, by offset; that of open transactions is not among it.
+        low: First offset that is kept.
+        high: Offset of the next record.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.records: dict[int, KafkaRecord] = {}
+        self.low = 0
+        self.high = 0
+        self._open: dict[str, list[KafkaRecord]] = {}
+
+    @property
+    def stable(self) -> int:
+        """The end, as who reads committed records alone sees it: nothing of or behind an open transaction."""
+        return min([self.high, *(records[0].offset for records in self._open.values())])
+
+    def append(self, record: KafkaRecord, transaction: str | None = None) -> None:
+        """Put a record at or behind the end; one of a transaction is seen once that is committed."""
+        assert record.offset >= self.high, "an offset is given once"
+        if transaction is None:
+            self.records[record.offset] = record
+        else:
+            self._open.setdefault(transaction, []).append(record)
+        self.high = record.offset + 1
+
+    def end(self, transaction: str, *, commit: bool) -> None:
+        """End a transaction here; its marker takes an offset."""
+        records = self._open.pop(transaction, None)
+        if records is None:
+            return
+        if commit:
+            self.records.update({each.offset: each for each in records})
+        self.high += 1
+
+    def read(self, start: int, count: int) -> list[KafkaRecord]:
+        """Return so many records from an offset on, by rising offset."""
+        stable = self.stable
+        return [self.records[offset] for offset in sorted(self.records) if start <= offset < stable][:count]
+
+    def compact(self) -> list[KafkaRecord]:
+        """Keep the last record of each key alone, and all without one; returns what went."""
+        latest = {self.records[offset].key: offset for offset in sorted(self.records)}
+        gone = [each for each in self.records.values() if each.key is not None and latest[each.key] != each.offset]
+        for each in gone:
+            del self.records[each.offset]
+        return gone
+
+    def expire(self, low: int) -> None:
+        """Let retention take what is below an offset."""
+        self.low = max(self.low, min(low, self.high))
+        for offset in [each for each in self.records if each < self.low]:
+            del self.records[offset]
