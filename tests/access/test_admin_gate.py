@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conf.sections.access import AccessRule
+from conf.sections.admin import AdminConfig
 from proxy.access.access import DENIED
 from proxy.access.rules import Action
+from proxy.admin.entry.rights import BODIES as BODIES_NEED
 from proxy.admin.entry.rights import READING, WITHOUT_RIGHT
 from proxy.operate.changes.alarms import alarm_changes
 from proxy.operate.changes.dead_letters import dead_letter_changes
@@ -23,6 +27,7 @@ from proxy.operate.changes.topics import topic_changes
 from proxy.operate.changes.transactions import transaction_changes
 from tests.access.admin_world import HOME, AdminWorld, routes_of
 
+ROOT = Path(__file__).resolve().parents[2]
 NODE: Any = None
 """What changes are made on: they are not run here."""
 CHANGES = tuple(node_changes(NODE))
@@ -365,3 +370,36 @@ def test_port_with_a_route_without_a_right_does_not_start(monkeypatch: pytest.Mo
 
     with pytest.raises(AssertionError, match=r"no right is listed for .* /api/stats"):
         AdminWorld().run(scenario)
+
+
+def test_documented_table_says_the_same() -> None:
+    """docs/admin.md lists each route with its right, and no other."""
+    text = (ROOT / "docs" / "admin.md").read_text(encoding="utf-8").partition("\n## Rights")[2].partition("\n## ")[0]
+    found = {
+        (method, path): re.findall(r"`(\w+)`", right)
+        for path, method, right in re.findall(r"^\| `([^`]+)` \| (GET|POST|DELETE) \| ([^|]+) \|", text, re.MULTILINE)
+    }
+    messages = found.pop(("GET", "/api/messages"))
+    assert (messages[:2], BODIES_NEED.action) == (["readBodies", "view"], Action.READ_BODIES)
+    expected = {("GET", path): [] if need.action is None else [str(need.action)] for path, need in READING.items()}
+    del expected["GET", "/api/messages"]
+    expected |= {(each.method, each.path): [str(each.action)] for each in (*CHANGES, RELOAD)}
+    expected |= {("POST", path): [] for path in WITHOUT_RIGHT}
+    assert found == expected
+
+
+def test_names_of_the_port_come_and_go_with_a_reload() -> None:
+    """What the section says now is asked for each request."""
+    world = AdminWorld()
+    hosts: list[str] = []
+    world.server._settings = lambda: AdminConfig(hosts=hosts)
+
+    async def scenario() -> None:
+        named = {"Host": "node-1.example.com"}
+        assert (await world.ask("/api/stats", by="all", headers=named)).status == 403
+        hosts.append("node-1.example.com")
+        assert (await world.ask("/api/stats", by="all", headers=named)).status == 200
+        hosts.clear()
+        assert (await world.ask("/api/stats", by="all", headers=named)).status == 403
+
+    world.run(scenario)

@@ -161,6 +161,7 @@ def test_trail_of_a_real_node_is_its_owners_alone(node: Node) -> None:
     assert [each.name for each in files] == ["changes.jsonl", "denials.jsonl"]
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+    assert "foreign_file" not in command("store", "check", node.folder / "data").out
     secret = node.token[24:]
     for each in files:
         assert secret not in each.read_text()

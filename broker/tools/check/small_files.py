@@ -57,7 +57,21 @@ _COSTS_OF_SEALED = {
     "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
     "index.json": "nothing: the index is made anew from the log",
 }
-_OWN_NAMES = frozenset({"acks", "broadcast", "deduplication", "lag", "segment.spare", "set-aside"})
+_OWN_NAMES = frozenset(
+    {
+        "acks",
+        "audit",
+        "broadcast",
+        "deduplication",
+        "lag",
+        "lag-alarms",
+        "owners",
+        "segment.spare",
+        "set-aside",
+        "sinks",
+    }
+    | {"lag-acks", "visible-end"}
+)
 
 
 def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometry]:
