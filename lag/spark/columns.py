@@ -50,6 +50,9 @@ DEFAULTS: Final = Limits()
 BUCKET_MS: Final = 10_000
 """Samples of a topic's queues within one such stretch of time are of one moment."""
 
+SHORT: Final = 330
+"""Characters of SQL that may be said again where they are needed: each step that adds columns copies all of a row."""
+
 _TEMPLATES: Final = {
     "add": "({} + {})",
     "subtract": "({} - {})",
@@ -71,20 +74,23 @@ _TEMPLATES: Final = {
 """SQL of each operation of `lag.rules.expression.PLAIN` that takes a fixed number of parts."""
 
 
-def sql_of(expression: Expression, constants: Mapping[str, Value] | None = None) -> str:
+def sql_of(
+    expression: Expression, constants: Mapping[str, Value] | None = None, written: Mapping[str, str] | None = None
+) -> str:
     """Return an expression as Spark's SQL.
 
     Args:
         expression: The rule.
         constants: Facts that are no columns, with their values.
+        written: Facts that are no columns, as SQL.
     """
-    constants = constants or {}
+    constants, written = constants or {}, written or {}
     if expression.operation == "constant":
         return _literal(expression.leaf)
     if expression.operation == "fact":
         name = str(expression.leaf)
-        return _literal(constants[name]) if name in constants else f"`{name}`"
-    parts = [sql_of(part, constants) for part in expression.parts]
+        return _literal(constants[name]) if name in constants else written.get(name, f"`{name}`")
+    parts = [sql_of(part, constants, written) for part in expression.parts]
     if expression.operation in ("coalesce", "latest"):
         function = "coalesce" if expression.operation == "coalesce" or len(parts) == 1 else "greatest"
         return f"{function}({', '.join(parts)})"
@@ -168,16 +174,24 @@ def with_cause(frame: DataFrame, limits: Limits) -> DataFrame:
 
 
 def _with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: Mapping[str, Value]) -> DataFrame:
-    """Add a table's quantities, those that build on others after them."""
+    """Add a table's quantities, those that build on others after them; where the others are short, with them."""
     types = {"int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "str": "STRING"}
     rest = {name: each for name, each in table.items() if name not in frame.columns}
     while rest:
-        ready = [each for each in rest.values() if not names_in(each.rule) & rest.keys()]
-        assert ready, f"quantities that need each other: {sorted(rest)}"
-        columns = [f"CAST({sql_of(each.rule, constants)} AS {types[each.kind]}) AS `{each.name}`" for each in ready]
-        frame = frame.selectExpr("*", *columns)
-        for each in ready:
-            del rest[each.name]
+        made: dict[str, str] = {}
+        short: dict[str, str] = {}
+        while ready := [
+            each
+            for each in rest.values()
+            if each.name not in made and not names_in(each.rule) & rest.keys() - short.keys()
+        ]:
+            for each in ready:
+                made[each.name] = f"CAST({sql_of(each.rule, constants, short)} AS {types[each.kind]})"
+            short |= {name: text for name, text in made.items() if len(text) <= SHORT}
+        assert made, f"quantities that need each other: {sorted(rest)}"
+        frame = frame.selectExpr("*", *(f"{text} AS `{name}`" for name, text in made.items()))
+        for name in made:
+            del rest[name]
     return frame
 
 
@@ -260,39 +274,35 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"max(if(_begins OR (_r AND NOT (committed <=> _one.c)), time_ms, NULL)) {so_far} AS _moved_ms",
         f"max(if(_left AND (_begins OR NOT _one.left), time_ms, NULL)) {so_far} AS _left_ms",
         f"max(if(_r AND committed < _committed_before, time_ms, NULL)) {so_far} AS _fell_ms",
-    ).selectExpr("*", "_life_ms > get(_all, 0).t AS _cut")
+    )
+    # What is cheap is said again, and no column: each step copies all of a row.
+    cut, placed = "(_life_ms > get(_all, 0).t)", "(`start` IS NOT NULL AND committed IS NOT NULL)"
+    first_ms, end = "get(_w, 0).t", "get(_w, size(_w) - 1).e"
     frame = frame.selectExpr(
         "*",
-        "if(_cut, filter(_all, x -> x.t >= _life_ms), _all) AS _w",
-        "`start` IS NOT NULL AND committed IS NOT NULL AS _placed",
+        f"if({cut}, filter(_all, x -> x.t >= _life_ms), _all) AS _w",
         "greatest(coalesce(_fell_ms, 0L), coalesce(reset_ms, 0L)) AS _rises_from",
-    ).selectExpr("*", "get(_w, 0).t AS _first_ms", "get(_w, size(_w) - 1).e AS _end")
-    rising = "filter(_w, x -> x.c IS NOT NULL AND x.t >= _rises_from)"
-    below = "if(_end > greatest(`start`, committed), size(filter(_w, x -> x.e <= greatest(`start`, committed))), NULL)"
-    frame = (
-        frame.selectExpr(
-            "*",
-            f"if(_unknown = 0 AND _rises_from <= _first_ms, _w, {rising}) AS _rising",
-            f"if(_placed, {below}, NULL) AS _below",
-        )
-        .selectExpr(
-            "*",
-            f"if(_end = get(_w, 0).e, NULL, {_slopes('_w', 'e')}) AS _ends",
-            f"if(_start_stood OR size(_w) < 2, NULL, {_slopes('_w', 's')}) AS _starts",
-            "get(_rising, size(_rising) - 1).c = get(_rising, 0).c AS _committed_stood",
-        )
-        .selectExpr("*", f"if(_committed_stood, NULL, {_slopes('_rising', 'c')}) AS _commits")
     )
+    rising = "filter(_w, x -> x.c IS NOT NULL AND x.t >= _rises_from)"
+    below = "size(filter(_w, x -> x.e <= greatest(`start`, committed)))"
+    stood = "get(_rising, size(_rising) - 1).c = get(_rising, 0).c"
+    frame = frame.selectExpr(
+        "*",
+        f"if(_unknown = 0 AND _rises_from <= {first_ms}, _w, {rising}) AS _rising",
+        f"if({placed} AND {end} > greatest(`start`, committed), {below}, NULL) AS _below",
+        f"if({end} = get(_w, 0).e, NULL, {_slopes('_w', 'e')}) AS _ends",
+        f"if(_start_stood OR size(_w) < 2, NULL, {_slopes('_w', 's')}) AS _starts",
+    ).selectExpr("*", f"if({stood}, NULL, {_slopes('_rising', 'c')}) AS _commits")
     produce, consume = _halves("_w", "e"), _halves("_rising", "c")
     after_reset = "array_max(transform(filter(_w, x -> x.t >= reset_ms), x -> x.c))"
     facts = {
         "readable": "CAST(size(_w) AS BIGINT)",
-        "flat_since_ms": "if(_placed AND size(_w) > 0 AND if(_r, committed, _one.c) = committed, "
-        "greatest(_moved_ms, _first_ms), NULL)",
-        "behind_since_ms": "if(size(_w) > 0 AND if(_r, _left, _one.left), greatest(_left_ms, _first_ms), NULL)",
+        "flat_since_ms": f"if({placed} AND size(_w) > 0 AND if(_r, committed, _one.c) = committed, "
+        f"greatest(_moved_ms, {first_ms}), NULL)",
+        "behind_since_ms": f"if(size(_w) > 0 AND if(_r, _left, _one.left), greatest(_left_ms, {first_ms}), NULL)",
         "paused_until_ms": f"if(_paused_ms >= greatest(time_ms - {back}L, _life_ms), _paused_ms, NULL)",
-        "least_unfinished": "if(_cut, array_min(transform(_w, x -> x.u)), _least)",
-        "peak_committed": f"if(reset_ms IS NULL, if(_cut, array_max(transform(_w, x -> x.c)), _most), {after_reset})",
+        "least_unfinished": f"if({cut}, array_min(transform(_w, x -> x.u)), _least)",
+        "peak_committed": f"if(reset_ms IS NULL, if({cut}, array_max(transform(_w, x -> x.c)), _most), {after_reset})",
         "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).x), NULL)",
         "below_ms": "if(_below > 0, get(_w, _below - 1).t, NULL)",
         "below_end": "if(_below > 0, get(_w, _below - 1).e, NULL)",

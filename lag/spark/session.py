@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -15,6 +16,9 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set in the environment of a program that `spark-submit` runs."""
+
+QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM with little to do: code is compiled once and quickly, and garbage collected in one thread."""
 
 _LOG_SETTINGS = """\
 rootLogger.level = warn
@@ -39,6 +43,7 @@ class SessionOptions:
         log_file: Where Spark's log goes in place of the console, and what Java says by itself; its settings are
             written beside it, to `<log_file>.properties`. "" leaves it on the console. Under `spark-submit`, which has
             begun to write before, it is what comes once there is a session.
+        java_options: What Spark's own JVM is started with besides. Under `spark-submit` it was started before.
         settings: Further settings of Spark, which win.
     """
 
@@ -47,6 +52,7 @@ class SessionOptions:
     cores: int | None = None
     ui: bool = True
     log_file: str = ""
+    java_options: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -73,8 +79,9 @@ def settings_of(options: SessionOptions) -> dict[str, str]:
         found["spark.sql.shuffle.partitions"] = str(options.cores)
     if options.master is not None:
         found["spark.master"] = options.master
-    if options.log_file:
-        found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={options.log_file}.properties"
+    log = f"-Dlog4j2.configurationFile={options.log_file}.properties" if options.log_file else ""
+    if java := f"{log} {options.java_options}".strip():
+        found["spark.driver.extraJavaOptions"] = java
     return {**found, **options.settings}
 
 

@@ -155,9 +155,10 @@ class History:
         age = "coalesce(time_lag_ms, time_lag_high_ms)"
         alone = f"status NOT IN ({_CALM}) OR time_ms = last_ms"
         kept = ", ".join(f"`{name}`" for name in _TOLD)
-        frame = frame.selectExpr("*", f"{_IN_TIME.format(target=self._limits.target_ms)} AS in_time")
+        in_time = f"({_IN_TIME.format(target=self._limits.target_ms)})"
         return frame.selectExpr(
-            *(f"`{name}`" for name in (*_NUMBERS.topic, *_NUMBERS.queue, *_SUMMED)),
+            *(f"`{name}`" for name in (*_NUMBERS.topic, *_NUMBERS.queue, *_SUMMED) if name != "in_time"),
+            f"{in_time} AS in_time",
             f"{_SEVERITY} AS severity",
             "greatest(lag, row_lag_max) AS peak_lag",
             f"greatest({age}, CAST(row_age_max_ms AS DOUBLE)) AS peak_age_ms",
@@ -166,7 +167,7 @@ class History:
             f"if(time_ms - earlier_ms <= {stale_ms}, coalesce(produce_rate, 0.0D) * (time_ms - earlier_ms), 0.0D)"
             " AS came",
             f"if(time_ms - earlier_ms <= {stale_ms} + {_WIDE_MS}, time_ms - earlier_ms, NULL) AS pause_ms",
-            f"if(NOT in_time AND after_ms - time_ms <= {stale_ms}, after_ms - time_ms, 0L) AS over_ms",
+            f"if(NOT {in_time} AND after_ms - time_ms <= {stale_ms}, after_ms - time_ms, 0L) AS over_ms",
             f"if({alone}, struct({kept}), NULL) AS told" if told else "CAST(NULL AS STRING) AS told",
         )
 

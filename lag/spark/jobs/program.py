@@ -27,12 +27,13 @@ from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.history import Window
+from lag.spark.jobs.input_size import are_few
 from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.positions import positions
 from lag.spark.jobs.progress import progress
 from lag.spark.jobs.report import ReportOptions, make_report
 from lag.spark.jobs.residence_program import main as residence
-from lag.spark.session import SessionOptions, session
+from lag.spark.session import QUICK_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
 from lag.spark.sources.store_files import StoreUnreadable
@@ -95,7 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG
     log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
     try:
-        spark = session(SessionOptions(master=given.master, ui=False, log_file=log))
+        spark = session(
+            SessionOptions(
+                master=given.master, ui=False, log_file=log, java_options=_java_options(options, given.master)
+            )
+        )
         ship(spark)
         with progress(spark, "report"):
             report = make_report(spark, options)
@@ -112,6 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file.write(text)
         print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
     return OK
+
+
+def _java_options(options: ReportOptions, master: str | None) -> str:
+    """Return what Spark's own JVM is started with, which does the work where that is done here."""
+    window = options.window
+    since_ms = window.from_ms - (window.to_ms - window.from_ms if options.compared else 0)
+    is_here = master is None or master.startswith("local[") or master == "local"
+    return QUICK_JVM if is_here and are_few(options.given, since_ms, window.to_ms) else ""
 
 
 def with_ages(report: Report, backlog: Backlog) -> Report:

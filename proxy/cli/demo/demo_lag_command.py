@@ -101,13 +101,16 @@ def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
         from lag.spark.jobs.inputs import Input
         from lag.spark.jobs.program import rendered
         from lag.spark.jobs.report import ReportOptions, make_report
-        from lag.spark.session import SessionOptions, session
+        from lag.spark.session import QUICK_JVM, SessionOptions, session
         from lag.spark.shipping import ship
     except ImportError as error:
         return None, NO_SPARK.format(name=error.name)
     log = str(out / "spark.log")
     try:
-        made = session(SessionOptions(master="local[2]", cores=2, ui=False, log_file=log, settings=SMALL_DATA))
+        options = SessionOptions(
+            master="local[2]", cores=2, ui=False, log_file=log, java_options=QUICK_JVM, settings=SMALL_DATA
+        )
+        made = session(options)
     except RuntimeError as error:
         return None, f"no report: {error}"
     try:
