@@ -136,13 +136,13 @@ class ConsumerService:
                 header, rest = call.header(), request._replace(results=[])
 
                 def pull(_: bool) -> None:
-                    if not self._pull_later(request, connection, header):
+                    if not (self._settles and self._pull_later(request, connection, header)):
                         self._pull(connection, header, rest, self._acks_refused())
 
                 connection.work(self._applying(request.results, connection, pull))
                 return
             self._apply(request.results, connection, refused)
-            if refused is None and self._pull_later(request, connection, call):
+            if self._settles and refused is None and self._pull_later(request, connection, call):
                 return
         self._pull(connection, call, request, refused)
 
@@ -159,7 +159,7 @@ class ConsumerService:
 
     def _pull_later(self, request: PullRequest, connection: Connection, call: Call) -> bool:
         """Serve a pull once the results that it carried are durable; False: they are with this turn."""
-        groups = unsettled(request.results, self._groups) if self._settles else ()
+        groups = unsettled(request.results, self._groups)
         if not groups:
             return False
         rest, header = request._replace(results=[]), call.header()
