@@ -42,6 +42,16 @@ CLIENTS = 4
 """Pull clients, over all nodes."""
 CLIENTS_OF_NODE = 2
 """Likewise of each, where each node gets its rate."""
+_NODE = """\
+node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName: {name}, drainSeconds: 5}}
+kafka:
+  main: {{bootstrapServers: "{address}", sessionTimeout: 6000, membership: always}}
+topics: {{{topic}: {{brokerCluster: main}}}}
+groups:
+  - group: {group}
+    topics: [{{topic: {topic}, orderKey: KEY, maxPullBatchSize: 32, timeout: 20000}}]
+"""
+"""Always a member: what nodes need at rest is looked at before anybody pulls."""
 _EMBEDDED = """\
 node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}}}
 topics: {{bench: {{queues: 12}}}}
@@ -162,9 +172,11 @@ def measure_nodes(address: str, nodes: int, count: int, folder: Path, *, rate: f
     make_topic(config, topic, PARTITIONS, client_id="bench", clock=SystemClock())
     group = f"{GROUP}-{topic}"
     with ExitStack() as stack:
-        running = [
-            NodeProcess(folder, f"{topic}-{each}", address=address, topic=topic, group=group) for each in range(nodes)
-        ]
+        running = []
+        for each in range(nodes):
+            name = f"{topic}-{each}"
+            text = _NODE.format(name=name, data=folder / name, address=address, topic=topic, group=group)
+            running.append(NodeProcess(folder, name, address=address, topic=topic, group=group, text=text))
         for node in running:
             stack.callback(node.kill)
         survey = SurveyProcess("bench", config, client_id="bench")

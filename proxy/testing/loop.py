@@ -15,7 +15,7 @@ import asyncio
 import contextvars
 import weakref
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -315,9 +315,7 @@ def _guarded(
 ) -> Callable[[*Arguments], object]:
     """Return `callback`, guarded for the process that schedules it."""
     process = _process.get() if context is None else context.get(_process)
-    if process is None:
-        return callback
-    return _Guarded(callback, process)
+    return callback if process is None else cast("Callable[[*Arguments], object]", _Guarded(callback, process))
 
 
 def _process_task(

@@ -9,10 +9,25 @@ BLOBS = "tests/unit/upstream/kafka/test_blobs.py"
 SUBSCRIPTIONS = "tests/unit/upstream/kafka/test_subscriptions.py"
 MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
 NODE = "tests/integration/proxy/node/test_kafka_node.py"
+CLIENT = "tests/unit/upstream/kafka_client/test_kafka_client.py"
 MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
 TROUBLES = "tests/unit/upstream/kafka_client/test_troubles.py"
 
 MUTANTS = (
+    Mutant(
+        name="a partition is given up before its last commit can be made",
+        file="upstream/kafka_client/member.py",
+        old="            revoke_seconds=revoke_seconds + LAST_SECONDS,\n",
+        new="            revoke_seconds=revoke_seconds,\n",
+        caught_by=(f"{CLIENT}::test_last_commit_of_a_revoke_counts_after_its_time_for_answers",),
+    ),
+    Mutant(
+        name="commits that somebody waits for wait for an idle poll",
+        file="upstream/kafka_client/member_thread.py",
+        old="        first = self._consumer.poll(SOON_SECONDS if soon else POLL_SECONDS)\n",
+        new="        first = self._consumer.poll(POLL_SECONDS)\n",
+        caught_by=(f"{MEMBER}::test_thread_polls_briefly_while_somebody_waits_for_commits",),
+    ),
     Mutant(
         name="a node hands out whatever its lease says",
         file="upstream/kafka/lease.py",

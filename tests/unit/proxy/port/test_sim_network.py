@@ -206,3 +206,19 @@ def test_marks_order_writes_before_their_arrival() -> None:
     assert client.end.mark_of(8).sequence > arrived[0]
     assert client.end.get_extra_info("peername") == ADDRESS
     assert world.served[0].end.get_extra_info("peername")[0] == "10.0.0.7"
+
+
+def test_process_that_stands_still_takes_what_arrived_when_it_goes_on() -> None:
+    """The kernel has it meanwhile, connections among it; the client hears nothing."""
+    world = World(echo=True)
+    client = world.connect()
+    world.process.stand_still()
+    client.end.write(b"meanwhile")
+    late = End()
+    assert world.network.connect(late, ADDRESS, host="10.0.0.8") is not None
+    world.loop.run(seconds=5)
+    assert (bytes(client.data), len(world.served)) == (b"", 1)
+    world.process.go_on(world.loop)
+    late.end.write(b"late")
+    world.loop.run(seconds=1)
+    assert (bytes(client.data), bytes(late.data)) == (b"meanwhile", b"late")

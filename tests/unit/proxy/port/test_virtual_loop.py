@@ -144,3 +144,22 @@ def test_threads_are_refused() -> None:
     loop = VirtualLoop()
     with pytest.raises(RuntimeError, match="thread"):
         loop.run_in_executor(None, int)
+
+
+def test_process_that_stands_still_does_later_what_was_due() -> None:
+    """In its order, but for what was cancelled meanwhile; a killed one never."""
+    for killed in (False, True):
+        loop, process, done = VirtualLoop(), Process("p"), list[str]()
+        process.run(loop.call_later, 1, done.append, "first")
+        process.run(loop.call_later, 2, done.append, "second")
+        never = process.run(loop.call_later, 3, done.append, "cancelled")
+        process.stand_still()
+        loop.call_later(4, never.cancel)
+        loop.run(seconds=5)
+        assert done == []
+        if killed:
+            process.kill()
+        process.go_on(loop)
+        process.run(loop.call_soon, done.append, "last")
+        loop.run(seconds=1)
+        assert done == ([] if killed else ["first", "second", "last"])
