@@ -20,6 +20,11 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of a JVM with little to do: code is compiled once and quickly, and garbage collected in one thread."""
 
+FIELDS_MAX: Final = 48
+"""Steps of a plan over wider rows are compiled each by itself, into methods that a JVM compiles as well. Together they
+make one method, and none above 8,000 bytes is ever compiled: the rules of lag have 28,000. Files of samples are
+narrower, so that they are still read by columns (docs/performance.md)."""
+
 _LOG_SETTINGS = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -57,7 +62,7 @@ class SessionOptions:
 
 
 def settings_of(options: SessionOptions) -> dict[str, str]:
-    """Return Spark's settings: UTC, adaptive plans, filters handed to Python sources, state in RocksDB.
+    """Return Spark's settings: UTC, adaptive plans, filters handed to Python sources, state in RocksDB, code in parts.
 
     Raises:
         ValueError: `cores` is below 1.
@@ -70,6 +75,7 @@ def settings_of(options: SessionOptions) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         # Without it a Python source that takes filters cannot be read at all.
         "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.codegen.maxFields": str(FIELDS_MAX),
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": str(options.ui).lower(),

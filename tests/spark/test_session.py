@@ -30,8 +30,19 @@ def test_settings_follow_the_options() -> None:
         not {"spark.master", "spark.sql.shuffle.partitions", "spark.driver.extraJavaOptions"}
         & settings_of(SessionOptions()).keys()
     )
+    assert "spark.sql.codegen.maxFields" in found
     with pytest.raises(ValueError, match="cores is 0"):
         settings_of(SessionOptions(cores=0))
+
+
+def test_files_of_samples_are_narrow_enough_to_be_read_by_columns() -> None:
+    """Above that width Spark reads Parquet row by row."""
+    need_module("pyspark")
+    from lag.samples import SAMPLE_FIELDS
+    from lag.spark.session import FIELDS_MAX
+    from lag.spark.sources.exported import _NAMES
+
+    assert len(SAMPLE_FIELDS) < len(_NAMES["queues"]) < FIELDS_MAX
 
 
 def test_session_is_set_up_for_jobs(spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,17 @@ def write_journal(folder: Path) -> None:
     writer.close(NOW_MS + HOUR_MS)
 
 
-def few(monkeypatch: pytest.MonkeyPatch, bound: int, **given: list[str]) -> list[bool]:
+def few(
+    monkeypatch: pytest.MonkeyPatch, bound: int, journals: Sequence[str] = (), exported: Sequence[str] = ()
+) -> list[bool]:
     """Return whether there are few samples, by a bound: about now, and two days later."""
     from lag.spark.jobs import input_size
     from lag.spark.jobs.inputs import Input
 
     monkeypatch.setattr(input_size, "FEW", bound)
     begins = (NOW_MS - HOUR_MS, NOW_MS + 48 * HOUR_MS)
-    return [input_size.are_few(Input(**given), begin, begin + 2 * HOUR_MS) for begin in begins]
+    given = Input(journals=journals, exported=exported)
+    return [input_size.are_few(given, begin, begin + 2 * HOUR_MS) for begin in begins]
 
 
 def test_journals_count_by_the_files_that_have_something_of_the_time(
