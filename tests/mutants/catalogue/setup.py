@@ -22,7 +22,8 @@ MUTANTS = (
         file="pyddmq/client/consumer.py",
         old="            batch = self.pull(patience_ms=self._patience_ms)\n            if not batch:",
         new="            try:\n                batch = self.pull()\n"
-        "            except ClientError:\n                self.stop()\n                return []\n            if not batch:",
+        "            except ClientError:\n                self.stop()\n                return []\n"
+        "            if not batch:",
         caught_by=(
             f"{CONSUMER}::test_iteration_goes_on_over_a_restart_of_the_node",
             f"{CONSUMER}::test_iteration_gives_up_after_its_patience",
