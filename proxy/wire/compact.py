@@ -67,11 +67,12 @@ def _header(frame: bytes, pos: int, last: int, steps: Steps) -> tuple[int, int, 
     A field that does not come after the last one takes a step.
     """
     head = frame[pos]
-    if head == STOP:
-        return STOP, 0, pos + 1
     if head > 15:
         field_id = last + (head >> 4)
-        pos += 1
+        if field_id <= 0x7FFF:
+            return head & 15, field_id, pos + 1
+    elif head == STOP:
+        return STOP, 0, pos + 1
     else:
         field_id, pos = i32(frame, pos + 1)
         if field_id <= last:
