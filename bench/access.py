@@ -196,7 +196,8 @@ def cycles_us(rounds: int = 150) -> list[float]:
     nodes = [_Simulated(section) for section in SECTIONS.values()]
     for node in nodes:
         node.cycles(CYCLES)
-    plain, more = [], [[] for _ in nodes[1:]]
+    plain: list[float] = []
+    more: list[list[float]] = [[] for _ in nodes[1:]]
     for _ in range(rounds):
         took = [node.cycles(CYCLES) / CYCLES * 1e6 for node in nodes]
         plain.append(took[0])

@@ -19,10 +19,11 @@ MUTANTS = (
     ),
     Mutant(
         name="an iteration over messages ends without a word when a connection fails",
-        file="pyddmq/client/taking.py",
-        old="            batch = take()\n            for message",
-        new="            try:\n                batch = take()\n"
-        "            except Unreachable:\n                return\n            for message",
+        file="pyddmq/client/consumer.py",
+        old="            batch = self.pull(patience_ms=self._patience_ms)\n            if not batch:",
+        new="            try:\n                batch = self.pull()\n"
+        "            except ClientError:\n                self.stop()\n                return []\n"
+        "            if not batch:",
         caught_by=(
             f"{CONSUMER}::test_iteration_goes_on_over_a_restart_of_the_node",
             f"{CONSUMER}::test_iteration_gives_up_after_its_patience",
