@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker.testing import ManualClock
 from proxy.access.access import DENIED
 from tests.access.world import AccessWorld, Client, delay, message, pull
 from tests.simulation.wire import producer_idl
+from upstream.tools.backup import Backup, restore
 
 RULES = """
 access:
@@ -70,6 +72,23 @@ def test_numbers_of_a_producer_are_its_principals(restart: Restart) -> None:
     assert send(first, 1) == 0
     # A repeat is answered to whose it is alone: its receipt says where the message is.
     assert send(second, 0) == 13
+
+
+def test_names_are_their_principals_after_a_restore() -> None:
+    """A backup of a running node says whose they are, also where they are known by the log alone."""
+    world = AccessWorld(RULES)
+    first, _ = producers(world)
+    assert send(first, 0) == 0
+    data = world.node.config.node.data
+    Backup(data, "/copy", source=world.disk, disk=world.disk, clock=ManualClock()).make()
+    world.node.kill()
+    world.disk._files = {path: file for path, file in world.disk._files.items() if path.startswith("/copy/")}
+    world.disk._folders = {path for path in world.disk._folders if not path.startswith(data)}
+    restore("/copy", data, disk=world.disk)
+    world = AccessWorld(RULES, disk=world.disk)
+    first, second = producers(world)
+    assert send(second, 1) == 13
+    assert send(first, 1) == 0
 
 
 def test_what_is_no_number_is_refused_as_such_and_belongs_to_nobody() -> None:

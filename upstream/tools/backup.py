@@ -9,7 +9,8 @@ That follows from the order of copying. The log only grows, and all else speaks 
    journal would take them for somebody else's (D10);
 2. topics, geometry, checkpoint and other small files;
 3. queue files, which hold at least what that checkpoint covers; what they hold beyond it is cut at the first opening;
-4. the log, up to the end of its last valid record at that moment; zeros behind it.
+4. the log, up to the end of its last valid record at that moment; zeros behind it;
+5. whose the producers' names are, which is written before the first message of each.
 
 `backup.json` is written last, with size and SHA-256 of every file; a folder without it is no backup. Index, timer log
 and timer wheel are left out: they are made anew.
@@ -43,6 +44,7 @@ NAME_BYTES_MAX = 255
 _CHUNK_BYTES = 1 << 20
 _ATTEMPTS_MAX = 100
 _ACKS = "pyddmq/acks"
+_OWNERS = "pyddmq/owners"
 _OFFSETS = ("config/consumerOffset.json", "config/consumerOffset.json.bak", "pyddmq/consumerOffset.json")
 _LEFT_OUT = frozenset({"consumerOffset.json", "index.json", "timers.json"})
 
@@ -102,6 +104,9 @@ class Backup:
             end = store.end
         finally:
             store.close()
+        owners = read_whole(self.source, f"{self.root}/{_OWNERS}")
+        if owners is not None:
+            files[_OWNERS] = self._write(_OWNERS, owners)
         # The copy was never closed by an owner: its first opening looks at the tail.
         files["abort"] = self._write("abort", b"0")
         manifest = {
