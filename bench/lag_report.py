@@ -36,7 +36,7 @@ from lag.rules.limits import Limits
 from lag.spark.jobs.history import BUCKETS, Window
 from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.report import ReportOptions, make_report
-from lag.spark.session import SessionOptions, session
+from lag.spark.session import LONG_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.journal import NAME
 
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=2, help="2 or more; 30 of 1,000 queues are 43 M rows")
     parser.add_argument("--queues", type=int, default=200)
     parser.add_argument("--source-rows", type=int, default=200_000)
-    parser.add_argument("--java-options", default="", help="for Spark's JVM: --java-options=-XX:...")
+    parser.add_argument("--java-options", default=LONG_JVM, help="for Spark's JVM: --java-options=-XX:...")
     parser.add_argument("--folder", help="where files are made; a temporary one when absent")
     given = parser.parse_args()
     folder = tempfile.mkdtemp(dir=given.folder)

@@ -20,6 +20,9 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of a JVM with little to do: code is compiled once and quickly, and garbage collected in one thread."""
 
+LONG_JVM: Final = "-XX:+UseParallelGC"
+"""Of one with much to do, whose pauses nobody waits for."""
+
 FIELDS_MAX: Final = 48
 """Steps of a plan over wider rows are compiled each by itself, into methods that a JVM compiles as well. Together they
 make one method, and none above 8,000 bytes is ever compiled: the rules of lag have 28,000. Files of samples are

@@ -33,7 +33,7 @@ from lag.spark.jobs.positions import positions
 from lag.spark.jobs.progress import progress
 from lag.spark.jobs.report import ReportOptions, make_report
 from lag.spark.jobs.residence_program import main as residence
-from lag.spark.session import QUICK_JVM, SessionOptions, session
+from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
 from lag.spark.sources.store_files import StoreUnreadable
@@ -124,7 +124,9 @@ def _java_options(options: ReportOptions, master: str | None) -> str:
     window = options.window
     since_ms = window.from_ms - (window.to_ms - window.from_ms if options.compared else 0)
     is_here = master is None or master.startswith("local[") or master == "local"
-    return QUICK_JVM if is_here and are_few(options.given, since_ms, window.to_ms) else ""
+    if not is_here:
+        return ""
+    return QUICK_JVM if are_few(options.given, since_ms, window.to_ms) else LONG_JVM
 
 
 def with_ages(report: Report, backlog: Backlog) -> Report:

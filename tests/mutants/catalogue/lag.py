@@ -29,5 +29,12 @@ MUTANTS = (
         new="        left = missing\n",
         caught_by=(f"{SAMPLER}::test_reads_are_bounded_and_everyone_has_a_turn",),
     ),
+    Mutant(
+        name="a column that has changed is the one of the snapshot before",
+        file="lag/journal/column_rows.py",
+        old="column[first:end] if touched >> place & 1 else given",
+        new="column[first:end] if False else given",
+        caught_by=("tests/unit/lag/journal/test_column_rows.py::test_any_rows_are_those_of_the_other_decoder",),
+    ),
 )
 """What Python without Spark looks at."""

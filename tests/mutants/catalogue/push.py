@@ -92,4 +92,20 @@ MUTANTS = (
         new="            self.outcomes.jitter = None\n",
         caught_by=("tests/simulation/test_pushes.py::test_retries_of_business_failures_are_spread",),
     ),
+    Mutant(
+        name="a GET over a kept connection that is gone is an error",
+        file="actions/http/client.py",
+        old='                    if method != "GET":\n',
+        new="                    if True:\n",
+        caught_by=(f"{UNIT}/test_client.py::test_get_over_a_connection_that_is_gone_is_made_again_and_a_post_is_not",),
+    ),
+    Mutant(
+        name="the next request stands behind the rest of a body that was answered already",
+        file="actions/http/client.py",
+        old="        if len(body) > LARGE_BYTES and transport",
+        new="        if False and transport",
+        caught_by=(
+            f"{UNIT}/test_client.py::test_large_body_that_was_answered_before_it_was_sent_takes_its_connection_along",
+        ),
+    ),
 )

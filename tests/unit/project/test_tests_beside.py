@@ -73,7 +73,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/services/delay_service.py": ("test_timers_wire", "test_delays_node"),
     "proxy/services/message_checks.py": ("test_message_rules", "test_own_properties"),
     "proxy/services/producer_service.py": ("test_node", "test_limited_sends"),
-    # What both sources of journals give.
     # The command, asked as its users ask it.
     "proxy/cli/app.py": ("test_cli",),
     "proxy/cli/command_table.py": ("test_cli", "test_exit_codes"),

@@ -77,13 +77,14 @@ def test_jvm_of_a_small_report_here_is_started_quickly(tmp_path: Path) -> None:
     from lag.spark.jobs.inputs import Input
     from lag.spark.jobs.program import _java_options
     from lag.spark.jobs.report import ReportOptions
-    from lag.spark.session import QUICK_JVM, SessionOptions, settings_of
+    from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, settings_of
 
     window = Window(from_ms=NOW_MS, to_ms=NOW_MS + HOUR_MS)
     small = ReportOptions(given=Input(journals=[str(tmp_path)]), window=window, limits=Limits())
     large = ReportOptions(given=Input(exported=["s3a://bucket/lag"]), window=window, limits=Limits())
     assert [_java_options(small, master) for master in (None, "local[*]", "spark://h:7077")] == [QUICK_JVM] * 2 + [""]
-    assert not _java_options(large, None)
+    assert _java_options(large, None) == LONG_JVM
+    assert not _java_options(large, "spark://h:7077")
     name = "spark.driver.extraJavaOptions"
     assert settings_of(SessionOptions(java_options=QUICK_JVM))[name] == QUICK_JVM
     assert settings_of(SessionOptions(log_file="/l", java_options=QUICK_JVM))[name].endswith(
