@@ -29,6 +29,7 @@ ORIGINS_MAX: Final = 256
 LARGE_BYTES: Final = 65_536
 """A larger body is not copied behind its headers, and may be on its way still when the reply is there."""
 _SWITCHING = 101
+_LENGTH_DIGITS = 18
 
 
 class PushFailed(Exception):
@@ -149,7 +150,8 @@ class Client:
         if content.is_eof() and content.total_bytes <= self._reply_bytes_max:
             return Reply(message.code, await content.readany())
         length = message.headers.get("Content-Length", "")
-        if length.isdecimal() and int(length) > self._reply_bytes_max:
+        is_number = length.isascii() and length.isdigit()
+        if is_number and (len(length) > _LENGTH_DIGITS or int(length) > self._reply_bytes_max):
             raise PushFailed(self._too_long())
         read = b""
         while not content.at_eof():

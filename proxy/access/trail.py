@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from broker.format.numbers import whole_number
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Disk, DiskFile, Syncs
 from conf.sections.admin import AdminConfig
@@ -34,6 +35,7 @@ RECENT_MAX = 1_000
 """Entries that are kept in memory to be shown."""
 _TAIL_BYTES = 512 * 1024
 _LINE_BYTES_MAX = 16 * 1024
+_NUMBER_DIGITS = 4
 
 
 class Trail:
@@ -204,8 +206,8 @@ class Trail:
     def _number_of(self, file: str) -> int:
         """Return the number of a file that was put aside; 0 of any other."""
         text = file.removeprefix(f"{self._name}.").removesuffix(".jsonl")
-        is_one = file == f"{self._name}.{text}.jsonl" and text.isascii() and text.isdigit() and len(text) <= 4
-        return int(text) if is_one else 0
+        number = whole_number(text, _NUMBER_DIGITS) if file == f"{self._name}.{text}.jsonl" else None
+        return number or 0
 
 
 def _entry(line: bytes) -> AuditEntry | None:

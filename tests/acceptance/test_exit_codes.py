@@ -35,6 +35,7 @@ OF_A_NODE: dict[str, list[list[str]]] = {
     "groups pause": [[NOBODY], ["billing", "--topic", NOBODY]],
     "groups resume": [[NOBODY]],
     "lag show": [[NOBODY]],
+    "limits": [[NOBODY]],
     "lag alarms": [[NOBODY]],
     "lag mute": [[NOBODY, "--for", "1h"]],
     "topics show": [[NOBODY]],

@@ -26,6 +26,7 @@ PLACE = "--topic orders --queue 0 --offset 1"
 ADMIN_RIGHTS = frozenset({Action.VIEW, Action.OPERATE, Action.READ_BODIES, Action.ADMINISTER})
 SAMPLES: dict[str, tuple[str, ...]] = {
     "pull": ("pull billing --dead-letters",),
+    "limits": ("limits",),
     "stats": ("stats",),
     "reload": ("reload",),
     "groups show": ("groups", "groups show billing"),

@@ -40,12 +40,13 @@ CODES: Final = {
     4: "the node has too much to do, or is short of memory",
     5: "group {group!r} has no enabled topic: enable one in the node's configuration",
     8: "this client may not fetch as {group!r}: bring a token that may, or have its network given the right",
+    9: "this client asks for more than its limit allows (`limits` of the node's configuration)",
     11: "group {group!r} is pulled, not fetched: write `actions: [LowLevel]` for its topics",
     NO_SUCH_QUEUE: "a queue that was asked for is not there",
     13: "the node is of another cluster than option 'cluster' says",
 }
 """What `FetchResponse.code` and `PullException.code` mean here."""
-PASSING: Final = frozenset((3, 4))
+PASSING: Final = frozenset((3, 4, 9))
 """Those that another call may not get."""
 
 

@@ -128,6 +128,7 @@ def test_request_is_one_text_with_all_that_frames_it() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * MAX, Reply(200, b"x" * MAX)),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + b"x" * 1001, "the reply has more than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", "the reply has more than 1000 bytes"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n", "the reply has more than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"x" * 2000, "the reply has more than 1000"),
         (b"SSH-2.0-x\r\n\r\n", "BadStatusLine: "),
         (CLOSE, "ServerDisconnectedError: "),

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from lag.spark.sources.node import CODES, NodeClient, NodeFailed, NodeRefused, Standing, number_of
+from lag.spark.sources.node import CODES, PASSING, NodeClient, NodeFailed, NodeRefused, Standing, number_of
 from lag.spark.sources.options import OptionRefused
 from proxy.wire import BINARY, encode_reply, parse_call
 from pyddmq.codes import PullCode
@@ -59,7 +59,7 @@ def test_codes_are_the_nodes_own() -> None:
         PullCode.STORE_FAILED,
         PullCode.LOW_LEVEL,
     }
-    assert retriable == {3, 4}
+    assert retriable == PASSING
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":1", "host:0", "host:65536", "a b:1", "http://h:1", "::1:5"])
