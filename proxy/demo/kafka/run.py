@@ -27,6 +27,8 @@ SEND_BATCH = 64
 PULL_BATCH = 32
 KILL_AT = 0.5
 """Share of the events that have succeeded when a node is killed."""
+SHARE_SECONDS = 1.0
+"""Between batches, from half of that share on until the node to be killed had an event."""
 COMMIT_SECONDS = 5.0
 """An answer that was given so long before the kill is committed (D52: 100 ms and a round trip, on a machine that has
 room); that much is left to a busy one."""
@@ -185,6 +187,10 @@ class KafkaRun:
                     producer.send_batch([self._message(each) for each in self._events[start : start + SEND_BATCH]])
                     with self._lock:
                         self._last = self._clock.monotonic()
+                        is_shared = 1 in self._had.values()
+                    if start >= len(self._events) * KILL_AT / 2 and not is_shared:
+                        # A fast node would be through with all before Kafka gave the other one its share.
+                        self._finished.wait(SHARE_SECONDS)
         except ClientError as error:
             self._error = self._error or error
             self._finished.set()
@@ -203,7 +209,8 @@ class KafkaRun:
         while not self._finished.wait(0.05):
             with self._lock:
                 done, quiet = self._tamper.done_count, self._clock.monotonic() - self._last
-                if self._killed_at is None and done >= len(self._events) * KILL_AT:
+                is_due = done >= len(self._events) * KILL_AT and 1 in self._had.values()
+                if self._killed_at is None and is_due:
                     self._killed_at, self._killed = self._clock.monotonic(), done
                     self._checker.rewinds = True
                     self._orphans = {case for case, number in self._had.items() if number == 1}
@@ -282,7 +289,7 @@ class KafkaRun:
         promise = f"nothing came again that was done {COMMIT_SECONDS:.0f} s before the kill"
         killed = Findings()
         if self._killed_at is None:
-            killed.add("no node was killed: too few events succeeded")
+            killed.add("no node was killed: too few events succeeded, or Kafka gave it no partition")
         return KafkaReport(
             run=self._options.run,
             checks=(
