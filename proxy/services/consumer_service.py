@@ -20,9 +20,9 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
-from proxy.services.held_calls import HeldCall, carries_results, leave_unanswered
-from proxy.services.result_steps import is_long, pieces
-from proxy.services.settled import unsettled, when_settled
+from proxy.services.results.held_calls import HeldCall, carries_results, leave_unanswered
+from proxy.services.results.result_steps import is_long, pieces
+from proxy.services.results.settled import unsettled, when_settled
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
 from proxy.wire import (
     Call,

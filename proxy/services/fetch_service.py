@@ -20,7 +20,7 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
-from proxy.services.ack_syncs import AckSyncs
+from proxy.services.results.ack_syncs import AckSyncs
 from proxy.services.waiting_pulls import LINGER_MS_MIN
 from proxy.wire import (
     ArgumentsError,

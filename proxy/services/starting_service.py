@@ -1,8 +1,8 @@
 """What both Thrift ports answer while the store is being recovered: nothing is taken, and clients know to come again.
 
 Pulls get a PullException (code 3) and publishes code 20, after which DDMQ's client libraries try another node and this
-one again later (S9). A call that carries results is held instead (`proxy.services.held_calls`): libraries throw results
-away when they get an exception for them.
+one again later (S9). A call that carries results is held instead (`proxy.services.results.held_calls`): libraries throw
+results away when they get an exception for them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.consumer_service import PULLS_REFUSED
 from proxy.services.fetch_service import FETCHES_REFUSED as LOW_LEVEL_FETCHES_REFUSED
-from proxy.services.held_calls import HeldCalls, carries_results
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import SENDS_REFUSED
+from proxy.services.results.held_calls import HeldCalls, carries_results
 from proxy.services.transaction_service import FETCHES_REFUSED
 from proxy.wire import (
     APPLICATION_INTERNAL_ERROR,

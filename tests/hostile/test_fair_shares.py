@@ -10,7 +10,7 @@ import pytest
 from proxy.port.connection import Connection
 from proxy.port.server import ThriftServer
 from proxy.port.shares import SLICE_FRAMES
-from proxy.services.result_steps import STEP_RESULTS
+from proxy.services.results.result_steps import STEP_RESULTS
 from proxy.testing import NetworkFaults
 from proxy.wire import Call
 from pyddmq.codes import ResultCode

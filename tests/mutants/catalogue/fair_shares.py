@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a long chain of results is applied in one go",
-        file="proxy/services/result_steps.py",
+        file="proxy/services/results/result_steps.py",
         old="            if room <= 0:\n",
         new="            if room is None:\n",
         caught_by=(f"{FAIR}::test_long_chain_of_results_is_applied_in_steps",),

@@ -146,7 +146,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an answer waits for no commit where acks are sync",
-        file="proxy/services/settled.py",
+        file="proxy/services/results/settled.py",
         old="        each.node.settle(told)\n",
         new="        told(True)\n",
         caught_by=(

@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         name="what is held for a start is not bounded",
-        file="proxy/services/held_calls.py",
+        file="proxy/services/results/held_calls.py",
         old="        return len(self._calls) >= CALLS_MAX or self._bytes + size > BYTES_MAX\n",
         new="        return False\n",
         caught_by=(f"{AT_START}::test_beyond_the_bound_connections_end_unanswered",),

@@ -17,7 +17,7 @@ from actions.registry import Registry
 from broker.testing import SimDisk
 from conf.loader import loads
 from proxy.node.node import Node, Seams
-from proxy.services import held_calls
+from proxy.services.results import held_calls
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from pyddmq.codes import PullCode
 from tests.hostile.sim import Raw

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from broker.runtime.file_writes import FileWrite, FileWrites
 from broker.testing import ManualClock, ManualScheduler, SimDisk
-from proxy.services.ack_syncs import AckSyncs
+from proxy.services.results.ack_syncs import AckSyncs
 from upstream.progress.progress import Progress, ProgressFailed
 
 
