@@ -6,7 +6,6 @@ the node but the interface definitions and the table of codes.
 
 from pyddmq.client.codec import WireProtocol, parse_address
 from pyddmq.client.connection import Connection
-from pyddmq.client.consumer import Consumer
 from pyddmq.client.delays import CancelOutcome
 from pyddmq.client.errors import (
     AccessRefused,
@@ -32,10 +31,11 @@ from pyddmq.client.errors import (
     TopicNotFound,
     Unreachable,
 )
-from pyddmq.client.fetcher import Fetcher
-from pyddmq.client.fetches import FetchedMessage, FetchedQueue
 from pyddmq.client.producer import Producer
-from pyddmq.client.pulls import GroupStats, PulledMessage
+from pyddmq.client.pulling.consumer import Consumer
+from pyddmq.client.pulling.fetcher import Fetcher
+from pyddmq.client.pulling.fetches import FetchedMessage, FetchedQueue
+from pyddmq.client.pulling.pulls import GroupStats, PulledMessage
 from pyddmq.client.sends import OutgoingMessage, SendReceipt
 from pyddmq.client.tls import Tls
 from pyddmq.client.transaction_producer import TransactionProducer

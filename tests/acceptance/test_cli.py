@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxy.process.exit_codes import ExitCode
-from pyddmq.client.pulls import VERSION
+from pyddmq.client.pulling.pulls import VERSION
 from tests.acceptance.conftest import CONFIGURATION, FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, quiet_ports
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
-from pyddmq.client.pulls import (
+from pyddmq.client.pulling.pulls import (
     LINGER_MS_MIN,
     PAUSE_MS_FIRST,
     PAUSE_MS_MAX,

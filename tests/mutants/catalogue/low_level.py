@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a fetcher acks what is not done with what is done behind it",
-        file="pyddmq/client/fetches.py",
+        file="pyddmq/client/pulling/fetches.py",
         old="        return self.open[0] if self.open else self.next\n",
         new="        return self.next\n",
         caught_by=(f"{FETCHES}::test_position_stands_at_the_first_that_is_not_done",),
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         name="empty fetches spin",
-        file="pyddmq/client/fetcher.py",
+        file="pyddmq/client/pulling/fetcher.py",
         old="        if not moved and not any(each.messages for each in queues):\n",
         new="        if moved and not any(each.messages for each in queues):\n",
         caught_by=(f"{FETCHES}::test_empty_fetch_waits_by_itself_where_the_node_does_not",),

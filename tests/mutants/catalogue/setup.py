@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an iteration over messages ends without a word when a connection fails",
-        file="pyddmq/client/consumer.py",
+        file="pyddmq/client/pulling/consumer.py",
         old="            batch = self.pull(patience_ms=self._patience_ms)\n            if not batch:",
         new="            try:\n                batch = self.pull()\n"
         "            except ClientError:\n                self.stop()\n                return []\n"
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a close waits for nothing",
-        file="pyddmq/client/consumer.py",
+        file="pyddmq/client/pulling/consumer.py",
         old="                    self.flush()\n                    break\n",
         new="                    break\n",
         caught_by=(f"{CONSUMER}::test_close_submits_the_rest_in_up_to_three_tries",),

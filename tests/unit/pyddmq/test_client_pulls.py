@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 from proxy.wire.texts import CLIENT_NAME_MAX, client_name
-from pyddmq.client.pulls import VERSION
+from pyddmq.client.pulling.pulls import VERSION
 from tests.unit.project.test_house_rules import ROOT
 
 

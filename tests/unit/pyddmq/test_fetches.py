@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyddmq import ClientMisuse, FetchedMessage, FetchedQueue, Fetcher, idl
-from pyddmq.client.fetches import Hand
+from pyddmq.client.pulling.fetches import Hand
 
 QUEUE = ("t", "q")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pyddmq import OutgoingMessage
-from pyddmq.client.pulls import VERSION
+from pyddmq.client.pulling.pulls import VERSION
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 YAML = """

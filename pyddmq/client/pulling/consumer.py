@@ -10,7 +10,7 @@ from typing import Any, Self
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, pull_refusal
-from pyddmq.client.pulls import (
+from pyddmq.client.pulling.pulls import (
     UNANSWERED_MAX,
     GroupStats,
     PulledMessage,
@@ -18,9 +18,9 @@ from pyddmq.client.pulls import (
     messages_of,
     stats_of,
 )
+from pyddmq.client.pulling.taking import Taking
 from pyddmq.client.reasons import reason_of
 from pyddmq.client.results import QueueResult
-from pyddmq.client.taking import Taking
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, TypeVar
 
 from pyddmq.client.errors import ClientMisuse, Refused, Unreachable
-from pyddmq.client.pulls import LINGER_MS_MIN, PAUSE_MS_FIRST, PAUSE_MS_MAX
+from pyddmq.client.pulling.pulls import LINGER_MS_MIN, PAUSE_MS_FIRST, PAUSE_MS_MAX
 
 M = TypeVar("M")
 

@@ -1,0 +1,1 @@
+"""How messages are taken: pulled by groups, and fetched by offsets."""
