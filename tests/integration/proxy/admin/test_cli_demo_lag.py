@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,9 @@ from proxy.cli.app import run
 from proxy.demo.lag.stages import STAGES
 
 
-def test_stage_left_out_is_noticed_and_missing_spark_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_spark")
+def test_stage_left_out_is_noticed_and_missing_spark_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, the other stages found by the node, and one sentence where the report would be."""
-    for name in [name for name in sys.modules if name == "lag.spark" or name.startswith("lag.spark.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     assert run(["demo", "lag", "--break", "poison", "--out", str(tmp_path / "out"), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert {each["check"]: each["examples"] for each in told["checks"] if not each["passed"]} == {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,9 @@ from pyddmq.broker import open_store
 from tests.unit.progress_world import GROUP, TOPIC, Node
 
 
-def test_missing_spark_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_spark")
+def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With what to install."""
-    for name in [name for name in sys.modules if name == "lag.spark.jobs" or name.startswith("lag.spark.jobs.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     assert run(["lag", "backlog", "--data", str(tmp_path)]) == 8
     assert "runs on Spark, and there is no pyspark" in " ".join(capsys.readouterr().err.split())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,9 @@ from proxy.cli.app import run
 from tests.integration.proxy.admin.test_cli_lag_export import data_directory
 
 
-def test_missing_spark_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_spark")
+def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With what to install."""
-    for name in [name for name in sys.modules if name == "lag.spark.jobs" or name.startswith("lag.spark.jobs.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     assert run(["lag", "report", "--journal", data_directory(tmp_path)]) == 8
     message = " ".join(capsys.readouterr().err.split())
     assert "runs on Spark, and there is no pyspark" in message
