@@ -26,7 +26,8 @@ from upstream.kafka_client.package import KafkaUnusable
 _log = structlog.get_logger(__name__)
 
 SECONDS = 5.0
-"""What a stop waits at most until its groups have left Kafka, and for what is sent there."""
+"""What a stop waits at most until its groups have left Kafka, once what is finished is committed, and for what is
+sent there."""
 
 MakeKafkaClient = Callable[[str, KafkaClusterConfig], KafkaClient]
 """Makes the client of a cluster, by its name under `kafka`."""
@@ -216,9 +217,13 @@ class KafkaGroups:
             broker.leave(lambda: None)
 
     async def end(self, *, threads: Threads, loop: asyncio.AbstractEventLoop) -> None:
-        """Leave for all groups, with a last commit each, and close the ways to the clusters, within SECONDS each."""
-        if still := await self._leave(SECONDS):
-            _log.warning("kafka_groups_not_left", groups=still, seconds=SECONDS)
+        """Leave for all groups, with a last commit each, and close the ways to the clusters, within SECONDS each.
+
+        To the first comes what a last commit may have to wait for (`upstream.kafka.commits`).
+        """
+        seconds = SECONDS + max((each.leave_seconds for each in self._brokers.values()), default=0.0)
+        if still := await self._leave(seconds):
+            _log.warning("kafka_groups_not_left", groups=still, seconds=seconds)
         await self._clients.close_beside(SECONDS, threads=threads, loop=loop)
 
     async def _leave(self, seconds: float) -> list[str]:

@@ -162,7 +162,7 @@ class Looker:
             if group is not None:
                 owners = {place.partition: who[0].removeprefix("pyddmq-") for place, who in group.members.items()}
                 committed = {place.partition: _said(each) for place, each in group.committed.items()}
-                self._account.looked(time.monotonic(), owners, committed)
+                self._account.looked(time.monotonic(), owners, committed, is_stable=group.is_stable)
 
 
 def _said(standing: Standing) -> Committed:

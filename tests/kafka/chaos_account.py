@@ -10,7 +10,8 @@ Times are those of one monotonic clock. Pure bookkeeping under one lock; whoever
   time it was asked, that another node has the partition.
 - *again*: handed out although the answer had counted. It is *near* when the node that had taken the answer was killed,
   or stood still, within `near_seconds` of it (D52: 100 ms and a round trip), *across* when nothing could be
-  committed, since Kafka was away, and *shared* when the group was being shared out from the answer until a node went.
+  committed, since Kafka was away, and *shared* when the group was being shared out between the answer and its node's
+  death.
   Any other is *unforgiven*, and so is each whose end the coordinator had named as
   committed before it was handed out again.
 - *ended*: a node was gone although nobody had ended it.
@@ -90,6 +91,7 @@ class ChaosAccount:
         self._handed: list[tuple[str, int, float, float]] = []
         self._outages: list[Outage] = []
         self._looks: list[tuple[float, Mapping[int, str]]] = []
+        self._shared_out: list[float] = []
         self._verdict = Verdict()
 
     def sent(self, key: str) -> int:
@@ -162,10 +164,19 @@ class ChaosAccount:
         with self._lock:
             self._ended.append(f"{node} has ended by itself: {last}")
 
-    def looked(self, at: float, owners: Mapping[int, str], committed: Mapping[int, Committed] | None = None) -> None:
+    def looked(
+        self,
+        at: float,
+        owners: Mapping[int, str],
+        committed: Mapping[int, Committed] | None = None,
+        *,
+        is_stable: bool = True,
+    ) -> None:
         """Note who has which partition, and what is committed, as the coordinator said at this time."""
         with self._lock:
             self._looks.append((at, dict(owners)))
+            if not is_stable:
+                self._shared_out.append(at)
             for partition, said in (committed or {}).items():
                 commits = self._commits[partition]
                 if not commits or commits[-1][1] != said:
@@ -212,7 +223,7 @@ class ChaosAccount:
                 found.oldest_near_ms = max(found.oldest_near_ms, round(min(near) * 1000))
             elif any(not each.node and self._is_across(each, at) for each in self._outages):
                 ages["across"] += 1
-            elif self._is_shared_out(at, again):
+            elif self._is_shared_out(node, at, again):
                 ages["shared"] += 1
             else:
                 gone = after(self._outages, node, at), after(self._stops, node, at)
@@ -254,15 +265,19 @@ class ChaosAccount:
         """Whether an answer could not be committed, since Kafka was away, or its members were joining again."""
         return outage.began - self._near_seconds <= at <= outage.ended + 2 * self._session_seconds
 
-    def _is_shared_out(self, at: float, until: float) -> bool:
-        """Whether the group was being shared out from an answer until its node went: no commits are taken then.
+    def _is_shared_out(self, node: str, at: float, until: float) -> bool:
+        """Whether the group was being shared out when a node died after an answer: no commits are taken then.
 
-        By the coordinator's word: it names no owners meanwhile, or others than a moment ago.
+        By the coordinator's word: it says so, or names other owners than a moment ago. A node that is stopped in order
+        waits for its commit, so that is no excuse for it.
         """
-        went = min([each.began for each in (*self._outages, *self._stops) if each.began >= at], default=until)
+        if any(each.node == node and at <= each.began <= until for each in self._stops):
+            return False
+        went = min([each.began for each in self._outages if each.node == node and at <= each.began], default=until)
         times = [each for each, _ in self._looks]
         looks = self._looks[max(0, bisect_left(times, at) - 1) : bisect_right(times, went) + 1]
-        return len({tuple(sorted(owners.items())) for _, owners in looks}) > 1
+        said = bisect_right(self._shared_out, went) > bisect_left(self._shared_out, at)
+        return said or len({tuple(sorted(owners.items())) for _, owners in looks}) > 1
 
     def _judge_owners(self, found: Verdict) -> None:
         times = [at for at, _ in self._looks]

@@ -161,6 +161,23 @@ def test_answer_while_the_group_is_shared_out_is_told_apart() -> None:
         assert (verdict.shared, len(verdict.unforgiven)) == ((1, 0) if owner == "b" else (0, 1))
 
 
+def test_node_that_stops_in_order_has_waited_for_its_commit() -> None:
+    """That the group was being shared out, as the coordinator says, is an excuse for one that died alone."""
+    for stops in (False, True):
+        found = ChaosAccount(near_seconds=0.1, session_seconds=6.0)
+        found.acknowledged(("k", found.sent("k")))
+        for at in (0.9, 1.1, 1.3, 1.6):
+            found.looked(at, {0: "a"}, is_stable=at != 1.3)
+        finish(found, 0, "a", 1.0)
+        if stops:
+            found.stopped("a", 1.5)
+        else:
+            found.away("a", 1.5)
+        finish(found, 0, "a", 2.0)
+        verdict = found.verdict()
+        assert (verdict.shared, len(verdict.unforgiven)) == ((0, 1) if stops else (1, 0))
+
+
 def test_time_until_an_answer_is_committed_is_told() -> None:
     """As the coordinator's looks show it."""
     found = account()

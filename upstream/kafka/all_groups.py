@@ -25,10 +25,12 @@ class Surveyed(NamedTuple):
     Attributes:
         committed: By partition.
         members: By partition, client ids of the members that have it now; none of one that is not named.
+        is_stable: False while it is being shared out anew: by the classic protocol nothing is committed then.
     """
 
     committed: Mapping[Place, Standing]
     members: Mapping[Place, Sequence[str]]
+    is_stable: bool = True
 
 
 class Survey(Protocol):

@@ -126,6 +126,11 @@ class KafkaBroker:
             source.bytes_max = share
         return found
 
+    @property
+    def leave_seconds(self) -> float:
+        """How long a member that leaves waits for its last commit."""
+        return self._settings.leave_seconds(cut_off=self.partitions.trouble is not None)
+
     def leave(self, done: Callable[[], None]) -> None:
         """Give up all partitions, with their last commit, and be no member any more."""
 

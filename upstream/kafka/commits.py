@@ -3,6 +3,11 @@
 Every `interval` what has changed goes in one commit, and while one is under way no other is begun: so an ack is with
 Kafka a round trip after at most an interval. When nothing has changed for a while everything is committed again, for
 the lease (`upstream.kafka.lease`). That a commit was refused because the member is none any more ends all of it.
+
+By the classic protocol no commit gets through while the group is shared out: a broker answers the member's join, which
+lasts until all others have joined or their sessions are over, before it reads on from that connection. So a member that
+is to leave first has what is finished committed (`last`); who left at once would have all come again that was answered
+since.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from upstream.kafka.blobs import BLOB_MAX, Blobs, Named
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Commit, GroupMember, KafkaFailure
 from upstream.kafka.metadata import encode, encode_named
+from upstream.kafka.remembered import Said
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.tracker import OffsetTracker
 
@@ -29,6 +35,12 @@ CUT = declare(
 
 BLOB_SECONDS_MAX = 2.0
 """How long a commit waits at most for what its text has no room for; less where the lease needs it sooner."""
+
+LAST_TELL_SECONDS = 1.0
+"""A member that leaves, and is held up for so long, says by what."""
+_SAID_MAX = 64
+"""Commits in vain, one after the other, of which it is kept what they said. Should one before them have arrived after
+all, what was finished since comes again."""
 
 Stand = tuple[int, int, int]
 TrackerOf = Callable[[KafkaQueue], OffsetTracker]
@@ -76,11 +88,14 @@ class Commits:
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self._answered = answered
         self._ticks = Repeated(runtime.scheduler, interval_seconds, self._tick)
         self._patience = Later(runtime.scheduler, self._give_up)
         self._stands: dict[KafkaQueue, Stand] = {}
         """What of each queue Kafka has."""
+        self._said: dict[KafkaQueue, list[Said]] = {}
+        """What Kafka may have of each: its last commit that has succeeded, and those that were sent since."""
         self._turns: dict[KafkaQueue, int] = {}
         """The turn of each queue's last commit."""
         self._turn = 0
@@ -111,6 +126,27 @@ class Commits:
         """Tell once what has finished by now is committed, which is begun at once; False: it will not be."""
         self._settling.append((self._turn, told))
         self._hurry()
+
+    def last(self, go: Callable[[], None], *, seconds: float) -> None:
+        """Call `go`, once, when what is finished by now is committed, or will not be, or after so many seconds."""
+        gone = False
+
+        def end(_: bool = True) -> None:
+            nonlocal gone
+            if not gone:
+                gone = True
+                waiting.cancel()
+                telling.cancel()
+                go()
+
+        def tell() -> None:
+            self._limited_log.note("kafka_last_commit_awaited", self._group, seconds=seconds)
+
+        waiting = Later(self._scheduler, end)
+        telling = Later(self._scheduler, tell)
+        waiting.after(seconds)
+        telling.after(LAST_TELL_SECONDS)
+        self.settle(end)
 
     def unsettle(self) -> None:
         """Tell who waits that it will not be: a partition is another's."""
@@ -180,11 +216,15 @@ class Commits:
         # While a blob was written a partition may have gone, or a later commit of it been sent.
         here = [queue for queue in commits if not queue.gone and self._turns.get(queue, 0) <= turn]
         self._turns.update(dict.fromkeys(here, turn))
+        for queue in here:
+            self._note(queue, commits[queue])
 
         def answered(failure: KafkaFailure | None) -> None:
             self._open.discard(turn)
             if failure is None:
                 self._stands.update({queue: stands[queue] for queue in here})
+                for queue in here:
+                    self._confirm(queue, commits[queue])
                 self._lease.extend(sent)
                 for queue in here:
                     self._blobs.committed(queue.place, named[queue])
@@ -201,10 +241,26 @@ class Commits:
 
         self.member.commit([commits[queue] for queue in here], answered, soon=bool(self._settling))
 
+    def said(self, queue: KafkaQueue) -> Sequence[Said]:
+        """Return what Kafka may have of a queue: its last commit that has succeeded, and those that were sent since."""
+        return self._said.get(queue, ())
+
+    def _note(self, queue: KafkaQueue, commit: Commit) -> None:
+        said = self._said.setdefault(queue, [])
+        if (commit.offset, commit.metadata) not in said[-1:]:
+            said.append((commit.offset, commit.metadata))
+            del said[1:-_SAID_MAX]
+
+    def _confirm(self, queue: KafkaQueue, commit: Commit) -> None:
+        said = self._said.get(queue, [])
+        if (arrived := (commit.offset, commit.metadata)) in said:
+            del said[: said.index(arrived)]
+
     def forget(self, queues: Collection[KafkaQueue]) -> None:
         """Forget queues that are the member's no more."""
         for queue in queues:
             queue.gone = True
+            self._said.pop(queue, None)
             self._stands.pop(queue, None)
             self._turns.pop(queue, None)
 

@@ -41,3 +41,10 @@ class MemberSettings:
     waiting_bytes: int = 64 << 20
     commit_topic: str = "__pyddmq_commits"
     whole_names: bool = False
+
+    def leave_seconds(self, *, cut_off: bool) -> float:
+        """Return how long a member that leaves waits for its last commit.
+
+        That is for the session of a member that has died; of a cluster that is away no longer than in a revoke.
+        """
+        return min(self.session_seconds, self.revoke_seconds) if cut_off else self.session_seconds

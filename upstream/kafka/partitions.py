@@ -32,6 +32,7 @@ from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaReco
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.metadata import Known, decode, decode_blob
 from upstream.kafka.offsets import KafkaOffsets
+from upstream.kafka.remembered import Remembered
 from upstream.kafka.stream import Stream
 from upstream.kafka.subscriptions import Subscriptions, is_expression
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
@@ -88,6 +89,7 @@ class Partitions:
         self._blobs = blobs
         self._knowns: dict[KafkaQueue, Known] = {}
         """What is known of those that arrive."""
+        self._remembered = Remembered()
         self._runtime = runtime
         self._settings = settings
         self.lease = Lease(runtime.clock, settings.session_seconds, regained=self._regained)
@@ -203,15 +205,20 @@ class Partitions:
         return [Subscribed(each.topic, each.consume_timestamp) for each in config.enabled_topics]
 
     def leave(self, done: Callable[[], None]) -> None:
-        """Give up all partitions, with their last commit, and be no member any more."""
+        """Commit what is finished, give up all partitions with a last commit, and be no member any more."""
         self._leaving = True
 
         def left() -> None:
             self._be_out()
+            self._remembered.forget()
             self.trouble = None
             done()
 
-        self._member.leave(left)
+        if self._owned:
+            seconds = self._settings.leave_seconds(cut_off=self.trouble is not None)
+            self.commits.last(lambda: self._member.leave(left), seconds=seconds)
+        else:
+            self._member.leave(left)
 
     def end(self) -> None:
         """Ask for nothing more; it has left."""
@@ -249,7 +256,7 @@ class Partitions:
             self._expand()
         arrived = []
         for each in assignments:
-            queue = KafkaQueue(each, self._start_of(each))
+            queue = KafkaQueue(each, self.subscriptions.start_of(each))
             self._arriving[each.place] = queue
             arrived.append(queue)
         ready = []
@@ -271,17 +278,6 @@ class Partitions:
             self._claim([queue])
 
         self._blobs.read(named, queue.place, queue.start, come)
-
-    def _start_of(self, assignment: Assignment) -> int:
-        """Where the group goes on, or where one begins that never committed (D6)."""
-        if assignment.committed is not None:
-            return min(max(assignment.committed, assignment.low), assignment.high)
-        config = self.subscriptions.of(assignment.topic)
-        if config is None or config.consume_from_where == "first":
-            return assignment.low
-        if config.consume_from_where == "last" or assignment.at_time is None:
-            return assignment.high
-        return assignment.at_time
 
     def _claim(self, queues: Sequence[KafkaQueue]) -> None:
         """Commit where partitions stand: it succeeds for their owner alone, and ends the note that they were left."""
@@ -326,17 +322,17 @@ class Partitions:
         return known
 
     def _place_tracker(self, queue: KafkaQueue, known: Known) -> None:
-        """Have a tracker stand where the commit and its text say, whatever this node knew of an earlier time."""
+        """Have a tracker stand where the commit and its text say, and what this node knew if that is of the same."""
         key = (self.group, queue.topic, queue.queue_id)
         tracker = self.progress.tracker(*key, first_offset=lambda: queue.start)
         self.progress.reset(tracker, queue.start)
-        for start, end in known.ranges:
+        for start, end in (*known.ranges, *self._remembered.finished(queue.assignment)):
             tracker.finish_range(start, end)
         tracker.failures.update(
             {offset: failure for offset, failure in known.failures.items() if not tracker.is_finished(offset)}
         )
         self.progress.flush()
-        self.progress.offsets.set(*key, queue.start)
+        self.progress.offsets.set(*key, tracker.watermark)
 
     def _give(self, queues: Sequence[KafkaQueue]) -> None:
         """Let the group read partitions that are this member's."""
@@ -375,10 +371,11 @@ class Partitions:
                 self.commits.forget(still)
                 done()
 
-            if still and self.lease.holds:
+            if still:
+                # Also where the lease is over, as after a time in which nothing could be committed: what is not the
+                # member's any more Kafka refuses.
                 self.commits.now(still, committed, clean=gone - busy)
             else:
-                self.commits.unsettle()
                 committed(None)
 
         look()
@@ -404,6 +401,7 @@ class Partitions:
 
     def _take(self, queues: Sequence[KafkaQueue]) -> None:
         for queue in queues:
+            self._remembered.keep(queue.place, self._tracker(queue), self.commits.said(queue))
             del self._owned[queue.place]
             del self.streams[queue]
             self.topic_named(queue.topic).take(queue)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from conf.models import GroupConfig, SubscriptionConfig
+from upstream.kafka.link import Assignment
 
 _INTERNAL = "__"
 
@@ -68,6 +69,17 @@ class Subscriptions:
             # The brokers gave it for an expression that they read in another way.
             fitting = expressions
         return fitting[0] if fitting else None
+
+    def start_of(self, assignment: Assignment) -> int:
+        """Return where the group goes on, or where one begins that never committed (D6)."""
+        if assignment.committed is not None:
+            return min(max(assignment.committed, assignment.low), assignment.high)
+        config = self.of(assignment.topic)
+        if config is None or config.consume_from_where == "first":
+            return assignment.low
+        if config.consume_from_where == "last" or assignment.at_time is None:
+            return assignment.high
+        return assignment.at_time
 
     def given(self, topics: Iterable[str]) -> None:
         """Note topics of which this member has partitions."""

@@ -18,6 +18,7 @@ from upstream.kafka_client.troubles import sentence_of
 _GROUPS_AT_ONCE = 100
 """A question for each group's offsets: so many are on their way together."""
 _POLL_SECONDS = 0.05
+_SHARED_OUT = frozenset({"PREPARING_REBALANCING", "COMPLETING_REBALANCING"})
 
 
 class LibrdkafkaSurvey:
@@ -79,7 +80,9 @@ class LibrdkafkaSurvey:
         found = {}
         for name in names:
             try:
-                found[name] = Surveyed(_committed(offsets[name].result()), _members(described[name].result()))
+                group = described[name].result()
+                stable = group.state.name not in _SHARED_OUT
+                found[name] = Surveyed(_committed(offsets[name].result()), _members(group), stable)
             except self._package.KafkaException as error:
                 self._stuck |= failure_of(error).unknown
         return found

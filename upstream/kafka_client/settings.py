@@ -39,6 +39,8 @@ class Settings:
             # A change of partitions, and of what an expression fits, is seen within a minute.
             "topic.metadata.refresh.interval.ms": 60_000,
             "socket.keepalive.enable": "true",
+            # A broker that is back is found within a second; by itself librdkafka waits up to ten.
+            "reconnect.backoff.max.ms": 1_000,
         }
         for key, value in config.librdkafka.items():
             self._common[key] = self._plain(value)

@@ -13,7 +13,46 @@ CLIENT = "tests/unit/upstream/kafka_client/test_kafka_client.py"
 MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
 TROUBLES = "tests/unit/upstream/kafka_client/test_troubles.py"
 
+KEPT = "tests/unit/upstream/kafka/test_answered_is_kept.py"
+
 MUTANTS = (
+    Mutant(
+        name="a member leaves its group while its commits cannot get through",
+        file="upstream/kafka/partitions.py",
+        old="            self.commits.last(lambda: self._member.leave(left), seconds=seconds)\n",
+        new="            self._member.leave(left)\n",
+        caught_by=(f"{KEPT}::test_node_that_stops_while_the_group_is_shared_out_has_nothing_repeated[classic]",),
+    ),
+    Mutant(
+        name="a partition that goes after the lease was over goes without its last commit",
+        file="upstream/kafka/partitions.py",
+        old="            if still:\n",
+        new="            if still and self.lease.holds:\n",
+        caught_by=(
+            f"{KEPT}::test_partition_that_moves_takes_along_what_was_answered_while_nothing_was_committed[classic]",
+        ),
+    ),
+    Mutant(
+        name="a member that gets its partitions back knows what is committed and nothing else",
+        file="upstream/kafka/remembered.py",
+        old="        return known.ranges\n",
+        new="        return ()\n",
+        caught_by=(f"{KEPT}::test_node_that_gets_its_partitions_back_has_nothing_repeated",),
+    ),
+    Mutant(
+        name="a member that gets its partitions back keeps what it knew although the group was set back",
+        file="upstream/kafka/remembered.py",
+        old="        if known is None or (assignment.committed, assignment.metadata) not in known.said:\n",
+        new="        if known is None:\n",
+        caught_by=(f"{KEPT}::test_group_that_was_set_back_meanwhile_gets_it_all_again",),
+    ),
+    Mutant(
+        name="what was finished of records that are gone counts for those in their place",
+        file="upstream/kafka/remembered.py",
+        old="        if known.ranges and known.ranges[-1][1] > assignment.high:\n",
+        new="        if False:\n",
+        caught_by=(f"{KEPT}::test_records_that_are_gone_finish_none_of_those_that_come_in_their_place",),
+    ),
     Mutant(
         name="a partition is given up before its last commit can be made",
         file="upstream/kafka_client/member.py",
@@ -59,7 +98,7 @@ MUTANTS = (
     Mutant(
         name="a partition is given up without its last commit",
         file="upstream/kafka/partitions.py",
-        old="            if still and self.lease.holds:\n",
+        old="            if still:\n",
         new="            if False:\n",
         caught_by=(f"{PARTITIONS}::test_node_that_left_in_order_leaves_nothing_to_wait_for",),
     ),

@@ -19,7 +19,7 @@ from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, Virt
 from proxy.testing.http import SimHttp
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.facts import PromiseBroken, Publish, Stamp
-from tests.simulation.kafka.account import AWAY, Account, Rules, Spot, check_publishes
+from tests.simulation.kafka.account import AGAIN_SECONDS, AWAY, Account, Rules, Spot, check_publishes
 from tests.simulation.kafka.history import History, Ledger, Trouble
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.world import NodeFactory
@@ -170,6 +170,8 @@ class KafkaWorld:
         self.kafka.on_owned = self._owned
         self.kafka.on_committed = self._committed
         self.kafka.on_refused = self._refused
+        self.kafka.on_held = self._held
+        self._behind: dict[Member, Trouble] = {}
 
     def _config(self, name: str) -> Config:
         text = yaml.safe_dump(settings(name, self.way), sort_keys=False)
@@ -192,6 +194,13 @@ class KafkaWorld:
     def _refused(self, group: str, member: Member, failure: KafkaFailure) -> None:
         self.report.events[f"refused_{failure.code}"] += 1
         self.history.note("refused", _node_of(member), group, detail=failure.code)
+
+    def _held(self, group: str, member: Member, holds: bool) -> None:
+        if holds:
+            self.report.events["commits_behind_a_join"] += 1
+            self._behind[member] = self.history.began("its commits waited behind its join", _node_of(member))
+        elif (trouble := self._behind.pop(member, None)) is not None:
+            self.history.ended(trouble, after=AGAIN_SECONDS)
 
     # The nodes' lives.
 

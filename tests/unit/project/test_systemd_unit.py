@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from conf import NodeConfig
+from conf.sections.kafka import KafkaClusterConfig
 from proxy.process.exit_codes import ExitCode
 from tests.patient import PATIENCE_SECONDS
 
@@ -28,8 +29,10 @@ def unit() -> configparser.ConfigParser:
 
 
 def test_stop_is_given_longer_than_a_drain() -> None:
-    """Else systemd kills while clients still answer."""
-    assert int(unit()["Service"]["TimeoutStopSec"]) >= NodeConfig().drain_seconds + 10
+    """Else systemd kills while clients still answer, or before a last commit is with Kafka."""
+    kafka = KafkaClusterConfig.model_validate({"bootstrapServers": "kafka-1:9092"})
+    kafka_seconds = (kafka.revoke_timeout + kafka.session_timeout) / 1000
+    assert int(unit()["Service"]["TimeoutStopSec"]) >= NodeConfig().drain_seconds + kafka_seconds + 10
 
 
 def test_start_waits_for_readiness() -> None:

@@ -37,6 +37,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # Threads around a real Kafka, and a mock one.
     "upstream/kafka_client/member.py": ("test_members", "test_fencing", "test_kafka_client"),
     "upstream/kafka_client/member_thread.py": ("test_members", "test_fencing", "test_kafka_client"),
+    "upstream/testing/kafka/groups.py": ("test_source", "test_sim_kafka"),
     "upstream/testing/kafka/member.py": ("test_source", "test_many_nodes"),
     "upstream/testing/memory_broker.py": ("test_source",),
     "upstream/testing/memory_source.py": ("test_source",),

@@ -4,7 +4,8 @@
 
 Each claims what it has when it joins; what goes to another is not given in the same round, its owner gives it up first
 and joins again. A member that stands still holds the barrier up until its session is over. A commit counts with the
-present generation, and while a leader is awaited none does.
+present generation, and while a leader is awaited none does. A broker reads on from a connection when it has answered: a
+member's commits wait behind its join.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ class ClassicGroup(SimGroup):
         for member, (_, answer) in joining.items():
             self._hear(member)
             answer(Joined(self.generation, claims if member is self._leader else None))
+            self._read_on(member)
 
     def _settle(self, assigned: Assigned) -> None:
         self.state = "stable"
@@ -139,6 +141,11 @@ class ClassicGroup(SimGroup):
         syncing, self._syncing = self._syncing, {}
         for member, answer in syncing.items():
             answer(assigned.get(member, []))
+
+    def restarted(self) -> None:
+        """Joins that were waiting went with their connections."""
+        super().restarted()
+        self._joining.clear()
 
     def _is_awaited(self, member: Member) -> bool:
         return member in self._joining

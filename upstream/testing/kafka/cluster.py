@@ -29,7 +29,7 @@ class SimKafka:
         patience_seconds: A client of a cluster that is down says so after at most so long.
         sent_seconds_max: After so long a record that is not acknowledged has failed.
         missing: Topics to which nobody may produce.
-        on_append, on_owned, on_committed, on_refused: Told what happens, where somebody wants to know.
+        on_append, on_owned, on_committed, on_refused, on_held: Told what happens, where somebody wants to know.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class SimKafka:
         self.on_owned: Callable[[str, Place, Member | None], None] = lambda group, place, member: None
         self.on_committed: Callable[[str, Commit], None] = lambda group, commit: None
         self.on_refused: Callable[[str, Member, KafkaFailure], None] = lambda group, member, failure: None
+        self.on_held: Callable[[str, Member, bool], None] = lambda group, member, holds: None
         self._gaps = gaps
         self._context = contextvars.copy_context()
         self._stored: dict[tuple[int, int], tuple[int, int]] = {}
@@ -182,6 +183,10 @@ class SimKafka:
     def refused(self, group: str, member: Member, failure: KafkaFailure) -> None:
         """Tell of a commit that was refused."""
         self.on_refused(group, member, failure)
+
+    def held(self, group: str, member: Member, holds: bool, /) -> None:
+        """Tell that commits wait behind a join, or do not any more."""
+        self.on_held(group, member, holds)
 
     def expel(self, member: Member) -> None:
         """As if its session were over."""

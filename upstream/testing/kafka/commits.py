@@ -28,7 +28,7 @@ class SimCommits:
     def __init__(
         self,
         link: SimLink,
-        put: Callable[[list[Commit]], Callable[[], KafkaFailure | None]],
+        put: Callable[[list[Commit]], Callable[[Callable[[KafkaFailure | None], None]], None]],
         term_of: Callable[[Place], int | None],
         tell: Callable[..., None],
         later: Callable[..., Any],
@@ -80,7 +80,7 @@ class SimCommits:
         put = self._put(list(latest.values()))
 
         def request(answer: Answer) -> None:
-            answer(ended, put())
+            put(lambda failure: answer(ended, failure))
 
         def ended(failure: KafkaFailure | None) -> None:
             if self._flight is flight:

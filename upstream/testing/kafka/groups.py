@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from upstream.kafka.link import Commit, KafkaFailure, Place
@@ -48,6 +48,9 @@ class Home(Protocol):
     def refused(self, group: str, member: Member, failure: KafkaFailure) -> None:
         """Note a commit that was refused."""
 
+    def held(self, group: str, member: Member, holds: bool, /) -> None:
+        """Note that commits of a member wait behind its join, or do not any more."""
+
 
 class SimGroup:
     """What a coordinator has of one group.
@@ -68,6 +71,7 @@ class SimGroup:
         self.committed: dict[Place, tuple[int, str]] = {}
         self._home = home
         self._heard: dict[Member, float] = {}
+        self._behind: dict[Member, list[Callable[[], None]]] = {}
 
     def changed(self) -> None:
         """Share out anew: partitions, members or what they read have changed."""
@@ -83,6 +87,7 @@ class SimGroup:
             self.members.remove(member)
             self._heard.pop(member, None)
             self._gone(member)
+            self._read_on(member)
             for place in [place for place, owner in self.owners.items() if owner is member]:
                 self._own(place, None)
             self.changed()
@@ -91,13 +96,32 @@ class SimGroup:
         """Expel all, without anybody to share out to."""
         for member in list(self.members):
             self._gone(member)
+            self._behind.pop(member, None)
         self.members.clear()
         self._heard.clear()
         for place in list(self.owners):
             self._own(place, None)
 
-    def commit(self, member: Member, generation: int, commits: Sequence[Commit]) -> KafkaFailure | None:
-        """Take commits; the coordinator looks at the generation alone."""
+    def commit(
+        self, member: Member, generation: int, commits: Sequence[Commit], answer: Callable[[KafkaFailure | None], None]
+    ) -> None:
+        """Take commits; behind a question of the member's that is not answered yet they wait."""
+        if self._is_awaited(member):
+            if member not in self._behind:
+                self._home.held(self.name, member, True)
+            self._behind.setdefault(member, []).append(lambda: answer(self._commit(member, generation, commits)))
+        else:
+            answer(self._commit(member, generation, commits))
+
+    def _read_on(self, member: Member) -> None:
+        """Take what came from a member behind a question that is answered now."""
+        if behind := self._behind.pop(member, []):
+            self._home.held(self.name, member, False)
+        for call in behind:
+            call()
+
+    def _commit(self, member: Member, generation: int, commits: Sequence[Commit]) -> KafkaFailure | None:
+        """The coordinator looks at the generation alone."""
         failure = unknown() if member not in self.members else self.fence(member, generation)
         if failure is not None:
             self._home.refused(self.name, member, failure)
@@ -113,6 +137,9 @@ class SimGroup:
         """The coordinator was away: sessions begin anew."""
         for member in self.members:
             self._heard[member] = self._home.clock.monotonic()
+        for member in list(self._behind):
+            self._home.held(self.name, member, False)
+        self._behind.clear()
 
     def _gone(self, member: Member) -> None:
         """A member is none any more."""

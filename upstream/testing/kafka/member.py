@@ -146,6 +146,7 @@ class SimMember:
             self._forget(list(self._terms))
             self._rounds.leave(gone)
 
+        self._rounds.unsubscribed()
         known = sorted(self._known)
         if known and self._listener is not None:
             self._giving.update(known)

@@ -68,11 +68,11 @@ class Rounds:
             self._beating = True
             self._link.ask(self._question(), self._failed)
 
-    def put(self, commits: list[Commit]) -> Callable[[], KafkaFailure | None]:
+    def put(self, commits: list[Commit]) -> Callable[[Callable[[KafkaFailure | None], None]], None]:
         """Return what commits with the generation of now."""
         generation = self.generation
         group = self._cluster.group(self._body.group_name)
-        return lambda: group.commit(self._body, generation, commits)
+        return lambda answer: group.commit(self._body, generation, commits, answer)
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the group; nobody waits for an answer."""
@@ -85,6 +85,9 @@ class Rounds:
 
         self._link.ask(request, lambda _: None)
         self._body.later(0.04, done)
+
+    def unsubscribed(self) -> None:
+        """It is about to leave."""
 
     def subscribed(self) -> None:
         """It reads other topics now."""
@@ -175,6 +178,12 @@ class ClassicRounds(Rounds):
         self._joining = False
         self._busy = False
         self._again = False
+        self._leaves = False
+
+    def unsubscribed(self) -> None:
+        """A join that is under way is none any more: its answer, with the next generation, is not heard."""
+        self._leaves = True
+        self._joining = False
 
     @property
     def generation(self) -> int:
@@ -217,7 +226,7 @@ class ClassicRounds(Rounds):
             # It joins when it has given up what it must.
             self._again = True
             return
-        if self._joining or self._body.dead or not self._begun:
+        if self._joining or self._leaves or self._body.dead or not self._begun:
             return
         self._joining = True
         group, claims = self._group(), set(self._body.claims)

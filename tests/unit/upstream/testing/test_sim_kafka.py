@@ -134,6 +134,21 @@ def test_second_member_gets_its_share_and_commits_meanwhile_count(world: World) 
     assert world.kafka.group("g").committed[place] == (0, "meanwhile")
 
 
+def test_commits_wait_behind_a_join_of_the_classic_protocol(world: World) -> None:
+    """It is answered when the session of one that died is over; a broker reads no further from a connection before."""
+    first, _ = world.join()
+    second, _ = world.join()
+    second.kill()
+    world.join()
+    ended: list[KafkaFailure | None] = []
+    [place] = [each for each in (HERE, Place("t", 1)) if each in first.claims]
+    first.commit([Commit(*place, 1, "")], ended.append)
+    world.scheduler.advance(1)
+    assert ended == ([] if world.kafka.protocol == "classic" else [None])
+    world.scheduler.advance(8)
+    assert ended == [None]
+
+
 def test_member_that_gets_nothing_is_told_so() -> None:
     """By an assignment of nothing."""
     for protocol in ("classic", "consumer"):
