@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -10,11 +11,13 @@ from broker.runtime.file_writes import FileWrites
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from conf.models import GroupConfig
+from tests.kafka_world import Heard
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.job import GroupQueue
 from upstream.kafka.broker import KafkaBroker, Ways
-from upstream.kafka.link import KafkaRecord, Place
+from upstream.kafka.link import Commit, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
 from upstream.progress.progress import Progress
@@ -29,10 +32,33 @@ Taken = dict[tuple[str, int], bytes]
 
 
 class Ground(World):
-    """What the contract asks of a node."""
+    """What the contract asks of a node.
+
+    Attributes:
+        revokes: Queues may be taken away.
+        has_gaps: Offsets may hold no message.
+        bodies_come_later: A message is there before its body.
+        writes_at_once: A dead letter that was begun is in the log, if not durable.
+        retry_topics: What failed may wait in a topic.
+        letters_may_double: Of a dead letter that was on its way when the node ended there may be two.
+        topic: The one that is asked about.
+    """
 
     revokes = False
+    has_gaps = True
+    bodies_come_later = False
+    writes_at_once = False
+    retry_topics = True
+    letters_may_double = False
     topic = "t"
+
+    def __init__(self, *subscriptions: dict[str, Any], **how: Any) -> None:
+        """Start; subscriptions that name no topic are of `topic`."""
+        super().__init__(*({"topic": self.topic, **each} for each in subscriptions or ({},)), **how)
+
+    def group_queue(self, queue: int = 0, topic: str | None = None) -> GroupQueue:
+        """Return a queue as the group sees it."""
+        return super().group_queue(queue, topic or self.topic)
 
     def source(self, queue: int = 0) -> Source:
         """Return the source of the running generation."""
@@ -54,6 +80,18 @@ class Ground(World):
         """Give the topic one queue more."""
         self.store.create_topic(self.topic, self.queues + 1)
         self.turn_end()
+
+    def revoke(self) -> int:
+        """Have one of two queues be taken away for another node; returns which."""
+        raise NotImplementedError
+
+    def finish_elsewhere(self, queue: int, offset: int) -> None:
+        """Have the other node finish all up to a message, and commit that."""
+        raise NotImplementedError
+
+    def give_back(self, queue: int) -> None:
+        """Have the queue come back."""
+        raise NotImplementedError
 
     def committed(self, queue: int = 0) -> int | None:
         """Return what the broker has as committed."""
@@ -110,11 +148,15 @@ class Ground(World):
 class EmbeddedGround(Ground):
     """Over the store."""
 
+    has_gaps = False
+    writes_at_once = True
+
 
 class MemoryGround(Ground):
     """Over partitions in memory."""
 
     revokes = True
+    bodies_come_later = True
 
     def __init__(self, *subscriptions: dict[str, Any], seed: int = 1, **how: Any) -> None:
         self.cluster = Cluster(Random(seed))
@@ -163,6 +205,19 @@ class MemoryGround(Ground):
         self.memory.give(self.topic, self.queues)
         self.turn_end()
 
+    def revoke(self) -> int:
+        """Take the first."""
+        self.memory.revoke(self.topic, 0)
+        return 0
+
+    def finish_elsewhere(self, queue: int, offset: int) -> None:
+        """Commit."""
+        self.cluster.committed[self.group_name, self.topic, queue] = offset + 1
+
+    def give_back(self, queue: int) -> None:
+        """Give it."""
+        self.memory.give(self.topic, queue)
+
     def committed(self, queue: int = 0) -> int | None:
         """Return what the cluster has as committed."""
         return self.cluster.committed.get((self.group_name, self.topic, queue))
@@ -173,50 +228,23 @@ class MemoryGround(Ground):
         return [record.body for _, record in partition.after(0)]
 
 
-class KafkaGround(Ground):
-    """Over a simulated Kafka: one member of one group, by KIP-848."""
+class OverKafka(Ground):
+    """One member of one group over a Kafka."""
 
     revokes = True
+    retry_topics = False
+    letters_may_double = True
     protocol = "consumer"
 
-    def __init__(
-        self,
-        *subscriptions: dict[str, Any],
-        seed: int = 1,
-        beside: KafkaGround | None = None,
-        settings: MemberSettings | None = None,
-        **how: Any,
-    ) -> None:
-        self.random = Random(seed)
-        self.kafka: SimKafka | None = None
-        self.beside = beside
+    def __init__(self, *subscriptions: dict[str, Any], settings: MemberSettings | None = None, **how: Any) -> None:
         self.settings = settings or MemberSettings(session_seconds=10)
         self.wanted = True
         super().__init__(*subscriptions, **how)
 
-    def open(self) -> None:
-        """Start the node, and let it get its partitions."""
-        if self.beside is not None:
-            # Another node of the same group, in the same world.
-            self.clock, self.scheduler, self.kafka = self.beside.clock, self.beside.scheduler, self.beside.kafka
+    def open_member(self, ways: Ways) -> None:
+        """Start the node, by its ways to the cluster; it has no partitions yet."""
         self.metrics = Metrics()
         self.limited_log = RateLimitedLog(self.clock)
-        if self.kafka is None:
-            self.kafka = SimKafka(self.random, clock=self.clock, scheduler=self.scheduler, protocol=self.protocol)
-        elif self.beside is None:
-            # The node before was killed: with it went all that its loop had to do.
-            self.kafka.scheduler = self.scheduler
-            self.kafka.forget_members()
-        for each in self.subscriptions:
-            if not is_expression(each["topic"]):
-                self.kafka.partitions(each["topic"], self.queues)
-        self.client = SimClient(self.kafka)
-        ways = Ways(
-            member=self.client.member(self.group_name, "node"),
-            again=lambda: self.client.member(self.group_name, "node"),
-            reader=self.client.reader(),
-            producer=self.client.producer(),
-        )
         runtime = runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler)
         config = self.config()
         self.member = KafkaBroker(config, ways=ways, runtime=runtime, settings=self.settings)
@@ -225,8 +253,6 @@ class KafkaGround(Ground):
         self.group = self.make_group(config)
         self.group.start()
         self.member.join(self.group.group_queues, self.group.go_on, self._changed, lambda: self.wanted)
-        if self.beside is None:
-            self.advance(0.3)
 
     def _changed(self) -> bool:
         self.group.reconfigure(self.member.expanded())
@@ -241,6 +267,98 @@ class KafkaGround(Ground):
         """Return the member's."""
         return self.member
 
+    def turn_end(self) -> None:
+        """Nothing is written."""
+        self.progress.flush()
+
+    def damage(self, queue: int, offset: int) -> None:
+        """Take a record away, as compaction does, after its job was made, and its body with it."""
+        self.take_away(queue, offset)
+        del vars(self.source(queue))["_held"][self.group_queue(queue)][offset]
+        [job] = [each for each in self.group_queue(queue).live.values() if each.offset == offset]
+        self.source(queue).fetch([job], lambda _: None)
+        self.advance(0.1)
+
+    def take_away(self, queue: int, offset: int) -> None:
+        """Have a record be in the cluster no more."""
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        """Let it be made."""
+        self.advance(0.3)
+
+    def new_member(self) -> GroupMember:
+        """Return another member of the group, of another program."""
+        raise NotImplementedError
+
+    def wait_for(self, holds: Callable[[], object]) -> None:
+        """Let time pass until something holds that the cluster brings about."""
+        raise NotImplementedError
+
+    def revoke(self) -> int:
+        """Have another member join; what is out of the partition that it gets is not answered in time."""
+        owned = self.member.partitions.owned
+        self._other, self._heard = self.new_member(), Heard(reads=False)
+        self._other.join(self._heard, [Subscribed(self.topic)])
+        self.wait_for(lambda: any(each.gone for each in owned) or self._withholds())
+        self.advance(self.settings.revoke_seconds + 1)
+        self.wait_for(lambda: self._heard.given)
+        [place] = self._heard.given
+        return place.partition
+
+    def _withholds(self) -> bool:
+        return any(each.withheld for each in self.group.group_queues())
+
+    def finish_elsewhere(self, queue: int, offset: int) -> None:
+        """Commit as another program does."""
+        ended: list[KafkaFailure | None] = []
+        self._other.commit([Commit(self.topic, queue, offset + 1, "")], ended.append)
+        self.wait_for(lambda: ended)
+        assert ended == [None]
+
+    def give_back(self, queue: int) -> None:
+        """Have the other member leave."""
+        self._other.leave(lambda: None)
+        self.wait_for(lambda: any(each.queue_id == queue for each in self.member.partitions.owned))
+
+
+class KafkaGround(OverKafka):
+    """Over a simulated Kafka: one member of one group, by KIP-848."""
+
+    def __init__(
+        self, *subscriptions: dict[str, Any], seed: int = 1, beside: KafkaGround | None = None, **how: Any
+    ) -> None:
+        self.random = Random(seed)
+        self.kafka: SimKafka | None = None
+        self.beside = beside
+        super().__init__(*subscriptions, **how)
+
+    def open(self) -> None:
+        """Start the node, and let it get its partitions."""
+        if self.beside is not None:
+            # Another node of the same group, in the same world.
+            self.clock, self.scheduler, self.kafka = self.beside.clock, self.beside.scheduler, self.beside.kafka
+        if self.kafka is None:
+            self.kafka = SimKafka(self.random, clock=self.clock, scheduler=self.scheduler, protocol=self.protocol)
+        elif self.beside is None:
+            # The node before was killed: with it went all that its loop had to do.
+            self.kafka.scheduler = self.scheduler
+            self.kafka.forget_members()
+        for each in self.subscriptions:
+            if not is_expression(each["topic"]):
+                self.kafka.partitions(each["topic"], self.queues)
+        self.client = SimClient(self.kafka)
+        self.open_member(
+            Ways(
+                member=self.client.member(self.group_name, "node"),
+                again=lambda: self.client.member(self.group_name, "node"),
+                reader=self.client.reader(),
+                producer=self.client.producer(),
+            )
+        )
+        if self.beside is None:
+            self.advance(0.3)
+
     def cluster(self) -> SimKafka:
         """Return the cluster."""
         assert self.kafka is not None, "it is there once a node was"
@@ -252,17 +370,21 @@ class KafkaGround(Ground):
         self.cluster().append(Place(self.topic, queue), key.encode() if key else None, body.encode(), headers)
         self.advance(0.1)
 
-    def turn_end(self) -> None:
-        """Nothing is written."""
-        self.progress.flush()
+    def new_member(self) -> GroupMember:
+        """Return one of the same client."""
+        return self.client.member(self.group_name, "other")
 
-    def damage(self, queue: int, offset: int) -> None:
-        """Take a record away, as compaction does, after its job was made, and its body with it."""
-        held = vars(self.source(queue))["_held"][self.group_queue(queue)]
-        del held[offset], self.cluster().topics[self.topic][queue].records[offset]
-        [job] = [each for each in self.group_queue(queue).live.values() if each.offset == offset]
-        self.source(queue).fetch([job], lambda _: None)
-        self.advance(0.1)
+    def wait_for(self, holds: Callable[[], object]) -> None:
+        """Wait a minute at most."""
+        for _ in range(600):
+            if holds():
+                return
+            self.advance(0.1)
+        raise AssertionError("it did not come about")
+
+    def take_away(self, queue: int, offset: int) -> None:
+        """Compact it away."""
+        del self.cluster().topics[self.topic][queue].records[offset]
 
     def widen(self) -> None:
         """Give the topic one queue more."""
@@ -273,10 +395,6 @@ class KafkaGround(Ground):
         """Return what the cluster has as committed."""
         found = self.cluster().group(self.group_name).committed.get(Place(self.topic, queue))
         return None if found is None else found[0]
-
-    def commit(self) -> None:
-        """Let it be made."""
-        self.advance(0.3)
 
     def letters(self) -> list[bytes]:
         """Return the bodies of the group's dead letters."""

@@ -1,8 +1,8 @@
 """The contract of `upstream.source`: the embedded broker, the one in memory and a Kafka keep it alike.
 
-What only one of them has is said where it is asked: the embedded broker revokes no queue, has no gaps, and its bodies
-are at hand; of Kafka nothing is read by offset, what failed waits in place, and a node that ends while its dead letter
-is on its way may write it twice.
+What only one of them has is said by its ground: the embedded broker revokes no queue, has no gaps, and its bodies are
+at hand; of Kafka nothing is read by offset, what failed waits in place, and a node that ends while its dead letter is
+on its way may write it twice. The same tests run over a real Kafka (`tests/kafka/test_contract.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 def test_each_queue_is_read_in_its_order(kind: Kind) -> None:
     """All messages come, those of a queue by rising offset; nothing is asked of queues among each other."""
-    ground = kind({"topic": "t", "maxPullBatchSize": 3}, queues=3)
+    ground = kind({"maxPullBatchSize": 3}, queues=3)
     for number in range(30):
         ground.put(f"{number % 3}/{number}", queue=number % 3)
     taken = ground.drain(Client())
@@ -57,7 +57,7 @@ def test_source_says_when_it_has_nothing_more(kind: Kind) -> None:
 
 def test_body_message_and_reply_say_the_same(kind: Kind) -> None:
     """A job's body, its message and the slices of a reply are of the same message; size and times are known."""
-    ground = kind({"topic": "t", "maxPullBatchSize": 1}, queues=1)
+    ground = kind({"maxPullBatchSize": 1}, queues=1)
     stored_ms = ground.clock.wall_ms()
     ground.put("a body", key="k", tag="blue")
     ground.advance(1)
@@ -80,7 +80,7 @@ def test_message_that_cannot_be_read_is_passed_over(kind: Kind) -> None:
         ground.put(str(number))
     client = Client()
     ground.advance(1)
-    batch = ground.pull(client, "t", 3)
+    batch = ground.pull(client, ground.topic, 3)
     assert batch is not None
     jobs = batch.jobs
     assert len(jobs) == 3
@@ -90,12 +90,12 @@ def test_message_that_cannot_be_read_is_passed_over(kind: Kind) -> None:
         jobs[1].subscription.body(jobs[1])
     assert [offset for offset, _ in ground.messages(batch)] == [jobs[0].offset, jobs[2].offset]
     assert ground.group_queue().tracker.is_finished(jobs[1].offset)
-    assert ground.count("pyddmq_skipped_messages_total", "g", "t", "damaged") == 1
+    assert ground.count("pyddmq_skipped_messages_total", ground.group_name, ground.topic, "damaged") == 1
 
 
 def test_filtered_messages_are_finished_and_counted(kind: Kind) -> None:
     """Those whose tag nobody wants are not given out, and hold no watermark."""
-    ground = kind({"topic": "t", "tags": ["blue"]}, queues=1)
+    ground = kind({"tags": ["blue"]}, queues=1)
     for tag in ("red", "blue", "red"):
         ground.put(tag, tag=tag)
     client = Client()
@@ -103,7 +103,7 @@ def test_filtered_messages_are_finished_and_counted(kind: Kind) -> None:
     assert list(taken.values()) == [b"blue"]
     ground.ack(client, *taken)
     assert ground.group_queue().tracker.watermark == ground.group_queue().queue.max_offset
-    assert ground.count("pyddmq_skipped_messages_total", "g", "t", "tag_filter") == 2
+    assert ground.count("pyddmq_skipped_messages_total", ground.group_name, ground.topic, "tag_filter") == 2
 
 
 def test_watermark_passes_what_never_held_a_message(kind: Kind) -> None:
@@ -119,7 +119,7 @@ def test_watermark_passes_what_never_held_a_message(kind: Kind) -> None:
     for each in queues:
         assert each.tracker.watermark == each.queue.max_offset
     ends = sum(each.queue.max_offset for each in queues)
-    assert (ends > 40) == (kind is not EmbeddedGround)
+    assert (ends > 40) == ground.has_gaps
 
 
 def test_body_that_comes_later_is_waited_for(kind: Kind) -> None:
@@ -129,24 +129,24 @@ def test_body_that_comes_later_is_waited_for(kind: Kind) -> None:
     for number in range(20):
         ground.put(str(number))
     at_once = ground.take(client)
-    assert (len(at_once) < 20) == (kind is MemoryGround), "of Kafka they come with the messages while there is room"
+    assert (len(at_once) < 20) == ground.bodies_come_later, "of Kafka they come with the messages while there is room"
     ground.advance(0.2)
     assert len({**at_once, **ground.take(client)}) == 20
 
 
 def test_append_counts_once_it_is_durable(kind: Kind) -> None:
     """A message that is given up is finished when its dead letter is told to be durable, and not before."""
-    ground = kind({"topic": "t", "orderKey": "KEY", "retryIntervals": []}, queues=1)
+    ground = kind({"orderKey": "KEY", "retryIntervals": []}, queues=1)
     client = Client()
     ground.put("bad", key="k")
     ground.put("behind", key="k")
     ground.advance(1)
     [place] = ground.take(client)
-    applied = ground.group.apply("t", place[0], [], [place[1]], client)
+    applied = ground.group.apply(ground.topic, place[0], [], [place[1]], client)
     assert applied.counted
     tracker = ground.group_queue().tracker
     assert not tracker.is_finished(place[1])
-    assert ground.take(client) == {} or kind is EmbeddedGround, "its key waits"
+    assert ground.take(client) == {} or ground.writes_at_once, "its key waits"
     ground.turn_end()
     ground.advance(1)
     assert tracker.is_finished(place[1])
@@ -157,12 +157,12 @@ def test_append_counts_once_it_is_durable(kind: Kind) -> None:
 @pytest.mark.parametrize("moment", [0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.12])
 def test_kill_around_a_dead_letter_doubles_and_loses_none(kind: Kind, moment: float) -> None:
     """Whether its record was durable, or told, or neither: in the end there is one dead letter."""
-    ground = kind({"topic": "t", "retryIntervals": []}, queues=1)
+    ground = kind({"retryIntervals": []}, queues=1)
     client = Client()
     ground.put("bad")
     ground.advance(1)
     [place] = ground.take(client)
-    ground.group.apply("t", place[0], [], [place[1]], client)
+    ground.group.apply(ground.topic, place[0], [], [place[1]], client)
     ground.progress.flush()
     ground.advance(moment)
     ground.kill()
@@ -171,16 +171,16 @@ def test_kill_around_a_dead_letter_doubles_and_loses_none(kind: Kind, moment: fl
     ground.ack(client, *again, fail=True)
     ground.advance(1)
     assert set(ground.letters()) == {b"bad"}
-    assert len(ground.letters()) == 1 or (issubclass(kind, KafkaGround) and len(ground.letters()) == 2)
+    assert len(ground.letters()) == 1 or (ground.letters_may_double and len(ground.letters()) == 2)
     assert ground.group_queue().tracker.is_finished(place[1])
 
 
 def test_failed_message_comes_again_from_the_retry_topic_with_its_counts(kind: Kind) -> None:
     """It is finished in its queue once it is durable elsewhere, waits for its moment, and is given up in the end."""
-    if issubclass(kind, KafkaGround):
+    if not kind.retry_topics:
         # The configuration refuses it.
         return
-    ground = kind({"topic": "t", "retryTopic": True, "retryIntervals": [2000]}, queues=1)
+    ground = kind({"retryTopic": True, "retryIntervals": [2000]}, queues=1)
     client = Client()
     ground.put("bad")
     [place] = ground.drain(client, 0.5)
@@ -227,35 +227,33 @@ def test_new_queue_is_read_from_its_start(kind: Kind) -> None:
     assert ground.group_queue(1).queue.queue_id == 1
 
 
-def test_revoked_queue_is_given_up_and_the_others_go_on() -> None:
-    """What is out of it counts no more, what is out of others does; given back, it comes from what is committed.
-
-    The embedded broker revokes none: its queue locks end a whole topic
-    (tests/unit/upstream/progress/test_queue_ownership.py).
-    """
-    assert not EmbeddedGround.revokes
-    ground = MemoryGround(queues=2)
+def test_revoked_queue_is_given_up_and_the_others_go_on(kind: Kind) -> None:
+    """What is out of it counts no more, what is out of others does; given back, it comes from what is committed."""
+    if not kind.revokes:
+        # Its queue locks end a whole topic (tests/unit/upstream/progress/test_queue_ownership.py).
+        return
+    ground = kind(queues=2)
     client = Client()
     for number in range(8):
         ground.put(str(number), queue=number % 2)
     taken = ground.drain(client, 1)
-    gone = sorted(place for place in taken if place[0].endswith("0"))
-    kept = sorted(place for place in taken if place[0].endswith("1"))
-    ground.ack(client, gone[0], kept[0])
+    places = [sorted(place for place in taken if place[0] == ground.group_queue(queue).qid) for queue in range(2)]
+    ground.ack(client, *(each[0] for each in places))
     ground.commit()
-    ground.memory.revoke("t", 0)
+    queue = ground.revoke()
+    gone, kept = places[queue], places[1 - queue]
     assert ground.ack(client, *gone[1:]) == 0, "an answer of one who owns it no more"
     assert ground.ack(client, *kept[1:]) == 3
-    ground.put("elsewhere", queue=0)
+    ground.put("elsewhere", queue=queue)
     assert ground.drain(client, 1) == {}
     # Somebody else consumes a message of it meanwhile, and commits.
-    ground.cluster.committed["g", "t", 0] = gone[1][1] + 1
-    ground.memory.give("t", 0)
+    ground.finish_elsewhere(queue, gone[1][1])
+    ground.give_back(queue)
     again = ground.drain(client, 1)
     assert sorted(again)[:2] == gone[2:]
     assert sorted(again.values()) == [taken[gone[2]], taken[gone[3]], b"elsewhere"]
     assert ground.ack(client, *again) == 3
-    assert ground.group_queue(0).tracker.watermark == ground.group_queue(0).queue.max_offset
+    assert ground.group_queue(queue).tracker.watermark == ground.group_queue(queue).queue.max_offset
 
 
 @pytest.mark.parametrize("kind", [EmbeddedGround, MemoryGround], ids=["embedded", "memory"])

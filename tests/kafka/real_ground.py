@@ -1,0 +1,437 @@
+"""The contract's ground over a real Kafka: one member of one group, by the product's client.
+
+The node's time is virtual, as over every other ground; Kafka and the threads of its client live in the machine's. They
+meet in `advance`: what the node has asked of Kafka LATE_SECONDS of its own time ago is waited for, as long as it takes,
+and the node's clock stands still meanwhile. So a wait of hours takes no longer than what Kafka has to do in it, and
+what is younger may have happened or not, as it is where a node is killed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from broker.runtime.seams import Clock, SystemClock
+from broker.testing import ManualScheduler
+from conf.sections.kafka import KafkaClusterConfig
+from tests.contract.grounds import OverKafka
+from tests.kafka.topics import SECONDS, add_partitions, committed, delete_records, make_topic, plain_producer
+from tests.kafka_world import Loop
+from tests.patient import until
+from upstream.kafka.broker import Ways
+from upstream.kafka.link import (
+    Assignment,
+    Commit,
+    Done,
+    Ends,
+    Headers,
+    KafkaFailure,
+    KafkaRecord,
+    MemberListener,
+    OffsetsTold,
+    PartitionReader,
+    Place,
+    Produced,
+    Producer,
+    Subscribed,
+    Topics,
+)
+from upstream.kafka_client.client import LibrdkafkaClient
+from upstream.kafka_client.member import LibrdkafkaMember
+
+LATE_SECONDS = 0.1
+PROMPT = {"fetch.wait.max.ms": 20}
+"""That there is nothing more is said by a fetch that got nothing, which waits for so long."""
+_EACH_MANIETH_IN_A_TRANSACTION = 3
+
+
+class NodeLoop(Loop):
+    """The loop of one node, which a kill closes: what threads tell afterwards nobody hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._closed = False
+
+    def close(self) -> None:
+        """Take no more calls, as an event loop."""
+        self._closed = True
+
+    def call_soon_threadsafe(self, callback: Callable[..., Any], /, *args: Any) -> object:
+        """Run later. Raises RuntimeError when closed."""
+        if self._closed:
+            raise RuntimeError("the loop is closed")
+        return super().call_soon_threadsafe(callback, *args)
+
+
+class Debts:
+    """What a node has asked of Kafka and not got yet, with when, by the node's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open: list[tuple[float, Callable[[], object]]] = []
+
+    def add(self, paid: Callable[[], object]) -> None:
+        """Note something that `paid` will tell to be there."""
+        self._open.append((self._clock.monotonic(), paid))
+
+    def answer(self, told: Callable[..., None]) -> Callable[..., None]:
+        """Note a question, and return what is to be told the answer."""
+        answers: list[bool] = []
+        self.add(lambda: answers)
+
+        def tell(*answer: Any) -> None:
+            answers.append(True)
+            told(*answer)
+
+        return tell
+
+    def due(self) -> bool:
+        """Whether something is late."""
+        self._open = [each for each in self._open if not each[1]()]
+        return any(at + LATE_SECONDS <= self._clock.monotonic() + 1e-6 for at, _ in self._open)
+
+
+class WatchedMember:
+    """A member, and between it and who listens what is owed: answers, its share, all records up to the ends."""
+
+    def __init__(self, member: LibrdkafkaMember, debts: Debts, ends: Mapping[Place, int]) -> None:
+        """Watch `member`; `ends` are those of all partitions, as they become."""
+        self._member = member
+        self._debts = debts
+        self._ends = ends
+        self._told: dict[Place, int] = {}
+        self._rests: set[Place] = set()
+        self._listener: MemberListener | None = None
+        self.given: set[Place] = set()
+
+    def has_read(self, place: Place) -> bool:
+        """Whether a partition is told to its end, if it is read at all."""
+        return place in self._rests or self._told.get(place, self._ends[place]) >= self._ends[place]
+
+    # Asked
+
+    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+        """Join, and owe the whole of these topics."""
+        self._listener = listener
+        self._debts.add(lambda: self.given >= {place for place in self._ends if Subscribed(place.topic) in topics})
+        self._member.join(self, topics)
+
+    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+        """Pass on."""
+        self._member.subscribe(topics)
+
+    def read_from(self, place: Place, offset: int) -> None:
+        """Owe all from there on."""
+        self._told[place] = offset
+        self._debts.add(lambda: self.has_read(place))
+        self._member.read_from(place, offset)
+
+    def pause(self, places: Sequence[Place]) -> None:
+        """Owe none of these."""
+        self._rests.update(places)
+        self._member.pause(places)
+
+    def resume(self, places: Sequence[Place]) -> None:
+        """Owe them again."""
+        self._rests.difference_update(places)
+        self._debts.add(lambda: all(self.has_read(each) for each in places))
+        self._member.resume(places)
+
+    def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
+        """Owe an answer."""
+        self._member.commit(commits, self._debts.answer(done), soon=soon)
+
+    def ends(self, places: Sequence[Place], told: Ends) -> None:
+        """Owe an answer."""
+        self._member.ends(places, self._debts.answer(told))
+
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Owe an answer."""
+        self._member.topics(names, self._debts.answer(told))
+
+    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+        """Owe an answer."""
+        self._member.offsets_at(places, time_ms, self._debts.answer(told))
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Owe that it has left."""
+        self._member.leave(self._debts.answer(done))
+
+    # Told
+
+    def assigned(self, assignments: Sequence[Assignment]) -> None:
+        """Note its share."""
+        places = {each.place for each in assignments}
+        self.given |= places
+        self._rests -= places
+        self._who_listens().assigned(assignments)
+
+    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+        """Note what it has no more."""
+        self._forget(places)
+        self._who_listens().revoked(places, done)
+
+    def lost(self, places: Sequence[Place]) -> None:
+        """Likewise."""
+        self._forget(places)
+        self._who_listens().lost(places)
+
+    def records(self, records: Sequence[KafkaRecord]) -> None:
+        """Note how far it is."""
+        self._who_listens().records(records)
+        for each in records:
+            self._told[Place(each.topic, each.partition)] = each.offset + 1
+
+    def at_end(self, place: Place, offset: int) -> None:
+        """Likewise."""
+        self._who_listens().at_end(place, offset)
+        self._told[place] = offset
+
+    def trouble_told(self, failure: KafkaFailure | None) -> None:
+        """Pass on."""
+        self._who_listens().trouble_told(failure)
+
+    def broken(self, failure: KafkaFailure) -> None:
+        """Pass on."""
+        self._who_listens().broken(failure)
+
+    def _forget(self, places: Sequence[Place]) -> None:
+        self.given.difference_update(places)
+        self._rests.difference_update(places)
+        for each in places:
+            self._told.pop(each, None)
+
+    def _who_listens(self) -> MemberListener:
+        assert self._listener is not None, "nothing is told before it has joined"
+        return self._listener
+
+
+class WatchedReader:
+    """A reader that owes what it is asked for."""
+
+    def __init__(self, reader: PartitionReader, debts: Debts) -> None:
+        self._reader = reader
+        self._debts = debts
+
+    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+        """Owe them."""
+        self._reader.fetch(place, offsets, self._debts.answer(there))
+
+    def close(self) -> None:
+        """Pass on."""
+        self._reader.close()
+
+
+class WatchedProducer:
+    """A producer that owes an acknowledgement."""
+
+    def __init__(self, producer: Producer, debts: Debts) -> None:
+        self._producer = producer
+        self._debts = debts
+
+    def produce(  # noqa: PLR0917 - as it is called for every record
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        done: Produced,
+    ) -> None:
+        """Owe it."""
+        self._producer.produce(topic, partition, key, value, headers, self._debts.answer(done))
+
+    def partitions(self, topic: str) -> int | None:
+        """Pass on."""
+        return self._producer.partitions(topic)
+
+    def close(self, seconds: float) -> None:
+        """Pass on."""
+        self._producer.close(seconds)
+
+
+class Elsewhere:
+    """What other programs do at the cluster."""
+
+    def __init__(self, address: str) -> None:
+        """Set up, for as long as there are tests."""
+        self.address = address
+        self._producer = plain_producer(address, log_level=0)
+        self._transactions = plain_producer(address, log_level=0, **{"transactional.id": f"contract-{uuid4().hex}"})
+        self._transactions.init_transactions(SECONDS)
+        looks = {"group.id": "contract-look", "enable.partition.eof": True, "auto.offset.reset": "earliest", **PROMPT}
+        self._consumer = Consumer({"bootstrap.servers": address, "enable.auto.commit": False, "log_level": 0, **looks})
+
+    def append(self, place: Place, *, transaction: bool, **record: Any) -> int:
+        """Append a record, by itself or in a transaction, whose end has an offset, too; returns where it ends."""
+        ended: list[int] = []
+
+        def told(error: KafkaError | None, message: Any) -> None:
+            assert error is None, error
+            ended.append(message.offset() + 1)
+
+        producer = self._transactions if transaction else self._producer
+        if transaction:
+            producer.begin_transaction()
+        producer.produce(place.topic, partition=place.partition, on_delivery=told, **record)
+        assert producer.flush(SECONDS) == 0, "a record was not taken"
+        if transaction:
+            producer.commit_transaction(SECONDS)
+        return ended[0] + transaction
+
+    def hear_of(self, topic: str) -> None:
+        """Learn what partitions a topic has now."""
+        for producer in (self._producer, self._transactions):
+            producer.list_topics(topic, timeout=SECONDS)
+
+    def close(self) -> None:
+        """End."""
+        self._consumer.close()
+
+    def bodies(self, topic: str) -> list[bytes]:
+        """Read the only partition of a topic."""
+        found: list[bytes] = []
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := self._consumer.poll(SECONDS)) is not None:
+            if (error := message.error()) is None:
+                found.append(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return found
+        raise AssertionError(f"{topic} was not read to its end")
+
+
+class RealKafkaGround(OverKafka):
+    """Over a real Kafka, in a topic and a group of its own."""
+
+    elsewhere: Elsewhere
+
+    def __init__(self, *subscriptions: dict[str, Any], **how: Any) -> None:
+        self.topic = f"contract-{uuid4().hex[:12]}"
+        self._ends: dict[Place, int] = {}
+        super().__init__(*subscriptions, group=f"g-{self.topic}", **how)
+
+    def open(self) -> None:
+        """Start the node, and let it get its partitions."""
+        if not self._ends:
+            for name, partitions in ((self.topic, self.queues), (f"{self.group_name}.DLQ", 1)):
+                # The node's clock says a day of long ago.
+                make_topic(self.elsewhere.address, name, partitions, {"retention_ms": "-1"})
+            self._ends = {Place(self.topic, queue): 0 for queue in range(self.queues)}
+        self._loop = NodeLoop()
+        self._debts = Debts(self.clock)
+        config = KafkaClusterConfig.model_validate(
+            {
+                "bootstrapServers": self.elsewhere.address,
+                "groupProtocol": self.protocol,
+                "sessionTimeout": 6000,
+                "librdkafka": {"topic.metadata.refresh.interval.ms": 100, **PROMPT},
+            }
+        )
+        self._client = client = LibrdkafkaClient(
+            "main", config, client_id="contract", loop=self._loop, clock=SystemClock()
+        )
+        member, reader, producer = client.member(self.group_name, "contract"), client.reader(), client.producer()
+        self._watched = WatchedMember(member, self._debts, self._ends)
+        self._members = [member]
+
+        def close() -> None:
+            self._loop.close()
+            producer.close(0)
+            reader.close()
+            for each in self._members:
+                each.leave(lambda: None)
+            client.close()
+            name = f"kafka-{self.group_name}"
+            until(lambda: all(each.name != name for each in threading.enumerate()), "the member to leave")
+
+        self.close = close
+        self.open_member(
+            Ways(
+                member=self._watched,
+                again=self._no_other,
+                reader=WatchedReader(reader, self._debts),
+                producer=WatchedProducer(producer, self._debts),
+            )
+        )
+        self.advance(0.3)
+
+    @staticmethod
+    def _no_other() -> WatchedMember:
+        raise AssertionError("the contract's member neither leaves nor ends by itself")
+
+    def kill(self) -> None:
+        """End the node as a crash does that Kafka has noticed: nothing more is committed; then start again."""
+        self.group.stop()
+        self.close()
+        self.scheduler = ManualScheduler(self.clock)
+        self.open()
+
+    def advance(self, seconds: float) -> None:
+        """Let the node's time pass, turn by turn; what Kafka owes by then is waited for."""
+        end = self.clock.monotonic() + seconds
+        while (due := self.scheduler.next_due()) is not None and due <= end:
+            self._turn(due - self.clock.monotonic())
+        self._turn(end - self.clock.monotonic())
+
+    def _turn(self, seconds: float) -> None:
+        self.scheduler.advance(max(0.0, seconds))
+
+        def is_quiet() -> bool:
+            self.scheduler.advance(0.0)
+            self.turn_end()
+            return not self._debts.due()
+
+        self._loop.turn(0)
+        if not is_quiet():
+            self._loop.until(is_quiet, "what Kafka owes")
+
+    def put(self, body: str, *, key: str | None = None, queue: int = 0, tag: str = "") -> None:
+        """Append to a partition; every third record is in a transaction, which leaves a gap."""
+        self.counter += 1
+        place = Place(self.topic, queue)
+        self._ends[place] = self.elsewhere.append(
+            place,
+            transaction=self.counter % _EACH_MANIETH_IN_A_TRANSACTION == 0,
+            key=key.encode() if key else None,
+            value=body.encode(),
+            headers=[("TAGS", tag.encode())] if tag else [],
+            timestamp=self.clock.wall_ms(),
+        )
+        self._debts.add(lambda: self._watched.has_read(place))
+        self.advance(0.1)
+
+    def new_member(self) -> LibrdkafkaMember:
+        """Return one of the same client."""
+        self._members.append(self._client.member(self.group_name, "other"))
+        return self._members[-1]
+
+    def wait_for(self, holds: Callable[[], object]) -> None:
+        """Wait for it; the node's time stands still."""
+        self._debts.add(holds)
+        self.advance(LATE_SECONDS)
+
+    def take_away(self, queue: int, offset: int) -> None:
+        """Let retention take it, and what lies before."""
+        delete_records(self.elsewhere.address, self.topic, queue, offset + 1)
+
+    def widen(self) -> None:
+        """Give the topic one queue more."""
+        add_partitions(self.elsewhere.address, self.topic, self.queues + 1)
+        self.elsewhere.hear_of(self.topic)
+        place = Place(self.topic, self.queues)
+        self._ends[place] = 0
+        self._debts.add(lambda: place in self._watched.given)
+        self.advance(0.5)
+
+    def committed(self, queue: int = 0) -> int | None:
+        """Return what the cluster has as committed."""
+        offset, _ = committed(self.elsewhere.address, self.group_name, self.topic, queue)
+        return None if offset < 0 else offset
+
+    def letters(self) -> list[bytes]:
+        """Return the bodies of the group's dead letters."""
+        return self.elsewhere.bodies(self.member.dead_letter_topic(self.group_name))
