@@ -10,6 +10,7 @@ from broker.query import Searchable
 from broker.retry.redrive import Redrives
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.seams import Clock
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
@@ -57,8 +58,10 @@ class PlainNode:
         self.reasons: Sequence[str] = ()
         self.recovery: RecoveryView | None = None
         self.version = "0.2.0"
+        self.cluster = "DefaultCluster"
+        self.broker_name = "broker-0"
         self.access: AccessMode = "loopback"
-        self.clock = FixedClock()
+        self.clock: Clock = FixedClock()
         self.limited_log = RateLimitedLog(self.clock)
         self.started_monotonic = 100.0
         self.metrics = Metrics()
@@ -137,14 +140,6 @@ class PlainNode:
 
     def timers(self) -> Timers | None:
         return None
-
-    @property
-    def cluster(self) -> str:
-        return "DefaultCluster"
-
-    @property
-    def broker_name(self) -> str:
-        return "broker-0"
 
     def searchable(self) -> Searchable | None:
         return self.messages

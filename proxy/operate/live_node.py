@@ -9,9 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from broker.query import Searchable
 from broker.queues.topics import Topic, kind_of
 from broker.retry.redrive import Redrives
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
@@ -57,9 +54,11 @@ class LiveNode:
     """Adapts a node to `proxy.operate.node_view.NodeView`."""
 
     def __init__(self, node: Node, reloader: Reloader) -> None:
+        self.version = product_version()
+        self.clock, self.metrics, self.limited_log = node.seams.clock, node.metrics, node.limited_log
+        self.cluster, self.broker_name = node.config.node.broker_cluster, node.config.node.broker_name
         self._node = node
         self._reloader = reloader
-        self._version = product_version()
 
     @property
     def state(self) -> State:
@@ -95,29 +94,9 @@ class LiveNode:
         return self._node.access_mode
 
     @property
-    def version(self) -> str:
-        """Version of pyddmq."""
-        return self._version
-
-    @property
-    def limited_log(self) -> RateLimitedLog:
-        """The node's."""
-        return self._node.limited_log
-
-    @property
-    def clock(self) -> Clock:
-        """The node's clocks."""
-        return self._node.seams.clock
-
-    @property
     def started_monotonic(self) -> float:
         """When the node was started."""
         return self._node.started_monotonic
-
-    @property
-    def metrics(self) -> Metrics:
-        """The node's counters."""
-        return self._node.metrics
 
     def topics(self) -> Sequence[TopicView]:
         """Every topic of the store."""
@@ -168,16 +147,6 @@ class LiveNode:
     def timers(self) -> Timers | None:
         """Return the delivery of timers, or None before it is open."""
         return self._node.timers if self._node.is_open else None
-
-    @property
-    def cluster(self) -> str:
-        """Name of the cluster."""
-        return self._node.config.node.broker_cluster
-
-    @property
-    def broker_name(self) -> str:
-        """Name of the broker."""
-        return self._node.config.node.broker_name
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         """Where groups stand."""

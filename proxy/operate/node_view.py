@@ -31,7 +31,23 @@ from upstream.views import GroupView, Position, StuckMessage
 
 
 class NodeView(Protocol):
-    """A node, as the admin port needs it. Every method is called on the loop's thread and returns at once."""
+    """A node, as the admin port needs it. Every method is called on the loop's thread and returns at once.
+
+    Attributes:
+        version: Of pyddmq.
+        cluster: Name of the cluster.
+        broker_name: Name of the broker, which the handles of timers hold.
+        clock: The node's clocks.
+        metrics: The node's counters.
+        limited_log: Told of faults; it writes a line per kind and minute.
+    """
+
+    version: str
+    cluster: str
+    broker_name: str
+    clock: Clock
+    metrics: Metrics
+    limited_log: RateLimitedLog
 
     @property
     def state(self) -> State:
@@ -54,28 +70,8 @@ class NodeView(Protocol):
         ...
 
     @property
-    def version(self) -> str:
-        """Version of pyddmq."""
-        ...
-
-    @property
-    def limited_log(self) -> RateLimitedLog:
-        """Told of faults; it writes a line per kind and minute."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The node's clocks."""
-        ...
-
-    @property
     def started_monotonic(self) -> float:
         """When the node was started, on the monotonic clock."""
-        ...
-
-    @property
-    def metrics(self) -> Metrics:
-        """The node's counters."""
         ...
 
     def topics(self) -> Sequence[TopicView]:
@@ -140,16 +136,6 @@ class NodeView(Protocol):
 
     def timers(self) -> Timers | None:
         """Return the delivery of timers, or None before it is open."""
-        ...
-
-    @property
-    def cluster(self) -> str:
-        """Name of the cluster."""
-        ...
-
-    @property
-    def broker_name(self) -> str:
-        """Name of the broker, which the handles of timers hold."""
         ...
 
     def searchable(self) -> Searchable | None:

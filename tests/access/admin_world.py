@@ -81,7 +81,7 @@ class AdminWorld:
         self.clock, self.disk = ManualClock(NOW_MS), SimDisk()
         self.node: PlainNode = busy_node()
         self.node.messages = filled()
-        self.node.clock = self.clock  # type: ignore[assignment]  # moves, and is a clock
+        self.node.clock = self.clock
         self.tokens: dict[str, StoredToken] = {}
         self.done: list[tuple[str, Any]] = []
         self.before: Callable[[], object] = lambda: None

@@ -121,7 +121,7 @@ class _Port:
         access = Access(_CONFIG, clock=self.clock, limited_log=RateLimitedLog(self.clock), files=_Files())
         audit = Audit(runtime_of(SimDisk(), self.clock), AdminConfig)
         audit.open("/data")
-        node.clock = self.clock  # type: ignore[assignment]  # it moves
+        node.clock = self.clock  # it moves
         self.gate = AdminGate(
             node,
             "127.0.0.1",
