@@ -35,7 +35,8 @@ from proxy.access.rules import Rules
 from proxy.limits.limiter import Limiter
 from proxy.node.node import Node, Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
-from proxy.wire import COMPACT, encode_call
+from proxy.testing.codec import encode_call
+from proxy.wire import COMPACT
 
 COUNTS = {1: 6_000, 32: 48_000}
 MEASURES = {"publish": runs.publish, "pull": runs.pull}

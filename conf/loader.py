@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from collections.abc import Mapping as ReadMapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -28,6 +29,7 @@ from conf.sentences import sentence
 from conf.yaml_tree import TEXT_BYTES_MAX, Mapping, Scalar, Sequence, Tree, parse, plain
 
 AnyModel = TypeVar("AnyModel", bound=Model)
+Kind = TypeVar("Kind", Mapping, Sequence)
 
 SECTIONS = ("node", "access", "admin", "limits", "lag", "tls", "kafka", "topics", "groups")
 
@@ -137,14 +139,13 @@ class _Reader:
         access = self._read_access(tree)
         limits = self._read_limits(tree)
         node = self._read_node(tree, ruled="access" in tree.entries)
-        admin = self._read_admin(tree)
-        lag = self._read_lag(tree)
+        admin = self._whole(AdminConfig, tree, "admin")
+        lag = self._whole(LagConfig, tree, "lag")
         tls = self._read_tls(tree, node, ruled="access" in tree.entries)
         kafka = self._read_kafka(tree, node)
         topics = self._read_topics(tree)
         for name, topic in topics.items():
-            for below, text in kafka_checks.check_topic(name, topic, node, kafka):
-                self._problem(("topics", name, *below), text)
+            self._problems(("topics", name), kafka_checks.check_topic(name, topic, node, kafka))
         if lag.alarms.topic is not None and lag.alarms.topic not in topics:
             hint = checks.nearest(lag.alarms.topic, topics)
             self._problem(("lag", "alarms", "topic"), f"{lag.alarms.topic} is none of `topics`; {hint}list it there")
@@ -177,12 +178,9 @@ class _Reader:
         return self._listed(AccessConfig, "access", section, _ACCESS_LISTS)
 
     def _read_limits(self, tree: Mapping) -> LimitsConfig:
-        section = tree.entries["limits"][1] if "limits" in tree.entries else Mapping(tree.line)
-        if isinstance(section, Scalar) and section.value is None:
-            return LimitsConfig()
-        if not isinstance(section, Mapping):
-            text = "must be a mapping; write `limits:` and below it `addresses:` and a list, or `principals:` and one"
-            self._problem(("limits",), text)
+        text = "must be a mapping; write `limits:` and below it `addresses:` and a list, or `principals:` and one"
+        section = self._section(tree, ("limits",), Mapping, text)
+        if section is None:
             return LimitsConfig()
         limits = self._listed(LimitsConfig, "limits", section, _LIMITS_LISTS) or LimitsConfig()
         if limits.principals and "access" not in tree.entries:
@@ -213,22 +211,9 @@ class _Reader:
         return None
 
     def _read_node(self, tree: Mapping, *, ruled: bool) -> NodeConfig:
-        node = NodeConfig()
-        if "node" in tree.entries:
-            node = self._piece(NodeConfig, ("node",), tree.entries["node"][1]) or node
-        for path, text in checks.check_node(node, ruled=ruled):
-            self._problem(("node", *path), text)
+        node = self._whole(NodeConfig, tree, "node")
+        self._problems(("node",), checks.check_node(node, ruled=ruled))
         return node
-
-    def _read_admin(self, tree: Mapping) -> AdminConfig:
-        if "admin" not in tree.entries:
-            return AdminConfig()
-        return self._piece(AdminConfig, ("admin",), tree.entries["admin"][1]) or AdminConfig()
-
-    def _read_lag(self, tree: Mapping) -> LagConfig:
-        if "lag" not in tree.entries:
-            return LagConfig()
-        return self._piece(LagConfig, ("lag",), tree.entries["lag"][1]) or LagConfig()
 
     def _read_tls(self, tree: Mapping, node: NodeConfig, *, ruled: bool) -> TlsConfig:
         tls = TlsConfig()
@@ -237,20 +222,13 @@ class _Reader:
             if read is None:
                 return tls
             tls = read
-        for path, text in tls_checks.check_tls(tls, node, ruled=ruled):
-            self._problem(("tls", *path), text)
-        for path, text in tls_checks.check_plain_ports(tls, node):
-            self._problem(("node", *path), text)
+        self._problems(("tls",), tls_checks.check_tls(tls, node, ruled=ruled))
+        self._problems(("node",), tls_checks.check_plain_ports(tls, node))
         return tls
 
     def _read_kafka(self, tree: Mapping, node: NodeConfig) -> dict[str, KafkaClusterConfig]:
-        section = tree.entries["kafka"][1] if "kafka" in tree.entries else Mapping(tree.line)
-        if isinstance(section, Scalar) and section.value is None:
-            return {}
-        if not isinstance(section, Mapping):
-            text = "must be a mapping of clusters; write `kafka:` and below it `main: {bootstrapServers: host:9092}`"
-            self._problem(("kafka",), text)
-            return {}
+        text = "must be a mapping of clusters; write `kafka:` and below it `main: {bootstrapServers: host:9092}`"
+        section = self._section(tree, ("kafka",), Mapping, text) or Mapping(tree.line)
         clusters = {}
         for name, (_, entry) in section.entries.items():
             path: Path = ("kafka", name)
@@ -261,17 +239,12 @@ class _Reader:
                 Config(kafka={name: clusters[name]})
             except ValidationError as error:
                 self._problem(path, sentence(error.errors()[0], KafkaClusterConfig))
-            for below, text in kafka_checks.check_cluster(name, clusters[name], node):
-                self._problem((*path, *below), text)
+            self._problems(path, kafka_checks.check_cluster(name, clusters[name], node))
         return clusters
 
     def _read_topics(self, tree: Mapping) -> dict[str, TopicConfig]:
-        section = tree.entries["topics"][1] if "topics" in tree.entries else Mapping(tree.line)
-        if isinstance(section, Scalar) and section.value is None:
-            return {}
-        if not isinstance(section, Mapping):
-            self._problem(("topics",), "must be a mapping of names; write `topics:` and below it `orders: {queues: 8}`")
-            return {}
+        text = "must be a mapping of names; write `topics:` and below it `orders: {queues: 8}`"
+        section = self._section(tree, ("topics",), Mapping, text) or Mapping(tree.line)
         topics = {}
         for name, (_, entry) in section.entries.items():
             path: Path = ("topics", name)
@@ -287,12 +260,8 @@ class _Reader:
             self._problem(path, sentence(error.errors()[0], TopicConfig))
 
     def _read_groups(self, tree: Mapping, node: NodeConfig, topics: dict[str, TopicConfig]) -> dict[str, GroupConfig]:
-        section = tree.entries["groups"][1] if "groups" in tree.entries else Sequence(tree.line)
-        if isinstance(section, Scalar) and section.value is None:
-            return {}
-        if not isinstance(section, Sequence):
-            self._problem(("groups",), "must be a list; write `groups:` and below it `- group: orders-billing`")
-            return {}
+        text = "must be a list; write `groups:` and below it `- group: orders-billing`"
+        section = self._section(tree, ("groups",), Sequence, text) or Sequence(tree.line)
         groups: dict[str, GroupConfig] = {}
         for index, entry in enumerate(section.items):
             path: Path = ("groups", index)
@@ -303,8 +272,8 @@ class _Reader:
             if group.group in groups:
                 self._problem((*path, "group"), f"{group.group!r} is listed twice; join the two entries into one")
             groups[group.group] = group = group.model_copy(update={"topics": subscriptions})
-            for below, text in (*checks.check_group(group), *kafka_checks.check_group(group, node, topics)):
-                self._problem((*path, *below), text)
+            self._problems(path, checks.check_group(group))
+            self._problems(path, kafka_checks.check_group(group, node, topics))
         for group in groups.values():
             self._check_dead_letters(group, groups)
             self._check_kafka_dead_letters(group, groups, node, topics)
@@ -313,14 +282,10 @@ class _Reader:
     def _read_subscriptions(
         self, group: Tree, path: Path, node: NodeConfig, topics: dict[str, TopicConfig]
     ) -> list[SubscriptionConfig]:
-        if not isinstance(group, Mapping) or "topics" not in group.entries:
-            return []
-        section = group.entries["topics"][1]
-        if isinstance(section, Scalar) and section.value is None:
-            return []
         path = (*path, "topics")
-        if not isinstance(section, Sequence):
-            self._problem(path, "must be a list; write `topics:` and below it `- topic: orders`")
+        text = "must be a list; write `topics:` and below it `- topic: orders`"
+        section = self._section(group, path, Sequence, text) if isinstance(group, Mapping) else None
+        if section is None:
             return []
         found: dict[str, SubscriptionConfig] = {}
         for index, entry in enumerate(section.items):
@@ -336,15 +301,10 @@ class _Reader:
     def _check_subscription(
         self, subscription: SubscriptionConfig, path: Path, node: NodeConfig, topics: dict[str, TopicConfig]
     ) -> SubscriptionConfig:
-        found = [
-            *checks.check_subscription(subscription, topics),
-            *kafka_checks.check_subscription(subscription, node, topics),
-        ]
-        for below, text in found:
-            self._problem((*path, *below), text)
+        self._problems(path, checks.check_subscription(subscription, topics))
+        self._problems(path, kafka_checks.check_subscription(subscription, node, topics))
         if self._actions is not None:
-            for below, text in checks.check_pipeline(subscription, self._actions):
-                self._problem((*path, *below), text)
+            self._problems(path, checks.check_pipeline(subscription, self._actions))
         topic = topics.get(subscription.topic)
         if subscription.enabled and topic is not None and not topic.enabled:
             self._warning((*path, "topic"), f"topic {subscription.topic} is disabled, so this subscription rests")
@@ -365,8 +325,21 @@ class _Reader:
     ) -> None:
         for index, subscription in enumerate(group.topics):
             path: Path = ("groups", list(groups).index(group.group), "topics", index)
-            for below, text in kafka_checks.check_dead_letters(subscription, groups, node, topics):
-                self._problem((*path, *below), text)
+            self._problems(path, kafka_checks.check_dead_letters(subscription, groups, node, topics))
+
+    def _section(self, above: Mapping, path: Path, kind: type[Kind], wanted: str) -> Kind | None:
+        """Return a section; None where it is not there, or holds nothing or, which is a problem, something else."""
+        section = above.entries.get(str(path[-1]), (0, None))[1]
+        if isinstance(section, kind):
+            return section
+        if not (section is None or (isinstance(section, Scalar) and section.value is None)):
+            self._problem(path, wanted)
+        return None
+
+    def _whole(self, model: type[AnyModel], tree: Mapping, name: str) -> AnyModel:
+        """Check a section that is one mapping; return its defaults where it is not there, or too wrong."""
+        read = self._piece(model, (name,), tree.entries[name][1]) if name in tree.entries else None
+        return read or model()
 
     def _piece(self, model: type[AnyModel], path: Path, tree: Tree, *, leave: tuple[str, ...] = ()) -> AnyModel | None:
         """Check one mapping; with errors in it, return what it says without the wrong keys, for further checks."""
@@ -423,6 +396,10 @@ class _Reader:
             own[foreign.option] = value
             self._written[(*path[:-1], "options", action, foreign.option)] = path
         return bool(named)
+
+    def _problems(self, path: Path, found: Iterable[checks.Finding]) -> None:
+        for below, text in found:
+            self._problem((*path, *below), text)
 
     def _problem(self, path: Path, text: str) -> None:
         self.problems.append(self._located(path, text))

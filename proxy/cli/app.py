@@ -160,10 +160,8 @@ def version(*, as_json: AsJson = False) -> int:
 
     number = installed_version("pyddmq")
     if as_json:
-        print_json({"version": number})
-    else:
-        print_line(f"pyddmq {number}")
-    return ExitCode.OK
+        return print_json({"version": number})
+    return print_line(f"pyddmq {number}")
 
 
 def _ending(command: Callable[..., int]) -> Callable[..., None]:

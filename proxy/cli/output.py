@@ -40,8 +40,7 @@ def open_streams() -> bool:
 
 def print_json(value: object) -> int:
     """Print one JSON value, or view, on a line of its own, at once; returns OK, for commands that end with it."""
-    _write(_json_text(value, sys.stdout) + "\n")
-    return ExitCode.OK
+    return _write(_json_text(value, sys.stdout) + "\n")
 
 
 def _json_text(value: object, stream: TextIO) -> str:
@@ -54,13 +53,13 @@ def _in_utf8(stream: TextIO) -> bool:
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("_", "-") in ("utf-8", "utf8")
 
 
-def print_line(text: str) -> None:
-    """Print one line of text, at once."""
-    _write(text + "\n")
+def print_line(text: str) -> int:
+    """Print one line of text, at once; returns OK, as `print_json`."""
+    return _write(text + "\n")
 
 
-def _write(text: str) -> None:
-    """Write to stdout, at once.
+def _write(text: str) -> int:
+    """Write to stdout, at once; returns OK.
 
     Raises:
         BrokenPipeError: Nobody reads any more; `proxy.cli.app` ends the command quietly.
@@ -75,6 +74,7 @@ def _write(text: str) -> None:
         reason = (error.strerror or str(error)).lower()
         text = f"cannot write the output: {reason}; give it another place"
         raise CliError(text, ExitCode.CHECK_FAILED) from error
+    return ExitCode.OK
 
 
 def check_reader() -> None:
@@ -97,10 +97,8 @@ def print_error(text: str, *, code: int, as_json: bool) -> None:
         sys.stderr.write(f"pyddmq: {text}\n")
 
 
-def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
-) -> None:
-    """Print a table that fits the terminal and cuts nothing (`proxy.cli.tables`).
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> int:
+    """Print a table that fits the terminal and cuts nothing (`proxy.cli.tables`); returns OK, as `print_json`.
 
     Args:
         title: Above the table.
@@ -114,7 +112,7 @@ def print_table(
     shown = [[printable(cell) for cell in row] for row in rows]
     encoding = "utf-8" if _in_utf8(sys.stdout) else "ascii"
     width = _terminal_width() if terminal else _WIDE
-    _write(draw(title, columns, shown, right=right, width=width, encoding=encoding, colours=terminal))
+    return _write(draw(title, columns, shown, right=right, width=width, encoding=encoding, colours=terminal))
 
 
 def _terminal_width() -> int:

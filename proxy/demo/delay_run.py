@@ -71,7 +71,7 @@ class DelayRun:
         told: Is told, in words, what is done.
     """
 
-    def __init__(self, options: DelayOptions, *, clock: Clock, told: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, options: DelayOptions, *, clock: Clock, told: Callable[[str], object] = lambda _: None) -> None:
         self._options = options
         self._clock = clock
         self._told = told

@@ -1,7 +1,7 @@
 """Thrift on the wire, without any I/O: bytes in, named tuples out, and back.
 
 `frames` cuts a byte stream into frames, `call` reads the header of one, `scan` its arguments, `replies` and
-`pull_reply` write the answers, `generic` does all of that for any method with dicts (cold methods, clients, tests).
+`pull_reply` write the answers, `generic` does all of that for any method with dicts (cold methods).
 Both families of errors are in `errors`: what the peer did wrong, and what we did.
 """
 
@@ -22,12 +22,8 @@ from proxy.wire.errors import (
 from proxy.wire.fetch_reply import QueueMessages, encode_fetch_refusal, encode_fetch_reply
 from proxy.wire.frames import FrameSplitter
 from proxy.wire.generic.calls import (
-    Reply,
-    ReplyError,
     decode_arguments,
-    decode_reply,
     encode_application_exception,
-    encode_call,
     encode_reply,
 )
 from proxy.wire.pull_reply import encode_pull_reply
@@ -96,8 +92,6 @@ __all__ = [
     "PullRequest",
     "QueueMessages",
     "Receipt",
-    "Reply",
-    "ReplyError",
     "ResultCode",
     "SendCall",
     "SendMessage",
@@ -106,10 +100,8 @@ __all__ = [
     "WireError",
     "WireMisuse",
     "decode_arguments",
-    "decode_reply",
     "encode_application_exception",
     "encode_bool_reply",
-    "encode_call",
     "encode_checks_reply",
     "encode_delay_result_reply",
     "encode_empty_pull_reply",

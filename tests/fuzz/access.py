@@ -27,7 +27,8 @@ from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services.access.denials import Denials
 from proxy.services.access.sign_in import SignIn
-from proxy.wire import BINARY, COMPACT, decode_reply, encode_call
+from proxy.testing.codec import decode_reply, encode_call
+from proxy.wire import BINARY, COMPACT
 from tests.fuzz.frames import Peer
 
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -53,8 +53,7 @@ def create(
         tokens[name] = token
     if as_json:
         return print_json({**_fields(token), "token": text})
-    print_line(text)
-    return ExitCode.OK
+    return print_line(text)
 
 
 def list_tokens(*, file: TokensFile, as_json: AsJson = False) -> int:

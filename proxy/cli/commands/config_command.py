@@ -53,8 +53,7 @@ def check(
         return code
     fits = ", and its clusters fit it" if kafka else ""
     told_of = f"{amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
-    print_line(f"{file} is valid{fits}: {told_of}")
-    return ExitCode.OK
+    return print_line(f"{file} is valid{fits}: {told_of}")
 
 
 def _of_certificates(loaded: Loaded) -> list[Problem]:

@@ -56,8 +56,7 @@ def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT
         [each.group, str(each.dead_letters), str(each.ever_total), _when(each.first_ms), _when(each.last_ms)]
         for each in answer.groups
     ]
-    print_table("Dead letters", ["group", "dead letters", "ever", "first", "last"], rows, right=(1, 2))
-    return ExitCode.OK
+    return print_table("Dead letters", ["group", "dead letters", "ever", "first", "last"], rows, right=(1, 2))
 
 
 def show(
@@ -124,8 +123,7 @@ def stats(
     rows = [[str(each.count), str(each.redriven), each.topic, each.reason] for each in answer.kinds]
     print_table(f"Dead letters of {group}", ["count", "redriven", "topic", "reason"], rows, right=(0, 1))
     unreadable = f", {answer.unreadable:,} unreadable" if answer.unreadable else ""
-    print_line(f"{amount(answer.dead_letters, 'dead letter')}, {answer.redriven:,} redriven{unreadable}")
-    return ExitCode.OK
+    return print_line(f"{amount(answer.dead_letters, 'dead letter')}, {answer.redriven:,} redriven{unreadable}")
 
 
 def redrive(

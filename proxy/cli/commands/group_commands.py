@@ -48,8 +48,7 @@ def stuck(
         return print_json(answer)
     print_findings(answer.findings)
     if not answer.stuck:
-        print_line("nothing is stuck")
-        return ExitCode.OK
+        return print_line("nothing is stuck")
     now_ms = answer.now_ms
     rows = [
         [
@@ -83,8 +82,7 @@ def stuck(
         "last failure",
     ]
     print_table(f"{amount(answer.stuck_total, 'stuck message')}", columns, rows, right=(3, 4, 7, 8, 10))
-    print_line("to end one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
-    return ExitCode.OK
+    return print_line("to end one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
 
 
 def _stuck(admin: str, group: str | None) -> StuckAnswer:
@@ -159,11 +157,9 @@ def _confirm(head: StuckMessage) -> None:
 def _act(action: str, admin: str, message: dict[str, Any], *, force: bool, as_json: bool) -> int:
     answer = post(admin, f"/api/groups/{action}", {**message, "force": force}, HeadResult)
     if as_json:
-        print_json(answer)
-    else:
-        key = "" if answer.key is None else f" (key {printable(answer.key)})"
-        print_line(f"{answer.topic}, queue {answer.queue}, offset {answer.offset}{key}: {answer.text}")
-    return ExitCode.OK
+        return print_json(answer)
+    key = "" if answer.key is None else f" (key {printable(answer.key)})"
+    return print_line(f"{answer.topic}, queue {answer.queue}, offset {answer.offset}{key}: {answer.text}")
 
 
 def pause(*, group: Group, topic: OneTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
@@ -184,5 +180,4 @@ def _pause(action: str, admin: str, group: str, topic: str | None, *, as_json: b
         return print_json(answer)
     before = "" if answer.changed else "nothing changed: "
     paused = ", ".join(answer.paused_topics)
-    print_line(f"{before}group {group}: " + (f"paused: {paused}" if paused else "nothing is paused"))
-    return ExitCode.OK
+    return print_line(f"{before}group {group}: " + (f"paused: {paused}" if paused else "nothing is paused"))

@@ -27,8 +27,7 @@ def limits(
     asked = f"&client={quote(client, safe='')}" if client else ""
     answer = get(admin, f"/api/limits?limit={_LIMIT}{asked}", LimitsAnswer)
     if as_json:
-        print_json(answer)
-        return ExitCode.OK
+        return print_json(answer)
     held = [
         [
             each.client,

@@ -42,8 +42,7 @@ def topics(
             for queue in each.queues
         ]
         kinds = ", ".join(each.message_type for each in answer.topics)
-        print_table(f"Topic {topic} ({kinds})", ["queue", "first", "end", "messages"], rows, right=(0, 1, 2, 3))
-        return ExitCode.OK
+        return print_table(f"Topic {topic} ({kinds})", ["queue", "first", "end", "messages"], rows, right=(0, 1, 2, 3))
     rows = [
         [
             each.topic,
@@ -54,8 +53,7 @@ def topics(
         ]
         for each in answer.topics
     ]
-    print_table("Topics", ["topic", "kind", "type", "queues", "messages"], rows, right=(3, 4))
-    return ExitCode.OK
+    return print_table("Topics", ["topic", "kind", "type", "queues", "messages"], rows, right=(3, 4))
 
 
 def groups(
@@ -158,8 +156,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
         right=(3, 4),
     )
     counters = [[name, f"{value:,}"] for name, value in sorted(answer.counters.items())]
-    print_table("Counters", ["name", "value"], counters, right=(1,))
-    return ExitCode.OK
+    return print_table("Counters", ["name", "value"], counters, right=(1,))
 
 
 def _print_stuck_keys(answer: GroupsAnswer) -> None:

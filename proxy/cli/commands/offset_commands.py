@@ -67,8 +67,7 @@ def show(
         "lag",
         "oldest unfinished",
     ]
-    print_table("Offsets", columns, rows, right=(2, 3, 4, 5, 6, 7, 8))
-    return ExitCode.OK
+    return print_table("Offsets", columns, rows, right=(2, 3, 4, 5, 6, 7, 8))
 
 
 def reset(

@@ -38,10 +38,8 @@ def create(
     """Make a topic that takes messages, also after a restart, without being listed in the configuration."""
     answer = post(admin, "/api/topics", {"topic": topic, "queues": queues, "messageType": message_type}, TopicResult)
     if as_json:
-        print_json(answer)
-    else:
-        print_line(f"topic {topic} is there, with {amount(len(answer.queues), 'queue')}")
-    return ExitCode.OK
+        return print_json(answer)
+    return print_line(f"topic {topic} is there, with {amount(len(answer.queues), 'queue')}")
 
 
 def alter(
@@ -57,10 +55,8 @@ def alter(
         admin, "/api/topics/alter", {"topic": topic, "queues": queues, "messageType": message_type}, TopicResult
     )
     if as_json:
-        print_json(answer)
-    else:
-        print_line(f"topic {topic} has {amount(len(answer.queues), 'queue')} and takes {answer.message_type}")
-    return ExitCode.OK
+        return print_json(answer)
+    return print_line(f"topic {topic} has {amount(len(answer.queues), 'queue')} and takes {answer.message_type}")
 
 
 def delete(
@@ -81,8 +77,7 @@ def delete(
     if as_json:
         return print_json(answer)
     done = "emptied; the configuration lists it, so it is there again" if answer.emptied else "deleted"
-    print_line(f"topic {topic} is {done}; {amount(answer.messages, 'message')} went")
-    return ExitCode.OK
+    return print_line(f"topic {topic} is {done}; {amount(answer.messages, 'message')} went")
 
 
 def _asked(topic: str, admin: str) -> str:

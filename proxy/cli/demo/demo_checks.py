@@ -36,7 +36,7 @@ def node_errors(needs: str) -> Iterator[None]:
         raise CliError(f"the node refused: {error}. {advice}", refusal_code(error)) from error
 
 
-def conclude(report: Judged, show: Callable[[], None], *, as_json: bool) -> int:
+def conclude(report: Judged, show: Callable[[], object], *, as_json: bool) -> int:
     """Print what a demo has shown, and return its exit code.
 
     Args:

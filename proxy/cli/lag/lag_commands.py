@@ -51,8 +51,9 @@ def show(
     if as_json:
         return print_json(answer)
     if not answer.enabled:
-        print_line("the node takes no samples of lag: set `enabled: true` in the section `lag` of its configuration")
-        return ExitCode.OK
+        return print_line(
+            "the node takes no samples of lag: set `enabled: true` in the section `lag` of its configuration"
+        )
     columns = ["group", "topic", "queue", "status", "lag", "left", "behind", "in/s", "out/s", "forecast", "cause"]
     rows = [_row(each) for each in answer.queues]
     title = f"{amount(answer.queues_total, 'queue')}, {answer.level}"

@@ -35,10 +35,8 @@ def compact_lag(place: Place, *, remove_old: RemoveOld = False, as_json: AsJson 
     if found is None:
         raise CliError(f"{place} has no exported files: `pyddmq lag export --to` writes them", ExitCode.NOT_FOUND)
     if as_json:
-        print_json(asdict(found))
-    else:
-        print_line(
-            f"{amount(found.made, 'file')} made of smaller ones and {found.removed} deleted, of "
-            f"{amount(found.days, 'day')}; {amount(found.files, 'file')} in {place}"
-        )
-    return ExitCode.OK
+        return print_json(asdict(found))
+    return print_line(
+        f"{amount(found.made, 'file')} made of smaller ones and {found.removed} deleted, of "
+        f"{amount(found.days, 'day')}; {amount(found.files, 'file')} in {place}"
+    )

@@ -105,7 +105,5 @@ def restore(
         half.rename(data.absolute())
         RealDisk().sync_folder(str(data.absolute().parent))
     if as_json:
-        print_json({"data": str(data), "files": len(manifest["files"]), "logEnd": manifest["logEnd"]})
-    else:
-        print_line(f"{data}: {amount(len(manifest['files']), 'file')}, every sum right; start the node on it")
-    return ExitCode.OK
+        return print_json({"data": str(data), "files": len(manifest["files"]), "logEnd": manifest["logEnd"]})
+    return print_line(f"{data}: {amount(len(manifest['files']), 'file')}, every sum right; start the node on it")

@@ -49,10 +49,8 @@ def broker_conf(
     for each in found:
         typer.echo(f"note: {each.sentence}", err=True)
     if as_json:
-        print_json({"brokerConf": settings})
-    else:
-        print_line(text.rstrip("\n"))
-    return ExitCode.OK
+        return print_json({"brokerConf": settings})
+    return print_line(text.rstrip("\n"))
 
 
 def _checked(levels: str) -> str:

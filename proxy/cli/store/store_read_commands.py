@@ -52,8 +52,7 @@ def stat(*, data: DataFolder, as_json: AsJson = False) -> int:
         for each in shown["topics"]
         for queue in each["queues"]
     ]
-    print_table("Queues", ["topic", "queue", "first", "end", "messages"], rows, right=(1, 2, 3, 4))
-    return ExitCode.OK
+    return print_table("Queues", ["topic", "queue", "first", "end", "messages"], rows, right=(1, 2, 3, 4))
 
 
 def _stat(store: ReadOnlyStore, data: Path) -> dict[str, Any]:

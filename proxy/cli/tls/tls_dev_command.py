@@ -59,10 +59,9 @@ def dev(
         "  consumer: {port: 9723}\n"
     )
     print_line("And for the client:")
-    print_line(
+    return print_line(
         "\n"
         f"export PYDDMQ_TLS_CA={path}/ca.crt\n"
         f"export PYDDMQ_TLS_CERTIFICATE={path}/client.crt PYDDMQ_TLS_KEY={path}/client.key\n"
         "pyddmq send --producer tls://127.0.0.1:9623 TOPIC hello"
     )
-    return ExitCode.OK

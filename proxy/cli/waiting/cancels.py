@@ -42,8 +42,7 @@ def show_selection(
         return ExitCode.OK
     print_table("Selected", found[:_SHOWN])
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
-    print_line(f"nothing was changed: {amount(len(found), noun)} would be cancelled{more}; --yes does it")
-    return ExitCode.OK
+    return print_line(f"nothing was changed: {amount(len(found), noun)} would be cancelled{more}; --yes does it")
 
 
 def names_of(found: Sequence[WaitingMessage]) -> Chosen:

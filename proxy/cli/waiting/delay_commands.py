@@ -41,8 +41,7 @@ def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT
         for each in answer.levels
     ]
     columns = ["level", "delay", "pending", "refused", "oldest", "next due", "late ms"]
-    print_table("Delay levels", columns, rows, right=(0, 2, 3, 6))
-    return ExitCode.OK
+    return print_table("Delay levels", columns, rows, right=(0, 2, 3, 6))
 
 
 def show(

@@ -174,8 +174,7 @@ def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
         return print_json(answer)
     before = "" if answer.changed else "nothing changed: "
     paused = ", ".join(answer.paused_stages)
-    print_line(before + (f"paused: {paused}" if paused else "no stage is paused"))
-    return ExitCode.OK
+    return print_line(before + (f"paused: {paused}" if paused else "no stage is paused"))
 
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
@@ -202,5 +201,4 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
     stages = [
         [each.stage, f"{each.depth:,}", f"{each.ms:,.1f}", "paused" if each.paused else ""] for each in answer.stages
     ]
-    print_table("Stages", ["stage", "waiting", "ms at work", "state"], stages, right=(1, 2))
-    return ExitCode.OK
+    return print_table("Stages", ["stage", "waiting", "ms at work", "state"], stages, right=(1, 2))

@@ -124,8 +124,7 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
     print_table("Undecided transactions", ["topic", "producer group", "undecided"], rows, right=(2,))
     oldest = answer.oldest_ms
     since = "" if oldest is None else f", the oldest for {age((answer.now_ms - oldest) / 1000)}"
-    print_line(f"{answer.undecided_total:,} undecided{since}; {answer.discarded_total:,} discarded")
-    return ExitCode.OK
+    return print_line(f"{answer.undecided_total:,} undecided{since}; {answer.discarded_total:,} discarded")
 
 
 def _deciding(action: str, summary: str) -> Callable[..., int]:
@@ -279,10 +278,9 @@ def _shown(action: str, found: Sequence[TransactionView], *, as_json: bool) -> i
     newest = max((each.stored_ms for each in found), default=0)
     _print_transactions("Selected", found[:_SHOWN], newest)
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
-    print_line(
+    return print_line(
         f"nothing was changed: {amount(len(found), 'transaction')} would be {_DONE[action]}{more}; --yes does it"
     )
-    return ExitCode.OK
 
 
 def _print_transactions(title: str, found: Sequence[TransactionView], now_ms: int) -> None:

@@ -62,7 +62,7 @@ class TransactionOptions:
     change: Callable[[str, str], str]
     patience_seconds: float = 20.0
     spoil: Spoil | None = None
-    tell: Callable[[str], None] = lambda _: None
+    tell: Callable[[str], object] = lambda _: None
 
 
 class TransactionRun:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from proxy.wire import BINARY, COMPACT, Reply, decode_reply, encode_call
+from proxy.testing.codec import Reply, decode_reply, encode_call
+from proxy.wire import BINARY, COMPACT
 
 Address = tuple[str, int]
 Connect = Callable[[asyncio.Protocol, Address], Awaitable[bool]]

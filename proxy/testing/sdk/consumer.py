@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+from proxy.testing.codec import Reply
 from proxy.testing.sdk.account import Message, Place
 from proxy.testing.sdk.channel import Channel, Gone
 from proxy.testing.sdk.habits import ConsumerHabits
 from proxy.testing.sdk.producer import Surroundings
-from proxy.wire import Reply
 
 STALL_SECONDS = 1.0
 """How long a reader that stalls reads nothing."""

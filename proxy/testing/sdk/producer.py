@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, NamedTuple
 
+from proxy.testing.codec import Reply
 from proxy.testing.sdk.account import Account, Message
 from proxy.testing.sdk.channel import Address, Channel, Connect, Gone
 from proxy.testing.sdk.habits import ProducerHabits
-from proxy.wire import Reply
 
 ODD_KEY = b"odd-key-text"
 ODD_BYTES = b"\xb6\xa9\xb5\xa5\xba\xc5\xc2\xeb\xb0\xa1\xff\xfe"

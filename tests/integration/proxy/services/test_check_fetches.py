@@ -18,7 +18,7 @@ from proxy.services.message_checks import MessageChecks
 from proxy.services.publishing import Publishing
 from proxy.services.transaction_service import TransactionService
 from proxy.testing.access import open_guard
-from proxy.wire import Reply, decode_reply, encode_call
+from proxy.testing.codec import Reply, decode_reply, encode_call
 from proxy.wire.call import COMPACT
 from tests.integration.keyed_tools import keyed_sends
 from tests.integration.transaction_tools import GROUP, Broker, broker

@@ -18,15 +18,14 @@ from thriftpy2.protocol.binary import TBinaryProtocol as PyBinaryProtocol
 from thriftpy2.protocol.compact import TCompactProtocol as PyCompactProtocol
 
 from broker.format.record import locate
+from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire import (
     BINARY,
     COMPACT,
     Receipt,
     decode_arguments,
-    decode_reply,
     encode_application_exception,
     encode_bool_reply,
-    encode_call,
     encode_empty_pull_reply,
     encode_pull_exception,
     encode_pull_reply,

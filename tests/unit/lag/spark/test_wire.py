@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lag.spark.sources import wire
+from proxy.testing.codec import encode_call
 from proxy.wire import BINARY, Call, encode_application_exception, encode_reply, parse_call
-from proxy.wire.generic.calls import decode_arguments, encode_call
+from proxy.wire.generic.calls import decode_arguments
 
 TEXTS = st.text(max_size=20)
 I64S = st.integers(-(2**63), 2**63 - 1)

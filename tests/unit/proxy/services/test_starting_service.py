@@ -15,7 +15,7 @@ from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services.starting_service import StartingService
 from proxy.testing.access import open_guard
-from proxy.wire import decode_reply, encode_call
+from proxy.testing.codec import decode_reply, encode_call
 from tests.unit.proxy.port.test_connection_turn import Peer
 from tests.wire_values import PROTOCOLS
 

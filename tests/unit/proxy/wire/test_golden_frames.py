@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.format.record import locate
+from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire import (
     BINARY,
     COMPACT,
@@ -16,10 +17,8 @@ from proxy.wire import (
     QueueMessages,
     SendMessage,
     decode_arguments,
-    decode_reply,
     encode_application_exception,
     encode_bool_reply,
-    encode_call,
     encode_delay_result_reply,
     encode_empty_pull_reply,
     encode_fetch_reply,

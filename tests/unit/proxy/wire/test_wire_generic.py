@@ -8,15 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.testing.codec import ReplyError, decode_reply, encode_call
 from proxy.wire import (
     COMPACT,
     ArgumentsError,
-    ReplyError,
     WireMisuse,
     decode_arguments,
-    decode_reply,
     encode_application_exception,
-    encode_call,
     encode_reply,
     parse_call,
 )

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from broker.format.properties import SYSTEM_PROPERTIES, parse_properties
 from broker.format.record import locate
+from proxy.testing.codec import decode_reply
 from proxy.wire import (
     BINARY,
     COMPACT,
     Call,
     Receipt,
     WireMisuse,
-    decode_reply,
     encode_bool_reply,
     encode_delay_result_reply,
     encode_empty_pull_reply,

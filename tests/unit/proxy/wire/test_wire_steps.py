@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire import ArgumentsError, Call, parse_call
 from proxy.wire.call import BINARY, COMPACT, encode_varint
-from proxy.wire.generic.calls import decode_reply, encode_call, encode_reply
+from proxy.wire.generic.calls import encode_reply
 from proxy.wire.limits import OFFSETS_MAX, STEPS_MAX
 from proxy.wire.scanning import scan
 from proxy.wire.steps import Steps

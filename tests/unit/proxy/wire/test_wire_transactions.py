@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire import (
     ArgumentsError,
     CheckCall,
     CheckRow,
     Ending,
-    decode_reply,
-    encode_call,
     encode_checks_reply,
     encode_half_reply,
     parse_call,
