@@ -247,8 +247,8 @@ class Chaos:
         if len(self._nodes) >= NODES[1]:
             return
         self._names += 1
-        place = {"address": self._kafka.address, "topic": "permits", "group": GROUP, "protocol": self._protocol}
-        node = NodeProcess(self._folder, f"n{self._names}", **place)
+        name, address = f"n{self._names}", self._kafka.address
+        node = NodeProcess(self._folder, name, address=address, topic="permits", group=GROUP, protocol=self._protocol)
         self._nodes.append(node)
         self._clients[node.name] = [Client(node, self._account, self._drawn) for _ in range(2)]
 
