@@ -12,6 +12,7 @@ DATA   ?= data
 FUZZ_SECONDS ?= 60
 CHAOS_SECONDS ?= 600
 CHAOS_SEED ?= 1
+CHAOS_PROTOCOL ?= classic
 LAG_BENCH ?=
 LOCK := $(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes --upgrade
 # Once more with every accelerator in Python, as on a machine without a C compiler.
@@ -111,7 +112,7 @@ kafka: setup ## what we say of Kafka, by a real one; needs Java 17 and Maven, or
 	$(BIN)/python -m pytest tests/kafka -m long
 
 chaos: setup ## ten minutes of nodes and a Kafka that are killed, stopped, added and removed; needs Java 17 and Maven
-	$(BIN)/python -m tests.kafka.chaos --seconds $(CHAOS_SECONDS) --seed $(CHAOS_SEED)
+	$(BIN)/python -m tests.kafka.chaos --seconds $(CHAOS_SECONDS) --seed $(CHAOS_SEED) --protocol $(CHAOS_PROTOCOL)
 
 rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17 and Maven
 	$(BIN)/python -m pytest tests/interop/test_bench.py -m long

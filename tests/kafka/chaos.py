@@ -173,10 +173,18 @@ class Chaos:
     """One run, in a folder."""
 
     def __init__(
-        self, folder: Path, jars: Path, seed: int, told: Callable[[str], None], chosen: Sequence[str] = FAULTS
+        self,
+        folder: Path,
+        jars: Path,
+        seed: int,
+        told: Callable[[str], None],
+        *,
+        chosen: Sequence[str] = FAULTS,
+        protocol: str = "classic",
     ) -> None:
         self._folder = folder
         self._chosen = chosen
+        self._protocol = protocol
         self._drawn = Random(seed)
         self._told = told
         self._kafka = server.KafkaServer(folder / "kafka", jars)
@@ -239,7 +247,8 @@ class Chaos:
         if len(self._nodes) >= NODES[1]:
             return
         self._names += 1
-        node = NodeProcess(self._folder, f"n{self._names}", address=self._kafka.address, topic="permits", group=GROUP)
+        name, address = f"n{self._names}", self._kafka.address
+        node = NodeProcess(self._folder, name, address=address, topic="permits", group=GROUP, protocol=self._protocol)
         self._nodes.append(node)
         self._clients[node.name] = [Client(node, self._account, self._drawn) for _ in range(2)]
 
@@ -334,6 +343,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", default=",".join(FAULTS), help="only these, with commas between them")
+    parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="groupProtocol of nodes")
     parser.add_argument("--keep", type=Path, help="where files and logs of nodes and Kafka stay")
     asked = parser.parse_args()
     began = time.monotonic()
@@ -343,7 +353,8 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="pyddmq-chaos-") as folder:
         chosen = tuple(asked.faults.split(","))
-        chaos = Chaos(asked.keep or Path(folder), server.JARS.fetch(), asked.seed, told, chosen)
+        where = asked.keep or Path(folder)
+        chaos = Chaos(where, server.JARS.fetch(), asked.seed, told, chosen=chosen, protocol=asked.protocol)
         verdict = chaos.run(asked.seconds)
     for each in (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unforgiven, verdict.ended):
         for text in each[:10]:

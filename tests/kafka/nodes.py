@@ -21,7 +21,7 @@ GROUP = "riders"
 _CONFIG = """
 node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName: {name}, drainSeconds: 5}}
 kafka:
-  main: {{bootstrapServers: "{address}", sessionTimeout: 6000, revokeTimeout: 2000}}
+  main: {{bootstrapServers: "{address}", groupProtocol: {protocol}, sessionTimeout: 6000, revokeTimeout: 2000}}
 topics:
   {topic}: {{brokerCluster: main}}
 groups:
@@ -41,14 +41,15 @@ class NodeProcess:
 
     def __init__(
         self, folder: Path, name: str, *, address: str = "", topic: str = "", group: str = "", more: str = "",
-        text: str | None = None, env: Mapping[str, str] | None = None,
+        text: str | None = None, env: Mapping[str, str] | None = None, protocol: str = "classic",
     ) -> None:  # fmt: skip
         """Start it; `more` goes behind the usual configuration, `text` in its place."""
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.data = folder / name
         config = folder / f"{name}.yaml"
-        usual = _CONFIG.format(data=self.data, name=name, address=address, topic=topic, group=group) + more
+        place = {"address": address, "protocol": protocol, "topic": topic, "group": group}
+        usual = _CONFIG.format(data=self.data, name=name, **place) + more
         config.write_text(usual if text is None else text, encoding="utf-8")
         self._log = folder / f"{name}.log"
         with self._log.open("wb") as log:
