@@ -109,7 +109,7 @@ sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and
 	$(BIN)/python -m pytest tests/sinks -m long
 
 kafka: setup ## what we say of Kafka, by a real one; needs Java 17 and Maven, or PYDDMQ_KAFKA=host:port
-	$(BIN)/python -m pytest tests/kafka -m long
+	$(BIN)/python -m pytest tests/kafka -m long -n 2 --dist loadfile --no-loadscope-reorder
 
 chaos: setup ## ten minutes of nodes and a Kafka that are killed, stopped, added and removed; needs Java 17 and Maven
 	$(BIN)/python -m tests.kafka.chaos --seconds $(CHAOS_SECONDS) --seed $(CHAOS_SEED) --protocol $(CHAOS_PROTOCOL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -38,6 +39,23 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield kafka.address
     finally:
         kafka.kill()
+
+
+@pytest.fixture(scope="session")
+def _killed(jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.KafkaServer]:
+    kafka = server.KafkaServer(tmp_path_factory.mktemp("kafka") / "killed", Path(jars))
+    try:
+        yield kafka
+    finally:
+        kafka.kill()
+
+
+@pytest.fixture
+def killable(_killed: server.KafkaServer) -> server.KafkaServer:
+    """One that tests kill and start again, one after the other, by names of their own; it runs."""
+    if not _killed.runs:
+        _killed.start()
+    return _killed
 
 
 @pytest.fixture

@@ -42,6 +42,11 @@ class KafkaServer(KafkaProcess):
         settings = {**SETTINGS, **(more or {})}
         super().__init__(folder, jars, ports=(port, controller), more=settings, listeners=listeners)
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         super().start()

@@ -238,13 +238,18 @@ def judged_by_spark(
     from lag.spark.jobs.history import Window
     from lag.spark.jobs.inputs import Input, samples
     from lag.spark.jobs.report import ReportOptions, make_report
-    from lag.spark.session import SessionOptions, session
+    from lag.spark.session import QUICK_JVM, SessionOptions, session
     from lag.spark.shipping import ship
 
     now_ms = SystemClock().wall_ms()
     window = Window(from_ms=now_ms - 3_600_000, to_ms=now_ms)
     options = SessionOptions(
-        master="local[2]", cores=2, ui=False, log_file=str(folder / "spark.log"), settings=SMALL_DATA
+        master="local[2]",
+        cores=2,
+        ui=False,
+        log_file=str(folder / "spark.log"),
+        java_options=QUICK_JVM,
+        settings=SMALL_DATA,
     )
     spark = session(options)
     try:
@@ -282,33 +287,29 @@ def test_process_that_asks_may_die(address: str) -> None:
         survey.close()
 
 
-def test_recording_outlives_the_cluster(jars: str, tmp_path: Path) -> None:
+def test_recording_outlives_the_cluster(killable: KafkaServer, tmp_path: Path) -> None:
     """Killed and started again: what was known is not known meanwhile, and known again."""
-    kafka = KafkaServer(tmp_path / "kafka", Path(jars))
-    kafka.start()
-    journal = tmp_path / "recorded"
-    command = [sys.executable, "-m", "pyddmq", "lag", "record", "--kafka", kafka.address, "--journal", str(journal)]
-    recorder = None
+    address, journal = killable.address, tmp_path / "recorded"
+    make_topic(address, "recorded", 1, {})
+    send_plainly(address, "recorded", [{"value": b"v"}])
+    commit_plainly(address, "g-recorded", [TopicPartition("recorded", 0, 0)])
+    command = [sys.executable, "-m", "pyddmq", "lag", "record", "--kafka", address, "--journal", str(journal)]
+    command += ["--group", "g-recorded", "--every", "200ms"]
+    recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def ends() -> list[int | None]:
+        return [each.sample.end for each in recorded(journal)] if journal.exists() else []
+
     try:
-        make_topic(kafka.address, "t", 1, {})
-        send_plainly(kafka.address, "t", [{"value": b"v"}])
-        commit_plainly(kafka.address, "g", [TopicPartition("t", 0, 0)])
-        recorder = subprocess.Popen([*command, "--every", "200ms"], stdout=subprocess.DEVNULL)
-
-        def ends() -> list[int | None]:
-            return [each.sample.end for each in recorded(journal)] if journal.exists() else []
-
         until(lambda: ends() and ends()[-1] == 1, "figures")
-        kafka.kill()
+        killable.kill()
         until(lambda: ends()[-1] is None, "that nothing is known")
-        kafka.start()
+        killable.start()
         until(lambda: ends()[-1] == 1, "figures again")
         assert recorder.poll() is None
     finally:
-        if recorder is not None:
-            recorder.terminate()
-            recorder.wait(60)
-        kafka.kill()
+        recorder.terminate()
+        recorder.wait(60)
 
 
 def test_cluster_that_is_gone_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
-from tests.kafka import server
+from tests.kafka.server import KafkaServer
 from tests.kafka.topics import make_topic, plain_producer, send_plainly, topic_names
 from tests.kafka_world import Clients
 from upstream.kafka.link import Commit, KafkaFailure, KafkaRecord, Place
@@ -122,35 +121,30 @@ def test_aborted_record_is_not_read_again(clients: Clients, topic: MakeTopic, ad
     assert read(clients, Place(name, 0), [0]) == []
 
 
-def test_sends_and_members_survive_a_restart_of_the_broker(tmp_path: Path, jars: str) -> None:
+def test_sends_and_members_survive_a_restart_of_the_broker(killable: KafkaServer) -> None:
     """Killed and started again: what was sent meanwhile arrives once and in order; the member goes on by itself."""
-    kafka = server.KafkaServer(tmp_path / "restarted", Path(jars))
-    kafka.start()
-    clients = Clients(kafka.address)
-    try:
-        make_topic(kafka.address, "t", 1, {})
-        soon = {"reconnect.backoff.max.ms": 500}
-        member, heard = clients.joined("g", ["t"], session_timeout=45_000, librdkafka=soon)
-        producer = clients.client(librdkafka={"message.timeout.ms": 240_000, **soon}).producer()
-        sent: Sent = []
-        producer.produce("t", 0, None, b"0", (), lambda *each: sent.append(each))
-        clients.until(lambda: heard.got, "the first")
-        kafka.kill()
-        for each in range(1, 100):
-            producer.produce("t", 0, None, b"%d" % each, (), lambda *each: sent.append(each))
-        clients.until(lambda: heard.troubles, "a trouble")
-        assert heard.troubles[0] is not None
-        assert heard.troubles[0].code == "ALL_BROKERS_DOWN"
-        ended: list[KafkaFailure | None] = []
-        member.commit([Commit("t", 0, 1, "while it was away")], ended.append)
-        kafka.start()
-        clients.until(lambda: len(heard.got) == 100, "all")
-        assert heard.values() == [b"%d" % each for each in range(100)]
-        assert [failure for failure, _, _ in sent] == [None] * 100
-        clients.until(lambda: heard.troubles[-1] is None, "the end of the trouble")
-        clients.until(lambda: ended, "the commit's end")
-        assert clients.commit(member, Commit("t", 0, 100, "")) is None
-        producer.close(5)
-        clients.end()
-    finally:
-        kafka.kill()
+    clients, name = Clients(killable.address), "restarted"
+    make_topic(killable.address, name, 1, {})
+    soon = {"reconnect.backoff.max.ms": 500}
+    member, heard = clients.joined(f"g-{name}", [name], session_timeout=45_000, librdkafka=soon)
+    producer = clients.client(librdkafka={"message.timeout.ms": 240_000, **soon}).producer()
+    sent: Sent = []
+    producer.produce(name, 0, None, b"0", (), lambda *each: sent.append(each))
+    clients.until(lambda: heard.got, "the first")
+    killable.kill()
+    for each in range(1, 100):
+        producer.produce(name, 0, None, b"%d" % each, (), lambda *each: sent.append(each))
+    clients.until(lambda: heard.troubles, "a trouble")
+    assert heard.troubles[0] is not None
+    assert heard.troubles[0].code == "ALL_BROKERS_DOWN"
+    ended: list[KafkaFailure | None] = []
+    member.commit([Commit(name, 0, 1, "while it was away")], ended.append)
+    killable.start()
+    clients.until(lambda: len(heard.got) == 100, "all")
+    assert heard.values() == [b"%d" % each for each in range(100)]
+    assert [failure for failure, _, _ in sent] == [None] * 100
+    clients.until(lambda: heard.troubles[-1] is None, "the end of the trouble")
+    clients.until(lambda: ended, "the commit's end")
+    assert clients.commit(member, Commit(name, 0, 100, "")) is None
+    producer.close(5)
+    clients.end()

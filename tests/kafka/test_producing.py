@@ -121,40 +121,35 @@ def test_topic_that_is_not_there_is_told_and_not_made(address: str, topic: Calla
     assert "nowhere" not in topic_names(address)
 
 
-def test_kafka_restarts_while_numbered_messages_are_sent(jars: str, tmp_path: Path) -> None:
+def test_kafka_restarts_while_numbered_messages_are_sent(killable: KafkaServer, tmp_path: Path) -> None:
     """Each message is stored once, and those of a key in the order in which they were sent."""
-    kafka = KafkaServer(tmp_path / "kafka", Path(jars))
-    kafka.start()
-    try:
-        make_topic(kafka.address, "permits", PARTITIONS, {})
-        count, half = 600, 200
-        with (
-            node(kafka.address, "permits", tmp_path / "data") as running,
-            Producer(running.producer, timeout_ms=2_000, resends=500, resend_pause_ms=50) as producer,
-            Producer(running.producer, timeout_ms=60_000) as other,
-        ):
-            sent = [
-                producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
-                for number in range(half)
-            ]
-            sent[half - 1 - 20].result(PATIENCE_MS / 1000)
-            kafka.kill()
-            # Some are under way still; these go on while nobody answers.
-            sent += [
-                producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
-                for number in range(half, half + 20)
-            ]
-            assert other.send("orders", b"beside").code == 0
-            kafka.start()
-            sent += [
-                producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
-                for number in range(half + 20, count)
-            ]
-            receipts = [each.result(PATIENCE_MS / 1000) for each in sent]
-        assert all(each.numbered for each in receipts)
-        by_key: dict[bytes | None, list[int]] = {}
-        for record in sorted(records(kafka.address, "permits", count), key=lambda each: (each.partition, each.offset)):
-            by_key.setdefault(record.key, []).append(int(record.value or b""))
-        assert by_key == {f"k{key}".encode(): list(range(key, count, 7)) for key in range(7)}
-    finally:
-        kafka.kill()
+    make_topic(killable.address, "permits", PARTITIONS, {})
+    count, half = 600, 200
+    with (
+        node(killable.address, "permits", tmp_path / "data") as running,
+        Producer(running.producer, timeout_ms=2_000, resends=500, resend_pause_ms=50) as producer,
+        Producer(running.producer, timeout_ms=60_000) as other,
+    ):
+        sent = [
+            producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
+            for number in range(half)
+        ]
+        sent[half - 1 - 20].result(PATIENCE_MS / 1000)
+        killable.kill()
+        # Some are under way still; these go on while nobody answers.
+        sent += [
+            producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
+            for number in range(half, half + 20)
+        ]
+        assert other.send("orders", b"beside").code == 0
+        killable.start()
+        sent += [
+            producer.send_soon(OutgoingMessage(topic="permits", body=b"%d" % number, key=f"k{number % 7}"))
+            for number in range(half + 20, count)
+        ]
+        receipts = [each.result(PATIENCE_MS / 1000) for each in sent]
+    assert all(each.numbered for each in receipts)
+    by_key: dict[bytes | None, list[int]] = {}
+    for record in sorted(records(killable.address, "permits", count), key=lambda each: (each.partition, each.offset)):
+        by_key.setdefault(record.key, []).append(int(record.value or b""))
+    assert by_key == {f"k{key}".encode(): list(range(key, count, 7)) for key in range(7)}

@@ -20,6 +20,9 @@ from proxy.demo.kafka.server import KafkaFailed, KafkaProcess, kafka_jars
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 
+LISTENS_SECONDS = 10.0
+"""What is waited at most for somebody who listens."""
+
 
 def kafka_demo(
     count: int | None, clients: int, spoil: str | None, patience: float, address: str | None, *, as_json: bool
@@ -79,6 +82,25 @@ def _kafka(folder: Path, address: str | None, told: Callable[[str], None]) -> It
         server.kill()
 
 
+def look_who_listens(servers: str) -> None:
+    """Look whether anybody does at one of these, since Kafka's client would ask on for a minute before it says so.
+
+    Raises:
+        CliError: Nobody.
+    """
+    import socket
+
+    said = ""
+    for each in servers.split(","):
+        host, _, port = each.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=LISTENS_SECONDS).close()
+            return
+        except OSError as error:
+            said = f"{each.strip()}: {error.strerror or error}"
+    raise CliError(f"Kafka is asked in vain: {said}", ExitCode.CANNOT_CONNECT)
+
+
 def free_ports() -> tuple[int, int]:
     """Return two ports that nobody listens on now."""
     import socket
@@ -94,11 +116,14 @@ def _make_topic(address: str, topic: str) -> None:
 
     from conf.sections.kafka import KafkaClusterConfig
     from upstream.kafka_client.new_topic import make_topic
+    from upstream.kafka_client.package import confluent
 
     try:
         config = KafkaClusterConfig.model_validate({"bootstrapServers": address})
     except ValidationError:
         raise CliError(f"PYDDMQ_KAFKA is {address!r}; write host:port", ExitCode.USAGE) from None
+    confluent()
+    look_who_listens(address)
     make_topic(config, topic, PARTITIONS, client_id="pyddmq-demo", clock=SystemClock())
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from proxy.cli.app import run
+from proxy.cli.demo.demo_kafka import look_who_listens
 from proxy.demo.kafka import download as jars
+from tests.conftest import need_module
+from tests.patient import nobody_there
 
 
 def test_no_kafka_and_no_java_is_one_sentence(
@@ -46,3 +50,12 @@ def test_wrong_address_and_missing_package_are_told(
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     assert run(["demo", "--upstream", "kafka", "--kafka", "localhost:1"]) == 8
     assert "pip install 'pyddmq[kafka]'" in capsys.readouterr().err
+
+
+def test_address_where_nobody_listens_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the last one that was tried; one of several is enough."""
+    need_module("confluent_kafka", "pip install 'pyddmq[kafka]'")
+    with nobody_there() as one, nobody_there() as other, socket.create_server(("127.0.0.1", 0)) as there:
+        assert run(["demo", "--upstream", "kafka", "--kafka", f"{one},{other}"]) == 4
+        assert f"Kafka is asked in vain: {other}: Connection refused" in capsys.readouterr().err
+        look_who_listens(f"{one}, 127.0.0.1:{there.getsockname()[1]}")
