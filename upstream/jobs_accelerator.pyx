@@ -2,11 +2,12 @@
 """What `upstream.job.JobFields` says, as an extension type, and the loops of `upstream.waiting.job_loops` over it.
 
 Only of jobs, of which there is one per message, are the fields reached in C. Group queues and deliveries are Python
-objects, asked by name, and once for all jobs in a row that have the same.
+objects, asked by name: once in a loop, since messages of a topic's queues follow each other in any order, and to ask
+takes longer than all else that is done for one.
 """
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 
 from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE
 
@@ -21,6 +22,7 @@ cdef object _buffered_state = State.BUFFERED
 cdef object _out_state = State.OUT
 cdef object _finished_state = State.FINISHED
 cdef object _read_state = State.READ
+cdef tuple _none_given = ()
 
 
 cdef class JobFields:
@@ -57,10 +59,12 @@ def placed(units, long long start, group_queue):
     return found
 
 
-def make(kind, subscription, units, keys):
+def make(type kind not None, subscription, units, keys):
     """As `job_loops._make`."""
-    cdef object unit, group_queue, physical, size, offset, held = None, check_until = None
-    cdef dict live = None
+    cdef object unit, group_queue, physical, size, offset, held = None
+    cdef dict live, asked = {}
+    cdef tuple facts = None
+    cdef PyObject* value
     cdef JobFields job
     cdef list jobs
     cdef Py_ssize_t at
@@ -71,19 +75,22 @@ def make(kind, subscription, units, keys):
     for unit in units:
         group_queue = (<tuple?>unit)[4]
         if group_queue is not held:
-            held, check_until = group_queue, group_queue.check_until
-            if group_queue.tracker.failures:
-                return None
-        if (<tuple>unit)[3] < check_until:
+            held, value = group_queue, PyDict_GetItemWithError(asked, group_queue)
+            if value == NULL:
+                if group_queue.tracker.failures:
+                    return None
+                facts = asked[group_queue] = (group_queue.check_until, group_queue.live)
+            else:
+                facts = <tuple>value
+        if (<tuple>unit)[3] < facts[0]:
             return None
-    jobs, held, at = [], None, 0
+    jobs, at = [], 0
     for unit in units:
         physical, size, _, offset, group_queue = <tuple>unit
-        job = <JobFields>JobFields.__new__(kind)
+        job = <JobFields>(<PyTypeObject*>kind).tp_new(kind, <PyObject*>_none_given, NULL)
         _begin(job, subscription, group_queue, offset, physical, size, keys[at])
         at += 1
-        if group_queue is not held:
-            held, live = group_queue, group_queue.live
+        live = (<tuple>asked[group_queue])[1]
         live[offset] = job
         jobs.append(job)
     return jobs
@@ -132,21 +139,23 @@ def admit(ready, Py_ssize_t room):
 
 def buffer(jobs, enlist):
     """As `job_loops._buffer`."""
-    cdef object each, held = None, append = None
+    cdef object each, append
+    cdef dict asked = {}
+    cdef PyObject* value
     cdef JobFields job
     cdef long long size = 0
     for each in jobs:
         job = <JobFields?>each
         job.state = _buffered_state
         size += <long long>job.size
-        if job.group_queue is held:
-            append(job)
+        value = PyDict_GetItemWithError(asked, job.group_queue)
+        if value != NULL:
+            (<object>value)(job)
             continue
-        held = job.group_queue
-        append = held.waiting.append
+        append = asked[job.group_queue] = job.group_queue.waiting.append
         append(job)
-        if not held.listed:
-            enlist(held)
+        if not job.group_queue.listed:
+            enlist(job.group_queue)
     return size
 
 

@@ -68,6 +68,8 @@ def measure(object puts, object take, object store_ms, object ends, Py_ssize_t o
             topic = item(put, 0)
             queues = len(topic.queues)
             prefix = topic.prefix
+            if not prefix:
+                return None
         if not _number(item(put, 1), 0, queues - 1):
             return None
         size = len(item(put, 2))

@@ -44,7 +44,7 @@ from broker.format.unique_key import UniqueKeys
 from broker.log.put import Position, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT, ConsumeQueue
-from broker.queues.topics import Topic
+from broker.queues.topics import TOPIC_BYTES_MAX, Topic
 from broker.runtime.accelerators import accelerated
 from broker.runtime.seams import Buffer
 from broker.runtime.sums import crc32, library_crc32
@@ -220,6 +220,9 @@ class Encoder:
     def _refusal(self, put: Put, block_bytes: int, size: int) -> MessageRefused | None:
         """Return why a message can never be stored; None when it can."""
         topic, queue_id, body_bytes = put.topic, put.queue_id, len(put.body)
+        if not topic.prefix:
+            text = f"topic {topic.name[:140]!r} has more than {TOPIC_BYTES_MAX} bytes; it can only be read"
+            return MessageRefused(text)
         if not 0 <= queue_id < len(topic.queues):
             return MessageRefused(f"topic {topic.name} has no queue {queue_id}, only 0 to {len(topic.queues) - 1}")
         if body_bytes > self._body_bytes_max and not topic.system:

@@ -106,8 +106,8 @@ class Topic:
         message_type: What it takes. Who publishes for others asks; `Store.append` does not, as RocketMQ's broker does
             not.
         listeners: Called, in their order, at the end of a flush that made records of this topic visible.
-        prefix: Length byte and name, as they stand in a record. A name of more than 127 bytes, which only RocketMQ's
-            retry topics have, has none: such topics are read and never written.
+        prefix: Length byte and name, as they stand in a record. Empty for a name of more than 127 bytes, which only
+            RocketMQ's retry topics have: such topics are read and never written.
     """
 
     __slots__ = ("listeners", "message_type", "name", "name_bytes", "prefix", "queues", "system")
@@ -115,19 +115,12 @@ class Topic:
     def __init__(self, name: str, *, system: bool) -> None:
         self.name = name
         self.name_bytes = name.encode("utf-8")
-        if len(self.name_bytes) <= TOPIC_BYTES_MAX:
-            self.prefix = bytes([len(self.name_bytes)]) + self.name_bytes
+        size = len(self.name_bytes)
+        self.prefix = bytes([size]) + self.name_bytes if size <= TOPIC_BYTES_MAX else b""
         self.queues: list[ConsumeQueue] = []
         self.system = system
         self.message_type = MessageType.MIXED
         self.listeners: list[Callable[[], None]] = []
-
-    def __getattr__(self, name: str) -> bytes:
-        if name == "prefix":
-            raise MessageRefused(
-                f"topic {self.name[:140]!r} has more than {TOPIC_BYTES_MAX} bytes; it can only be read"
-            )
-        raise AttributeError(name)
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, queues={len(self.queues)})"

@@ -58,9 +58,8 @@ class SystemClock:
         """Microseconds since the Unix epoch."""
         return time.time_ns() // 1_000
 
-    def monotonic(self) -> float:
-        """Seconds of `time.monotonic`, as asyncio and uvloop use them."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """As asyncio and uvloop use it; itself, since each request looks at it five times and more."""
 
     def since_boot(self) -> float:
         """Seconds since the machine's start, by CLOCK_BOOTTIME; where there is none (macOS) those of `monotonic`."""

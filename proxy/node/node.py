@@ -186,7 +186,7 @@ class Node(Parts, CommitDriver):
         for server in self.servers:
             for connection in list(server.connections):
                 connection.eof_received()
-        self._take_turn(wait=True)
+        self._take_turn(self.opened, wait=True)
         for group in self.all_groups():
             group.stop()
         await self.calls.settle(lambda: hurry is not None and hurry.is_set())
@@ -228,33 +228,34 @@ class Node(Parts, CommitDriver):
         self.consumer.flush()
         self.producer.flush()
         self.budget.flushed()
-        self._recount_memory()
+        if self.budget.level:
+            self._recount_memory()
 
     def _recount_memory(self) -> None:
         """Take what has left off the account."""
-        if self.budget.level:
-            self.budget.recount()
-            self.memory.relieve()
+        self.budget.recount()
+        self.memory.relieve()
 
     def _turn(self) -> None:
         """Begin to make durable what came, and answer what is. Nothing leaves before what it promises is written."""
         if self._state == "stopped":
             self._turn_asked = False
             return
-        self._take_turn(wait=self.opened.store.commit.syncs is None)
+        opened = self.opened
+        self._take_turn(opened, wait=opened.store.commit.syncs is None)
 
-    def _take_turn(self, *, wait: bool) -> None:
+    def _take_turn(self, opened: Opened, *, wait: bool) -> None:
         """Flush and answer; with `wait` the loop waits for the disk, else the flush is begun."""
         # What the flushes lead to (replies, deliveries) leaves with this turn and needs no other one.
         self._turn_asked = True
         self._turns.value += 1
         flushed = wait and self._flush()
         if not wait:
-            self.opened.store.commit.begin()
+            opened.store.commit.begin()
         self._turn_asked = False
-        if wait and self.opened.store.pending:
+        if wait and opened.store.pending:
             self.request_turn()
-        self._answer_all(flushed=flushed)
+        self._answer_all(opened, flushed=flushed)
 
     def _flush(self) -> bool:
         """Write, sync and tell who waits; whether there was anything."""
@@ -292,11 +293,11 @@ class Node(Parts, CommitDriver):
         if raised is not None:
             self.limited_log.fault("turn_callback_failed", raised, kind="settle")
         self._turn_asked = self._was_asked
-        self._answer_all(flushed=True)
+        self._answer_all(self.opened, flushed=True)
 
-    def _answer_all(self, *, flushed: bool) -> None:
+    def _answer_all(self, opened: Opened, *, flushed: bool) -> None:
         """Send what may leave, and do what follows a flush."""
-        opened, (consumer, producer) = self.opened, self.servers
+        consumer, producer = self.servers
         try:
             opened.progress.flush()
         except ProgressFailed:
@@ -308,12 +309,15 @@ class Node(Parts, CommitDriver):
         producer.flush()
         if not opened.store.commit.unsettled:
             self.budget.flushed()
-        self._recount_memory()
+        if self.budget.level:
+            self._recount_memory()
         if flushed:
             opened.steps.synced()
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
-            with contextlib.suppress(ProgressFailed):
+            try:  # noqa: SIM105 - in every turn
                 opened.progress.sync_after_log()
+            except ProgressFailed:
+                pass
             opened.index_work.stored()
 
     def make_durable(self) -> None:
@@ -322,7 +326,7 @@ class Node(Parts, CommitDriver):
         Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`). Raises
         StoreError where it could not be written; it may be undone by a restart.
         """
-        self._take_turn(wait=True)
+        self._take_turn(self.opened, wait=True)
         if self.store.failed is not None:
             raise self.store.failed
         self.progress.sync()

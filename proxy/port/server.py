@@ -388,7 +388,7 @@ class ThriftServer:
 
     def flush(self) -> None:
         """Write the replies of this turn."""
-        self.shares.turn_over()
+        self.shares.spent = 0.0
         if self._dirty:
             dirty, self._dirty = self._dirty, []
             for connection in dirty:

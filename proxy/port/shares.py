@@ -79,7 +79,7 @@ class Shares:
     """The loop's time, shared by the connections of all ports of a node.
 
     Attributes:
-        spent: Seconds taken by frames served as they arrived, since the last end of a turn.
+        spent: Seconds taken by frames served as they arrived, since the last end of a turn; who ends one begins anew.
         turns: Turns in which something that waited was served.
     """
 
@@ -116,10 +116,6 @@ class Shares:
         self.spent += now - began
         connection.share.add(began, now)
         return now
-
-    def turn_over(self) -> None:
-        """Note the end of a turn: what is served as it arrives has all the time again."""
-        self.spent = 0.0
 
     def defer(self, connection: Sharing) -> None:
         """Have a connection's frames served when its turn comes; harmless twice."""

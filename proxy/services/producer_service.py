@@ -42,6 +42,7 @@ from pyddmq.codes import Repeat, ResultCode
 HEARTBEAT_TOPIC = b"carrera_heartbeat"
 """R90: a send to it is answered 0 and stores nothing."""
 
+_OK = ResultCode.OK
 _NONE_WAITS: Mapping[int, int] = {}
 
 
@@ -97,7 +98,7 @@ class ProducerService:
             return
         connection.note_client(message.version)
         if message.topic == HEARTBEAT_TOPIC:
-            connection.answer(encode_result_reply(call, ResultCode.OK, "heartbeat"))
+            connection.answer(encode_result_reply(call, _OK, "heartbeat"))
         elif connection in self._limited.waiting:
             self._limited.follow(connection, call, partial(self._send, connection, call, message, timeout_ms))
         else:
@@ -174,7 +175,7 @@ class ProducerService:
             self._publishing.refuse(connection, call, refusal, error.count)
             return
         if not request.messages:
-            connection.answer(encode_result_reply(call, ResultCode.OK, "empty batch"))
+            connection.answer(encode_result_reply(call, _OK, "empty batch"))
             return
         connection.note_client(request.messages[0].version)
         if connection in self._limited.waiting:
@@ -296,26 +297,26 @@ class ProducerService:
         """Encode the reply of a call that was answered before, or should have been."""
         receipts = [self._keyed.receipt(each) for each in again]
         if batch:
-            return encode_result_reply(call, ResultCode.OK, "OK", receipts=receipts, repeat=repeat)
+            return encode_result_reply(call, _OK, "OK", receipts=receipts, repeat=repeat)
         if len(receipts) > 1:
-            return encode_result_reply(call, ResultCode.OK, "OK", repeat=repeat)
+            return encode_result_reply(call, _OK, "OK", repeat=repeat)
         [(msg_id, qid, offset, handle)] = receipts
         place = (qid, offset) if qid else (None, None)
         return encode_result_reply(
-            call, ResultCode.OK, "OK", msg_id=msg_id, qid=place[0], offset=place[1], handle=handle, repeat=repeat
+            call, _OK, "OK", msg_id=msg_id, qid=place[0], offset=place[1], handle=handle, repeat=repeat
         )
 
     def _stored(self, call: Call, positions: Sequence[Position]) -> bytes:
         queue_id, offset, _, unique_key = positions[0]
         return encode_result_reply(
-            call, ResultCode.OK, "OK", msg_id=unique_key.decode(), qid=f"{self._qid_prefix}{queue_id}", offset=offset
+            call, _OK, "OK", msg_id=unique_key.decode(), qid=f"{self._qid_prefix}{queue_id}", offset=offset
         )
 
     def _stored_waiting(self, port: TopicPort, out_ms: int, call: Call, positions: Sequence[Position]) -> bytes:
         """Without a place: where it waits is of no use to a producer, what consumers get has another."""
         unique_key = positions[0].unique_key.decode()
         handle = self._handle(port, out_ms, unique_key)
-        return encode_result_reply(call, ResultCode.OK, "OK", msg_id=unique_key, handle=handle)
+        return encode_result_reply(call, _OK, "OK", msg_id=unique_key, handle=handle)
 
     def _stored_batch(
         self, ports: Sequence[TopicPort], waiting: Mapping[int, int], call: Call, positions: Sequence[Position]
@@ -325,7 +326,7 @@ class ProducerService:
         for place, out_ms in waiting.items():
             unique_key = receipts[place].msg_id
             receipts[place] = Receipt(unique_key, "", -1, self._handle(ports[place], out_ms, unique_key))
-        return encode_result_reply(call, ResultCode.OK, "OK", receipts=receipts)
+        return encode_result_reply(call, _OK, "OK", receipts=receipts)
 
     def _stored_mixed(
         self,
@@ -345,9 +346,9 @@ class ProducerService:
                 prefix = port.qid_prefix if isinstance(port, KafkaPort) else self._qid_prefix
                 receipts.append(Receipt(key, f"{prefix}{queue_id}", offset))
         if is_batch:
-            return encode_result_reply(call, ResultCode.OK, "OK", receipts=receipts)
+            return encode_result_reply(call, _OK, "OK", receipts=receipts)
         [(key, qid, offset, _)] = receipts
-        return encode_result_reply(call, ResultCode.OK, "OK", msg_id=key, qid=qid, offset=offset)
+        return encode_result_reply(call, _OK, "OK", msg_id=key, qid=qid, offset=offset)
 
     def _handle(self, port: TopicPort, out_ms: int, unique_key: str) -> str | None:
         """Return what names a timer; messages of a delay level have no handle (reference 5.6)."""
@@ -359,4 +360,4 @@ def _of_batch(place: int, count: int, text: str) -> str:
 
 
 def _stored_untold(call: Call, _: Sequence[Position]) -> bytes:
-    return encode_result_reply(call, ResultCode.OK, "OK")
+    return encode_result_reply(call, _OK, "OK")

@@ -125,7 +125,7 @@ class Subscription(SubscriptionFacts):
         self._start_failed = start_failed
         self.opening = True
         self._line = buffer.line(config.topic)
-        self._clock = runtime.clock
+        self.now = runtime.clock.monotonic
         self._scheduler = runtime.scheduler
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
@@ -398,7 +398,7 @@ class Subscription(SubscriptionFacts):
     def _run(self, jobs: list[UpstreamJob]) -> None:
         """Run RUNNING jobs through their actions, once their bodies are at hand."""
         if self.pushes:
-            self._line.asked_at = self._clock.monotonic()
+            self._line.asked_at = self.now()
         if self._fetches:
             jobs = self._source.fetch(jobs, self._fetched)
         if jobs:
@@ -435,7 +435,7 @@ class Subscription(SubscriptionFacts):
             return answer is Status.FINISH and job.group_queue.tracker.finish(job.offset)
         if not is_in_action(job):
             return False
-        job.group_queue.answered_at = self._clock.monotonic()
+        job.group_queue.answered_at = self.now()
         self._running.answered(job, answer)
         self.pump()
         return True
@@ -451,7 +451,7 @@ class Subscription(SubscriptionFacts):
                 if answer is Status.FINISH or (last and answer is Status.CONTINUE):
                     job.group_queue.tracker.finish(job.offset)
         else:
-            now = self._clock.monotonic()
+            now = self.now()
             for job in jobs:
                 job.group_queue.answered_at = now
             self._running.ended(step, jobs, answers)

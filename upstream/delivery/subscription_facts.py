@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from broker.runtime.seams import Clock
 from pyddmq.actions import Message
 from upstream.delivery.made_bodies import MadeBodies
 from upstream.job import GroupQueue, Reply, Slices, UpstreamJob
@@ -24,17 +23,18 @@ class SubscriptionFacts:
         group_queues: The queues that are read.
         outcomes: What becomes of its jobs.
         pusher: The action that pushes to servers of others and can say how these are; None where none does.
+        now: Monotonic seconds.
         made_bodies: Bodies in the place of those in the log, where the last action keeps some; None until then.
     """
 
     buffer: PullBuffer
     group_queues: list[GroupQueue]
     pusher: Pushes | None
+    now: Callable[[], float]
     made_bodies: MadeBodies | None = None
     outcomes: Outcomes
     _admission: Admission
     _calling: Calling
-    _clock: Clock
     _source: Source
 
     @property
@@ -55,10 +55,6 @@ class SubscriptionFacts:
     def draining(self) -> bool:
         """Whether `begin_drain` was called."""
         return self.outcomes.draining
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self._clock.monotonic()
 
     def stored_ms(self, job: UpstreamJob) -> int | None:
         """Return when a job's message was stored; None when it cannot be read."""

@@ -210,21 +210,22 @@ class PullBuffer:
         """
         if self.budget.level >= _REFUSING:
             return None
+        now = self._clock.monotonic()
         if self._may_hand_out is not None and not self._may_hand_out():
             # That somebody asks is what makes a member of a node (D56).
-            (self if topic is None else self.line(topic)).asked_at = self._clock.monotonic()
+            (self if topic is None else self.line(topic)).asked_at = now
             return None
         if topic is not None:
             line = self._lines.get(topic)
             if line is None:
                 return None
-            line.asked_at = self._clock.monotonic()
-            return self._take_of(line, count_max, holder)
-        self.asked_at = self._clock.monotonic()
+            line.asked_at = now
+            return self._take_of(line, count_max, holder, now)
+        self.asked_at = now
         rotation = self._rotation
         for _ in range(len(rotation)):
             line = rotation.popleft()
-            batch = self._take_of(line, count_max, holder)
+            batch = self._take_of(line, count_max, holder, now)
             if line.group_queues:
                 rotation.append(line)
             else:
@@ -233,7 +234,7 @@ class PullBuffer:
                 return batch
         return None
 
-    def _take_of(self, line: TopicLine, count_max: int | None, holder: Holder) -> Batch | None:
+    def _take_of(self, line: TopicLine, count_max: int | None, holder: Holder, now: float) -> Batch | None:
         group_queues = line.group_queues
         for _ in range(len(group_queues)):
             group_queue = group_queues.popleft()
@@ -245,7 +246,7 @@ class PullBuffer:
             else:
                 group_queue.listed = False
             if jobs:
-                self._hand_out(group_queue, jobs, holder)
+                self._hand_out(group_queue, jobs, holder, now)
                 return _new(Batch, (line.topic, group_queue.qid, jobs))
         return None
 
@@ -293,10 +294,9 @@ class PullBuffer:
                 waiting.popleft()
         return jobs, room
 
-    def _hand_out(self, group_queue: GroupQueue, jobs: list[UpstreamJob], holder: Holder) -> None:
+    def _hand_out(self, group_queue: GroupQueue, jobs: list[UpstreamJob], holder: Holder, now: float) -> None:
         subscription = group_queue.subscription
         assert subscription is not None, "only a running group_queue has jobs"
-        now = self._clock.monotonic()
         delivery = Delivery(holder, now, now + subscription.timeout_seconds, jobs)
         perhaps, delivery.again = job_loops.hand_out(jobs, delivery, group_queue.uncertain_until)
         if perhaps:
