@@ -28,10 +28,12 @@ from bench.reports import report
 from broker.features import ALL
 from broker.format.properties import encode_properties
 from broker.format.unique_key import numbered_keys
+from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.runtime.accelerators import PURE_VARIABLE
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
-from broker.store import Put, Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 
 BATCHES = (1, 8, 32)

@@ -18,8 +18,10 @@ from bench.clients.compact import Message, publish_frame
 from bench.clients.load import PROPERTIES, TAG, body_of, key_of
 from broker.features import ALL
 from broker.log.encoder import Stamp
+from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
-from broker.store import Put, Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from proxy.services.message_checks import MessageChecks
 from proxy.services.topic_port import TopicPort

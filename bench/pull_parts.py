@@ -23,9 +23,11 @@ from bench.clients.load import PROPERTIES, TAG, body_of, key_of
 from bench.watch import Watch
 from broker.features import ALL
 from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.store import Put, Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from proxy.port.accepting import ServerLimits

@@ -16,10 +16,12 @@ from random import Random
 
 from broker.features import ALL
 from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
-from broker.store import Put, Store, StoreOptions
+from broker.store import Store
 
 OPTIONS = StoreOptions(segment_bytes=64 << 20, queue_file_units=300_000, flush="async")
 QUEUES = 8

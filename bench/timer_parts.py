@@ -18,6 +18,8 @@ from bench.watch import Watch
 from broker.features import ALL
 from broker.format.properties import encode_properties
 from broker.log.group_commit import CommitDriver
+from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
@@ -25,7 +27,7 @@ from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.timers import Timers
-from broker.store import Put, Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 
 MESSAGES = 5_120

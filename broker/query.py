@@ -25,18 +25,6 @@ from broker.queues.time_search import offset_at, offset_from
 from broker.queues.topics import Topic
 from broker.runtime.steps import run_now
 
-__all__ = [
-    "KeyQuery",
-    "Listing",
-    "NotFound",
-    "QueryRefused",
-    "at_offset",
-    "at_physical",
-    "by_id",
-    "by_key",
-    "by_unique_key",
-]
-
 LIMIT_DEFAULT = 64
 """RocketMQ's maxMsgsNumBatch."""
 ALL_MS = 1 << 62

@@ -26,15 +26,9 @@ import structlog
 
 from broker.errors import (
     DamagedRecord,
-    DiskFull,
     MessageRefused,
     RecordGone,
-    StoreError,
     StoreFailed,
-    StoreFormatNewer,
-    StoreGeometryDiffers,
-    StoreInUse,
-    StoreUnreadable,
     StoreUnwritable,
 )
 from broker.feature import Feature, Given
@@ -61,25 +55,6 @@ from broker.runtime.store_metrics import APPENDED, DAMAGED, FAILED, GONE, REFUSE
 from broker.single_puts import SinglePuts
 from broker.store_parts import StoreParts
 from broker.waits import Waits
-
-__all__ = [
-    "DamagedRecord",
-    "DiskFull",
-    "MessageRefused",
-    "Position",
-    "Put",
-    "RecordGone",
-    "Store",
-    "StoreError",
-    "StoreFailed",
-    "StoreFormatNewer",
-    "StoreGeometryDiffers",
-    "StoreInUse",
-    "StoreOptions",
-    "StoreUnreadable",
-    "StoreUnwritable",
-    "Topic",
-]
 
 logger = structlog.get_logger()
 

@@ -30,17 +30,6 @@ from conf.sections.limits import LimitsConfig
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
 
-__all__ = [
-    "Config",
-    "ConsumeFrom",
-    "GroupConfig",
-    "KafkaClusterConfig",
-    "LagConfig",
-    "NodeConfig",
-    "SubscriptionConfig",
-    "TopicConfig",
-]
-
 DAY_MS = 86_400_000
 _LIVE = Reload.LIVE
 _GENERATION = Reload.GENERATION

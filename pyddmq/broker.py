@@ -53,6 +53,7 @@ from broker.put_batch import put_batch
 from broker.query import Listing, NotFound, QueryRefused, at_offset, by_id, by_key, by_unique_key
 from broker.queues.consume_queue import FILLER
 from broker.queues.time_search import offset_at
+from broker.queues.topics import Topic
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.disks.private_disk import PrivateDisk
@@ -64,7 +65,7 @@ from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.timers import Timers
 from broker.selectors import put_selected, select_by_hash
-from broker.store import Store, Topic
+from broker.store import Store
 from broker.tools.interchange import adopted
 from broker.tools.readonly import ReadOnlyStore
 from broker.transaction.names import State

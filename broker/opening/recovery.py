@@ -26,7 +26,7 @@ from typing import NamedTuple
 from broker.feature import Given
 from broker.log.commit_log import CommitLog
 from broker.log.log_reader import LogReader
-from broker.log.scan import LogScan, record_at, scan
+from broker.log.scan import LogScan
 from broker.opening.foreign import Foreign
 from broker.opening.queue_build import QueueBuild
 from broker.opening.store_json import Checkpoint
@@ -281,15 +281,3 @@ def _fits(log: CommitLog, reader: LogReader, topic: bytes, queue: ConsumeQueue) 
     offset = queue.max_offset - 1
     its = (entry.size, entry.topic, entry.queue_id, entry.queue_offset)
     return its == (unit[1], topic, queue.queue_id, offset) or is_repeat(unit, entry, queue, offset)
-
-
-__all__ = [
-    "ProgressCallback",
-    "RecoveryFacts",
-    "RecoveryProgress",
-    "RecoverySteps",
-    "begin_at",
-    "record_at",
-    "recover",
-    "scan",
-]

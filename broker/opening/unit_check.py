@@ -12,7 +12,7 @@ from broker.errors import DamagedRecord, RecordGone
 from broker.feature import UnitCode, unit_code
 from broker.format.record import Entry, queue_id, queue_offset
 from broker.log.commit_log import CommitLog
-from broker.opening.recovery import record_at, scan
+from broker.log.scan import record_at, scan
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
 from broker.queues.fillers import is_repeat
 from broker.runtime.metrics import Metrics

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from broker.errors import StoreUnwritable
 from broker.runtime.bundle import Runtime
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.store import StoreUnwritable
 from conf import NodeConfig
 from proxy.access.access import Access, Policy
 from proxy.access.audit import Audit

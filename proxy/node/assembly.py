@@ -10,10 +10,12 @@ from dataclasses import replace
 from functools import partial
 
 from broker.deduplication.deduplication import Deduplication, WindowLimits
+from broker.errors import StoreUnwritable
 from broker.features import features
 from broker.log.group_commit import CommitDriver
 from broker.log.shared_walk import together
 from broker.opening.recovery import RecoveryProgress
+from broker.options import StoreOptions
 from broker.queues.offsets import ConsumerOffsets
 from broker.retention import RetentionHold, RetentionLimits
 from broker.runtime.bundle import Runtime
@@ -27,7 +29,7 @@ from broker.scheduled.recurring.returning import returning
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers
-from broker.store import Store, StoreOptions, StoreUnwritable
+from broker.store import Store
 from broker.tools.interchange import geometry_of
 from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings

@@ -13,12 +13,13 @@ from collections.abc import Generator
 import structlog
 
 from actions.registry import Registry
+from broker.errors import StoreError
 from broker.log.group_commit import CommitDriver, seconds_early
 from broker.opening.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
 from broker.runtime.metrics import Metrics, declare
 from broker.scheduled.recurring.loops import Loops
-from broker.store import Store, StoreError
+from broker.store import Store
 from conf import Config, GroupConfig
 from proxy.node.access import close_access, flush_everything, look_at_access, open_owners
 from proxy.node.assembly import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from broker.log.put import Position
 from broker.scheduled.recurring.occurrence import Occurrence
-from broker.store import Position
 from broker.transaction.transactions import Transactions
 from proxy.limits.meter import Meter
 from proxy.limits.quota import AFTER_MS, Over

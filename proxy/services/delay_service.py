@@ -15,9 +15,11 @@ from functools import partial
 from typing import Any
 
 from broker.deduplication.deduplication import Judged
+from broker.errors import StoreError
 from broker.format.java import queue_of_key
 from broker.log.awaited import AwaitedSteps
 from broker.log.owner import owned
+from broker.log.put import Position, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelOutcome
@@ -25,7 +27,6 @@ from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.cancel import DelayCancels
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import Occurrence
-from broker.store import Position, Put, StoreError
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler

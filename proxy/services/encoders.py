@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from broker.store import Position
+from broker.log.put import Position
 from proxy.wire import Call
 from pyddmq.codes import ResultCode
 

@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.deduplication.deduplication import Deduplication, Judged
-from broker.errors import StoreError
+from broker.errors import MessageRefused, StoreError
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import Entry
 from broker.format.wait_properties import REAL_TOPIC_NAME
-from broker.log.put import Put
+from broker.log.put import Position, Put
 from broker.scheduled.delay.levels import SCHEDULE_NAME
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_NAME
-from broker.store import MessageRefused, Position, Store
+from broker.store import Store
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.encoders import Refused

@@ -10,15 +10,17 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from broker.errors import DiskFull, MessageRefused, StoreError
 from broker.format.java import queue_of_hash, string_hash
 from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch
 from broker.format.properties import find_property
-from broker.queues.topics import is_system
+from broker.log.put import Put
+from broker.queues.topics import Topic, is_system
 from broker.runtime.accelerators import accelerated
 from broker.runtime.seams import Buffer, Clock
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
-from broker.store import DiskFull, MessageRefused, Put, Store, StoreError, Topic
+from broker.store import Store
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.message_rules import Limited, PropertyRules, Refusal
 from proxy.services.topic_port import TopicPort

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from broker.deduplication.deduplication import MISSING, Judged
+from broker.log.put import Position, Put
 from broker.scheduled.timer.handle import RecallHandle
-from broker.store import Position, Put
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler

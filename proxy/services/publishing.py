@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker.errors import StoreError
+from broker.log.put import Position, Put
 from broker.runtime.metrics import Metrics, declare, declare_histogram
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock
-from broker.store import Position, Put, Store, StoreError
+from broker.store import Store
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.encoders import Refused, Stored

@@ -7,8 +7,7 @@ results away when they get an exception for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
@@ -134,30 +133,22 @@ class StartingService:
         connection.answer(encode_bool_reply(call, False))
 
     def _send(self, connection: Connection, call: Call) -> None:
-        refusal = None
-        with suppress(TextError):
-            refusal = self._denied(connection, call, (scan_send(call).message,))
-        self._refuse(connection, call, 1, refusal)
+        self._refuse(connection, call, 1, _denial(lambda: self._look(connection, call, (scan_send(call).message,))))
 
     def _send_batch(self, connection: Connection, call: Call) -> None:
         refusal = None
         try:
             messages = scan_send_batch(call).messages
             count = len(messages)
-            refusal = self._denied(connection, call, messages)
+            refusal = _denial(lambda: self._look(connection, call, messages))
         except TextError as error:
             count = error.count
         self._refuse(connection, call, count, refusal)
 
-    def _denied(self, connection: Connection, call: Call, messages: Sequence[SendMessage]) -> Refusal | None:
-        """Why messages may not be sent whether the node is ready or not; None where they may."""
-        if connection.rights is None:
-            return None
-        try:
+    def _look(self, connection: Connection, call: Call, messages: Sequence[SendMessage]) -> None:
+        """Look whether messages may be sent, whether the node is ready or not. Raises Refusal."""
+        if connection.rights is not None:
             self._guard.produce(connection, call.method, messages)
-        except Refusal as refusal:
-            return refusal
-        return None
 
     def _refuse(self, connection: Connection, call: Call, count: int, refusal: Refusal | None) -> None:
         code, text = _told(refusal, _SEND_TEXT)
@@ -170,42 +161,32 @@ class StartingService:
         sends.add(count)
 
     def _send_delay(self, connection: Connection, call: Call) -> None:
-        refusal = None
-        try:
+        def look() -> None:
             message = scan_delay(call).message
             if connection.rights is not None:
                 self._guard.topic(connection, call.method, message.get("topic", ""))
-        except TextError:
-            pass
-        except Refusal as denied:
-            refusal = denied
+
+        refusal = _denial(look)
         self._count(refusal)
         connection.answer(encode_delay_result_reply(call, *_told(refusal, _SEND_TEXT), ""))
 
     def _half(self, connection: Connection, call: Call) -> None:
-        refusal = None
-        try:
+        def look() -> None:
             request = scan_half(call)
             if connection.rights is not None:
                 self._guard.half(connection, request)
-        except TextError:
-            pass
-        except Refusal as denied:
-            refusal = denied
+
+        refusal = _denial(look)
         self._count(refusal)
         connection.answer(encode_half_reply(call, *_told(refusal, _SEND_TEXT)))
 
     def _end(self, connection: Connection, call: Call) -> None:
-        refusal = None
-        try:
+        def look() -> None:
             request = scan_end(call)
             if connection.rights is not None:
                 self._guard.transact(connection, call.method, request.group)
-        except TextError:
-            pass
-        except Refusal as denied:
-            refusal = denied
-        connection.answer(encode_result_reply(call, *_told(refusal, _END_TEXT)))
+
+        connection.answer(encode_result_reply(call, *_told(_denial(look), _END_TEXT)))
 
     def _fetch_checks(self, connection: Connection, call: Call) -> None:
         request = scan_fetch_checks(call)
@@ -218,3 +199,14 @@ class StartingService:
 def _told(refusal: Refusal | None, text: str) -> tuple[ResultCode, str]:
     """Return code and text of an answer: that of a denial, or that the node is starting."""
     return (ResultCode.FAIL_SERVER_SHUTDOWN, text) if refusal is None else (refusal.code, refusal.text)
+
+
+def _denial(look: Callable[[], None]) -> Refusal | None:
+    """Return what a look raises: why a call is denied, whether the node is ready or not; None where it is not."""
+    try:
+        look()
+    except TextError:
+        pass
+    except Refusal as refusal:
+        return refusal
+    return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from broker.format.message_type import MessageType
-from broker.queues.topics import is_system
+from broker.queues.topics import Topic, is_system
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock
-from broker.store import Store, Topic
+from broker.store import Store
 from conf import Config, TopicConfig
 from conf.base import is_topic_pattern
 from proxy.services.kafka.ports import KafkaPort, ProducerOf

@@ -12,9 +12,9 @@ from functools import partial
 
 from broker.errors import StoreError
 from broker.format.properties import is_system_property, parse_properties
+from broker.log.put import Position, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from broker.store import Position, Put
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check
 from broker.transaction.names import HALF_NAME, State

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 
 from broker.features import ALL
+from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
-from broker.store import Put, Store, StoreOptions
+from broker.store import Store
 from proxy.process.exit_codes import ExitCode
 from pyddmq import PullRefused, SendRefused
 from tests.acceptance import slow_disk

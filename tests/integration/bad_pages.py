@@ -17,6 +17,7 @@ from random import Random
 from broker.errors import DamagedRecord
 from broker.features import ALL
 from broker.format.record import split
+from broker.options import StoreOptions
 from broker.query import by_key
 from broker.runtime.disk import RealDisk, RealFile
 from broker.runtime.metrics import Metrics
@@ -25,7 +26,7 @@ from broker.runtime.seams import Buffer
 from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import DAMAGED, FILES_DAMAGED, HOLES, UNREADABLE
 from broker.scheduled.timer.timers import Timers
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
 from broker.tools.readonly import ReadOnlyStore
 

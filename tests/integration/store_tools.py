@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from broker.errors import DamagedRecord
 from broker.feature import Feature
 from broker.features import features
 from broker.format.properties import parse_properties
 from broker.format.record import split
+from broker.log.put import Position, Put
 from broker.opening.recovery import RecoveryProgress
+from broker.options import StoreOptions
 from broker.queues.consume_queue import FILLER
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.scheduled.delay.levels import STANDARD_LEVELS
 from broker.scheduled.timer.names import TimerOptions
-from broker.store import DamagedRecord, Position, Put, Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock
 
 ROOT = "/store"

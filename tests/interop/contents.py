@@ -25,11 +25,13 @@ from broker.format.record import (
     store_timestamp,
 )
 from broker.format.record import queue_id as queue_id_of
+from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.queues.consume_queue import FILLER
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, SystemClock
-from broker.store import Put, Store, StoreOptions
+from broker.store import Store
 from proxy.demo.events import load_events
 from tests.interop.rocketmq import Message
 

@@ -18,12 +18,13 @@ from broker.errors import StoreGeometryDiffers
 from broker.format.body import SYS_COMPRESSED, SYS_COMPRESSION_MASK
 from broker.format.record import split, sys_flag
 from broker.opening.store_json import Geometry
+from broker.options import StoreOptions
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
 from broker.tools.interchange import adopted, broker_settings
 from tests.integration.ddmq_tools import Peer, result

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import StoreFailed
+from broker.errors import StoreFailed
 from broker.testing import SimDisk
 from proxy.node.node import Node
 from proxy.node.reload import Reloader

@@ -19,8 +19,9 @@ from actions.outside import Outside
 from actions.registry import Registry
 from broker.errors import DamagedRecord
 from broker.features import ALL
+from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import SimDisk, SimSyncs
 from broker.testing.sim_disk import CRASH_MODES
 from conf import Loaded, loads

@@ -10,14 +10,16 @@ from random import Random
 from typing import Any
 
 from actions.registry import Registry
+from broker.errors import DiskFull
 from broker.features import ALL
 from broker.format.properties import encode_properties
+from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk
-from broker.store import DiskFull, Put, Store
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from upstream.calls.node_calls import NodeCalls

@@ -16,11 +16,12 @@ from threading import Event
 from broker.consumer import ConsumedMessage, ConsumerOptions, Consumers, OrderlyContext, OrderlyStatus
 from broker.consumer.running import ExecutorRunner
 from broker.features import ALL
+from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock
 from broker.selectors import put_selected, select_by_hash
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from proxy.demo.order.story import Story, all_steps
 
 TOPIC = "rides"

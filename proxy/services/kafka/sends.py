@@ -21,11 +21,10 @@ from functools import partial
 from broker.deduplication.deduplication import ELSEWHERE, MISSING, Judged
 from broker.errors import StoreError
 from broker.format.properties import parse_properties
-from broker.log.put import Put
+from broker.log.put import Position, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from broker.store import Position
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.encoders import Stored

@@ -19,11 +19,12 @@ from broker.format.record import split
 from broker.format.unique_key import UniqueKeys
 from broker.log.batch import BatchMessage, encode_batch
 from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.put_batch import put_batch
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from broker.tools.readonly import ReadOnlyStore
 from broker.transaction.names import State

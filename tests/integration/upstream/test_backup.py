@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.errors import StoreUnreadable
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
-from broker.store import StoreUnreadable
 from broker.testing import ManualClock, SimDisk
 from broker.tools.check import Check, Severity
 from tests.integration.damage import check, make_data, open_progress, troubles, wanted

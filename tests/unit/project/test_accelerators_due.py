@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from broker.features import ALL
 from broker.format.record import HEADER_BYTES, Located
 from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.queues.topics import Topic
 from broker.runtime.metrics import Metrics
 from broker.scheduled import release_plain
@@ -21,7 +22,7 @@ from broker.scheduled.release_plain import Facts, Origin
 from broker.scheduled.timer import taking
 from broker.scheduled.timer.due import _FACTS as TIMER_FACTS
 from broker.scheduled.timer.pending.log import UNIT, UNIT_BYTES, Taken, TimerLog, Unit
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from tests.accelerator_ways import both, need_compiled, running
 

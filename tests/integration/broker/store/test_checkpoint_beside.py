@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from broker.store import DiskFull, Store
+from broker.errors import DiskFull
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
 from tests.stopping import end_run

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from broker.errors import RecordGone, StoreFormatNewer, StoreUnreadable
 from broker.features import ALL
 from broker.format.record import split
+from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import UNITS_REPAIRED
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from broker.tools.readonly import ReadOnlyStore
 from tests.integration.broker.store.test_store_recovery import filled

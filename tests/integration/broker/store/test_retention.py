@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.errors import RecordGone
 from broker.log.awaited import AwaitedSteps
 from broker.retention import ExpiringSegment, Relocation, RetentionLimits
 from broker.runtime.metrics import Metrics
-from broker.store import RecordGone, Store
+from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

@@ -6,10 +6,11 @@ from random import Random
 
 import pytest
 
+from broker.errors import DiskFull
 from broker.queues.topics import dead_letter_topic
 from broker.retention import RetentionLimits
 from broker.runtime.metrics import Metrics
-from broker.store import DiskFull, Store
+from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

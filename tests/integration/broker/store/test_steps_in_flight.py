@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from broker.log.put import Put
 from broker.runtime.step_size import STEPS_MAX
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
-from broker.store import Put
 from broker.testing import SimDisk
 from tests.integration import delay_tools, timer_tools
 from tests.integration.waiting_tools import TOPIC, WaitingStore

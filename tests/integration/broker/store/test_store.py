@@ -7,16 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.format.java import string_hash
-from broker.format.message import message_of
-from broker.format.record import RECORD_OVERHEAD_BYTES, born_host, split, store_timestamp
-from broker.runtime.metrics import Metrics
-from broker.runtime.state_file import SealedFile
-from broker.store import (
+from broker.errors import (
     DamagedRecord,
     DiskFull,
     MessageRefused,
-    Put,
     StoreError,
     StoreFailed,
     StoreFormatNewer,
@@ -24,6 +18,12 @@ from broker.store import (
     StoreInUse,
     StoreUnwritable,
 )
+from broker.format.java import string_hash
+from broker.format.message import message_of
+from broker.format.record import RECORD_OVERHEAD_BYTES, born_host, split, store_timestamp
+from broker.log.put import Put
+from broker.runtime.metrics import Metrics
+from broker.runtime.state_file import SealedFile
 from broker.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, bodies, open_store, properties
 from tests.integration.turns import Turns, take_over

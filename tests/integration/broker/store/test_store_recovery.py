@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.format.record import CRC_PREFIX, batch_property, split
+from broker.log.put import Put
 from broker.opening.recovery import RecoveryProgress
 from broker.queues.consume_queue import FILLER
 from broker.runtime.metrics import Metrics
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
-from broker.store import Put, Store
+from broker.store import Store
 from broker.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

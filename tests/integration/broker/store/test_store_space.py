@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker.errors import DiskFull
+from broker.log.put import Put
 from broker.queues.topics import dead_letter_topic
 from broker.runtime.metrics import Metrics
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
-from broker.store import DiskFull, Put, Store
+from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from broker.transaction.names import HALF_TOPIC
 from tests.integration.store_tools import ROOT, append, bodies, open_store

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.errors import DiskFull, StoreFailed
 from broker.runtime.metrics import Metrics
-from broker.store import DiskFull, Store, StoreFailed
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from broker.tools.readonly import ReadOnlyStore
 from tests.integration.store_tools import ROOT, append, bodies, open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import Put
+from broker.log.put import Put
 from proxy.testing import NetworkFaults
 from pyddmq.codes import PullCode
 from tests.integration.ddmq_tools import NODE, Peer, chain, result

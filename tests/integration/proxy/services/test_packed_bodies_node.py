@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from broker.format.properties import encode_properties
-from broker.store import Put
+from broker.log.put import Put
 from tests.integration.ddmq_tools import NODE, Peer, result
 from tests.patient import until
 from tests.running_node import RunningNode

@@ -9,7 +9,7 @@ from typing import Any
 from broker.format.body import SYS_PACKING
 from broker.format.properties import encode_properties
 from broker.format.record import split, sys_flag
-from broker.store import Put
+from broker.log.put import Put
 from tests.unit.upstream_world import Client, World
 
 ZLIB = 0x301

@@ -26,8 +26,8 @@ from broker.format.record import (
     store_timestamp,
     sum_matches,
 )
+from broker.log.put import Put
 from broker.runtime.sums import crc32
-from broker.store import Put
 from broker.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, open_store
 

@@ -9,9 +9,10 @@ from typing import Literal
 
 import pytest
 
+from broker.errors import StoreError, StoreFailed
 from broker.log.commit_batch import _NEXT, BatchState, CommitBatch
 from broker.log.group_commit import AHEAD_MAX_US, CommitDriver, seconds_early
-from broker.store import Store, StoreError, StoreFailed
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
 from tests.integration.turns import take_over

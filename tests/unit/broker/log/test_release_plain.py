@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from broker.errors import MessageRefused
 from broker.features import ALL
 from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.queues.topics import Topic
 from broker.runtime.metrics import Metrics
 from broker.scheduled.delay.due import FACTS
@@ -21,7 +22,7 @@ from broker.scheduled.release_plain import Plain, PlainRelease
 from broker.scheduled.timer.due import _FACTS
 from broker.scheduled.timer.names import TIMER_NAME, TIMER_NAMES, TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 
 pytestmark = pytest.mark.usefixtures("each_accelerator_way")

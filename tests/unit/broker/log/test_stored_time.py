@@ -6,9 +6,10 @@ import pytest
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import store_timestamp
+from broker.log.put import Put
 from broker.log.stored_time import usual_stored_ms
 from broker.runtime.store_metrics import DAMAGED
-from broker.store import Put, Store
+from broker.store import Store
 from broker.testing import SimDisk
 from tests.integration.store_tools import open_store
 

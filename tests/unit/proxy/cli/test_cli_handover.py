@@ -12,6 +12,7 @@ import pytest
 from broker.features import ALL
 from broker.format.properties import encode_properties
 from broker.log.put import Put
+from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT
 from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
@@ -25,7 +26,7 @@ from broker.scheduled.popped import TIMER_TOPIC
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
 from broker.scheduled.timer.timers import Timers
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode

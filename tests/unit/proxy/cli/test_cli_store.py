@@ -9,9 +9,10 @@ from random import Random
 import pytest
 
 from broker.features import ALL
+from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
-from broker.store import Store, StoreOptions
+from broker.store import Store
 from broker.testing import ManualClock
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode

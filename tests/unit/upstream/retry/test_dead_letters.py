@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
-from broker.store import Put
+from broker.log.put import Put
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.embedded.retries import read_origin
 from upstream.state import State
