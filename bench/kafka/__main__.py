@@ -6,8 +6,10 @@ confluent-kafka consumer that commits every 100 ms, Confluent's parallel consume
 node's own store (published before, pulled in the measure). How it is counted stands in `bench.kafka.costs`.
 
 Whether a message costs the same with more nodes is asked at a rate for each node (`--rate`) at which the cores stay
-idle for the most part: the same messages over more nodes, all at once, are fewer for each, and where cores are short
-batches grow; both change what a message costs. Where Kafka is: `PYDDMQ_KAFKA=host:port`, or one is started (Java).
+idle for the most part, each node with partitions and clients of its own: the same messages over more nodes, all at
+once, are fewer for each, and where cores are short batches grow; both change what a message costs.
+
+Where Kafka is: `PYDDMQ_KAFKA=host:port`, or one is started (Java).
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from bench.progress import say
 from bench.servers.maven import JarsMissing, Programs
 from proxy.demo.kafka.server import KafkaProcess, kafka_jars
 
+PARTITIONS = 12
+PARTITIONS_OF_NODE = 3
+"""Where each node gets its rate: of fewer partitions a node's fetches and commits cost less."""
 BUSY_MAX = 0.6
 """Beyond it a rate is too high for what is asked of it."""
 
@@ -62,11 +67,12 @@ def turn(
     asked: argparse.Namespace, address: str, folder: Path, programs: Programs | None
 ) -> Iterator[tuple[str, Cost]]:
     """Measure everything once."""
-    load = Load(address, asked.messages, asked.rate, asked.rest)
+    load = Load(address, PARTITIONS, asked.messages, asked.rate, asked.rest)
     for nodes in asked.nodes:
-        # Each node gets as many, in the same time, where there is a rate.
-        times = nodes if asked.rate else 1
-        its = load._replace(messages=load.messages * times, rate=load.rate * times)
+        its = load
+        if asked.rate:
+            # Each node gets as many in the same time, by as many partitions.
+            its = Load(address, PARTITIONS_OF_NODE * nodes, load.messages * nodes, load.rate * nodes, load.rest)
         yield f"{nodes} node{'s' * (nodes > 1)}", measure_nodes(its, nodes, folder)
     if asked.nodes_only:
         return
