@@ -31,9 +31,6 @@ from bench.progress import say
 from bench.servers.maven import JarsMissing, Programs
 from proxy.demo.kafka.server import KafkaProcess, kafka_jars
 
-PARTITIONS = 12
-PARTITIONS_OF_NODE = 3
-"""Where each node gets its rate: of fewer partitions a node's fetches and commits cost less."""
 BUSY_MAX = 0.6
 """Beyond it a rate is too high for what is asked of it."""
 
@@ -67,12 +64,12 @@ def turn(
     asked: argparse.Namespace, address: str, folder: Path, programs: Programs | None
 ) -> Iterator[tuple[str, Cost]]:
     """Measure everything once."""
-    load = Load(address, PARTITIONS, asked.messages, asked.rate, asked.rest)
+    load = Load(address, asked.partitions, asked.messages, asked.rate, asked.rest)
     for nodes in asked.nodes:
         its = load
         if asked.rate:
-            # Each node gets as many in the same time, by as many partitions.
-            its = Load(address, PARTITIONS_OF_NODE * nodes, load.messages * nodes, load.rate * nodes, load.rest)
+            # Each node gets as many in the same time, by as many partitions: of fewer its commits would cost less.
+            its = Load(address, load.partitions * nodes, load.messages * nodes, load.rate * nodes, load.rest)
         yield f"{nodes} node{'s' * (nodes > 1)}", measure_nodes(its, nodes, folder)
     if asked.nodes_only:
         return
@@ -101,10 +98,11 @@ def print_table(found: dict[str, list[Cost]]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print a table and a line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m bench.kafka", description=__doc__)
-    parser.add_argument("--messages", type=int, default=40_000)
+    parser.add_argument("--messages", type=int, default=40_000, help="with a rate so many for each node")
     parser.add_argument("--nodes", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second for each node (0: all at once)")
+    parser.add_argument("--partitions", type=int, default=12, help="of the topic; with a rate so many for each node")
     parser.add_argument("--rest", type=float, default=10.0, help="seconds for which processes are looked at at rest")
     parser.add_argument("--warm", type=int, default=WARM_MESSAGES, help="messages that the JVM gets before")
     parser.add_argument("--nodes-only", action="store_true", help="leave out what stands beside them")
