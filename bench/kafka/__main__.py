@@ -6,8 +6,10 @@ confluent-kafka consumer that commits every 100 ms, Confluent's parallel consume
 node's own store (published before, pulled in the measure). How it is counted stands in `bench.kafka.costs`.
 
 Whether a message costs the same with more nodes is asked at a rate for each node (`--rate`) at which the cores stay
-idle for the most part: the same messages over more nodes, all at once, are fewer for each, and where cores are short
-batches grow; both change what a message costs. Where Kafka is: `PYDDMQ_KAFKA=host:port`, or one is started (Java).
+idle for the most part, each node with partitions and clients of its own: the same messages over more nodes, all at
+once, are fewer for each, and where cores are short batches grow; both change what a message costs.
+
+Where Kafka is: `PYDDMQ_KAFKA=host:port`, or one is started (Java).
 """
 
 from __future__ import annotations
@@ -62,11 +64,12 @@ def turn(
     asked: argparse.Namespace, address: str, folder: Path, programs: Programs | None
 ) -> Iterator[tuple[str, Cost]]:
     """Measure everything once."""
-    load = Load(address, asked.messages, asked.rate, asked.rest)
+    load = Load(address, asked.partitions, asked.messages, asked.rate, asked.rest)
     for nodes in asked.nodes:
-        # Each node gets as many, in the same time, where there is a rate.
-        times = nodes if asked.rate else 1
-        its = load._replace(messages=load.messages * times, rate=load.rate * times)
+        its = load
+        if asked.rate:
+            # Each node gets as many in the same time, by as many partitions: of fewer its commits would cost less.
+            its = Load(address, load.partitions * nodes, load.messages * nodes, load.rate * nodes, load.rest)
         yield f"{nodes} node{'s' * (nodes > 1)}", measure_nodes(its, nodes, folder)
     if asked.nodes_only:
         return
@@ -95,10 +98,11 @@ def print_table(found: dict[str, list[Cost]]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print a table and a line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m bench.kafka", description=__doc__)
-    parser.add_argument("--messages", type=int, default=40_000)
+    parser.add_argument("--messages", type=int, default=40_000, help="with a rate so many for each node")
     parser.add_argument("--nodes", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second for each node (0: all at once)")
+    parser.add_argument("--partitions", type=int, default=12, help="of the topic; with a rate so many for each node")
     parser.add_argument("--rest", type=float, default=10.0, help="seconds for which processes are looked at at rest")
     parser.add_argument("--warm", type=int, default=WARM_MESSAGES, help="messages that the JVM gets before")
     parser.add_argument("--nodes-only", action="store_true", help="leave out what stands beside them")

@@ -22,7 +22,7 @@ from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka_client.all_groups_process import SurveyProcess
 from upstream.kafka_client.new_topic import make_topic
 
-PARTITIONS, KEYS, BODY_BYTES = 12, 1_000, 200
+KEYS, BODY_BYTES = 1_000, 200
 PATIENCE_SECONDS = 240
 _IDLE_SHARE = 0.05
 _IDLE_SECONDS_MAX = 30.0
@@ -33,12 +33,14 @@ class Load(NamedTuple):
 
     Attributes:
         address: Of Kafka.
+        partitions: Of the topic.
         messages: How many.
         rate: Messages a second; 0: all at once.
         rest: Seconds for which it is looked at what is needed at rest.
     """
 
     address: str
+    partitions: int
     messages: int
     rate: float
     rest: float
@@ -115,10 +117,10 @@ def wait_until(holds: Callable[[], object]) -> None:
         time.sleep(0.2)
 
 
-def new_topic(address: str) -> str:
+def new_topic(load: Load) -> str:
     """Make an empty topic."""
     topic = f"bench-{uuid4().hex[:8]}"
-    make_topic(cluster(address), topic, PARTITIONS, client_id="bench", clock=SystemClock())
+    make_topic(cluster(load.address), topic, load.partitions, client_id="bench", clock=SystemClock())
     return topic
 
 
@@ -130,10 +132,10 @@ def cluster(address: str) -> KafkaClusterConfig:
 class Group:
     """What Kafka says of a group in a topic."""
 
-    def __init__(self, address: str, group: str, topic: str) -> None:
-        self._survey = SurveyProcess("bench", cluster(address), client_id="bench")
+    def __init__(self, load: Load, group: str, topic: str) -> None:
+        self._survey = SurveyProcess("bench", cluster(load.address), client_id="bench")
         self._group = group
-        self._places = [Place(topic, each) for each in range(PARTITIONS)]
+        self._places = [Place(topic, each) for each in range(load.partitions)]
 
     def members(self) -> int:
         """Return how many members have partitions."""

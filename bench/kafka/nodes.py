@@ -60,7 +60,7 @@ def pull_all(consumers: Sequence[str], group: str, count: int, clients: int = CL
 
 def measure_nodes(load: Load, nodes: int, folder: Path) -> Cost:
     """Measure so many nodes; where the load has a rate, each has its own clients."""
-    topic = new_topic(load.address)
+    topic = new_topic(load)
     group = f"{GROUP}-{topic}"
     with ExitStack() as stack:
         running = []
@@ -69,7 +69,7 @@ def measure_nodes(load: Load, nodes: int, folder: Path) -> Cost:
             text = _NODE.format(name=name, data=folder / name, address=load.address, topic=topic, group=group)
             running.append(NodeProcess(folder, name, address=load.address, topic=topic, group=group, text=text))
             stack.callback(running[-1].kill)
-        found = Group(load.address, group, topic)
+        found = Group(load, group, topic)
         stack.callback(found.close)
         wait_until(lambda: found.members() == nodes)
 

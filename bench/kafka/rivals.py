@@ -13,7 +13,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.kafka.costs import PARTITIONS, Cost, Group, Load, measure, new_topic, send, sending
+from bench.kafka.costs import Cost, Group, Load, measure, new_topic, send, sending
 from bench.servers.java import JavaProcess
 from bench.servers.maven import Jars, Programs, compile_programs
 
@@ -27,7 +27,7 @@ JVM = ("-Xmx512m", "-Djava.net.preferIPv4Stack=true")
 
 def measure_plain(load: Load, batch: int) -> Cost:
     """Measure a plain consumer that takes so many records at a time."""
-    topic = new_topic(load.address)
+    topic = new_topic(load)
     command = [sys.executable, "-m", "bench.kafka.plain", load.address, topic, str(load.messages), str(batch)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -54,14 +54,14 @@ def compiled(folder: Path) -> Programs:
 
 def measure_parallel(load: Load, programs: Programs, folder: Path, warm: int = WARM_MESSAGES) -> Cost:
     """Measure the parallel consumer, after so many messages to warm up."""
-    topic = new_topic(load.address)
+    topic = new_topic(load)
     group = f"parallel-{topic}"
     counts = [str(warm), str(warm + load.messages)]
-    arguments = ["Parallel", load.address, topic, group, str(PARTITIONS), *counts]
+    arguments = ["Parallel", load.address, topic, group, str(load.partitions), *counts]
     with ExitStack() as stack:
         java = JavaProcess(folder / group, programs, arguments, piped=True, options=JVM)
         stack.callback(java.kill)
-        found = Group(load.address, group, topic)
+        found = Group(load, group, topic)
         stack.callback(found.close)
         java.wait_for("ready")
         send(load.address, topic, warm)
