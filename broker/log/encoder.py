@@ -37,6 +37,7 @@ from broker.format.record import (
     HEADER_BYTES,
     MAGIC_V1,
     SYS_BORN_HOST_V6,
+    TOPIC_BYTES_MAX,
     batch_property,
     crc_property,
 )
@@ -44,7 +45,7 @@ from broker.format.unique_key import UniqueKeys
 from broker.log.put import Position, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT, ConsumeQueue
-from broker.queues.topics import TOPIC_BYTES_MAX, Topic
+from broker.queues.topics import Topic
 from broker.runtime.accelerators import accelerated
 from broker.runtime.seams import Buffer
 from broker.runtime.sums import crc32, library_crc32

@@ -230,12 +230,7 @@ class Node(Parts, CommitDriver):
         self.producer.flush()
         self.budget.flushed()
         if self.budget.level:
-            self._recount_memory()
-
-    def _recount_memory(self) -> None:
-        """Take what has left off the account."""
-        self.budget.recount()
-        self.memory.relieve()
+            self.memory.recount()
 
     def _turn(self) -> None:
         """Begin to make durable what came, and answer what is. Nothing leaves before what it promises is written."""
@@ -311,7 +306,7 @@ class Node(Parts, CommitDriver):
         if not opened.store.commit.unsettled:
             self.budget.flushed()
         if self.budget.level:
-            self._recount_memory()
+            self.memory.recount()
         if flushed:
             opened.steps.synced()
             # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.

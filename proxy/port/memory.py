@@ -73,14 +73,18 @@ class MemoryWatch:
     def sweep(self) -> None:
         """Count what is there, and let some of the slowed connections go on. Called every second or so."""
         budget, metrics = self.budget, self._metrics
-        budget.recount()
-        self.relieve()
+        self.recount()
         if budget.level >= Pressure.SLOWED:
             self._favour_some()
         metrics.counter(HELD, "connections").value = budget.used - budget.job_bytes
         metrics.counter(HELD, "jobs").value = budget.job_bytes
         metrics.counter(LIMIT).value = budget.limit
         metrics.counter(LEVEL).value = int(budget.level)
+
+    def recount(self) -> None:
+        """Take what has left off the account, and do what it calls for."""
+        self.budget.recount()
+        self.relieve()
 
     def relieve(self) -> None:
         """Close those who held most for longest while the ceiling is that near, until publishes can be taken again.

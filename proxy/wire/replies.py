@@ -26,6 +26,7 @@ Fields = tuple[tuple[int, str | int | None], ...]
 Numbers = tuple[tuple[int, int | None], ...]
 """Optional fields of 32 bits behind the receipts, likewise."""
 
+_NO_FIELDS = (None,) * 8
 # Looked up once: by its class each takes as long as a call in Python 3.11.
 _GAP, _FAIL_GAP = int(Repeat.GAP), ResultCode.FAIL_GAP
 
@@ -89,7 +90,7 @@ def encode_result_reply(
     """
     repeat = repeat_of(code, repeat)
     head = message_head(call.protocol, REPLY, call.method, call.seqid)
-    if key is msg_id is qid is offset is handle is receipts is repeat is retry_after_ms is None:
+    if (key, msg_id, qid, offset, handle, receipts, repeat, retry_after_ms) == _NO_FIELDS:
         body = head + _plain_result(call.protocol, code, msg)
     else:
         fields = ((3, key), (101, msg_id), (102, qid), (103, offset), (104, handle))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from broker.runtime.accelerators import compiled
 from tests.accelerator_ways import both, need_compiled, running
 from tests.unit.upstream_world import Client, World
-from upstream.job import Delivery, JobFields, UpstreamJob
+from upstream.job import Delivery, GroupQueue, JobFields, UpstreamJob
 from upstream.state import State
 from upstream.waiting import job_loops
 from upstream.waiting.buffer import Batch, BufferLimits
@@ -165,6 +165,29 @@ def test_usual_rounds_are_the_accelerator_s() -> None:
         assert not group_queue.live
         world.publish("a")
         assert [job.offset for job in world.pull_all(client)] == [0]
+
+
+def test_queues_of_a_round_may_take_turns() -> None:
+    """Each job is told by what holds for its own queue, and stands in that queue's places."""
+    with running("compiled"):
+        world = World({"topic": "t", "orderKey": "KEY"}, queues=2)
+        first, second = world.group_queue(0), world.group_queue(1)
+        second.check_until = 50
+        units = [(0, 100, 0, 0, first), (100, 90, 0, 50, second), (200, 80, 0, 1, first), (300, 70, 0, 51, second)]
+        assert first.subscription is not None
+        made = job_loops.make(UpstreamJob, first.subscription, units, [None] * 4)
+        assert made is not None
+        assert first.live == {0: made[0], 1: made[2]}
+        assert second.live == {50: made[1], 51: made[3]}
+        listed: list[GroupQueue] = []
+
+        def enlist(group_queue: GroupQueue) -> None:
+            group_queue.listed = True
+            listed.append(group_queue)
+
+        assert job_loops.buffer(made, enlist) == 340
+        assert (list(first.waiting), list(second.waiting)) == ([made[0], made[2]], [made[1], made[3]])
+        assert listed == [first, second]
 
 
 def test_result_for_several_deliveries_is_taken_apart() -> None:
