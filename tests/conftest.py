@@ -36,7 +36,7 @@ settings.register_profile(
 )
 settings.load_profile("pyddmq")
 
-_started: list[subprocess.Popen[Any]] = []
+_started: list[Any] = []
 
 
 class _Recorded(subprocess.Popen):  # type: ignore[type-arg]
@@ -45,6 +45,11 @@ class _Recorded(subprocess.Popen):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _started.append(self)
+
+
+def end_with_test(process: Any) -> None:
+    """Make a process that is no `Popen`, and has what it takes, known to whoever cleans up behind a test."""
+    _started.append(process)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +20,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.crash.process import COMMAND, NodeProcess
+from tests.acceptance.conftest import command as run_command
+from tests.crash.process import NodeProcess
 from tests.patient import PATIENCE_SECONDS, Producer, quiet_ports, until
 
 PAGES = (
@@ -146,8 +146,8 @@ def ask(address: str, path: str) -> bytes:
 
 def command(*words: str) -> bytes:
     """What a command prints, on both streams."""
-    done = subprocess.run([COMMAND, *words], capture_output=True, check=False, timeout=PATIENCE_SECONDS)
-    return done.stdout + done.stderr
+    done = run_command(*words)
+    return (done.out + done.err).encode()
 
 
 def test_no_secret_in_anything_that_the_node_writes(echo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
