@@ -19,6 +19,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.forking import FORKS
+
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 IN_MUTANT = "PYDDMQ_MUTANT" in os.environ
 """Whether the tree has a fault that was put back (`tests.mutants`), and all that is asked is whether a test fails."""
@@ -66,6 +68,11 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="pyddmq-bytecode-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_sessionstart() -> None:
+    """The environment that processes get is made up now; those that are forked must not have another one."""
+    FORKS.begin()
 
 
 @pytest.fixture(autouse=True)

@@ -93,6 +93,10 @@ class Forks:
 
     def __init__(self) -> None:
         self._control: socket.socket | None = None
+        self._born: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Take the environment as it is now for that of processes; the tests' own is made up by then."""
         self._born = _read_at_start(os.environ)
 
     def fits(self, environment: Mapping[str, str]) -> bool:
