@@ -92,8 +92,8 @@ powerloss: setup ## power losses under a real process, over a file system that f
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,fuse]'
 	$(BIN)/python -m pytest -s tests/powerloss -m long
 
-cluster: setup ## the lag report, watch and streams on a Spark cluster of processes, and kills of all of it; needs Java 17
-	$(BIN)/python -m pytest -s tests/spark/test_cluster.py tests/spark/kills -m long
+cluster: setup ## the lag report, watch and streams on a Spark cluster of processes, kills of all of it, and a wheel's report; needs Java 17
+	$(BIN)/python -m pytest -s tests/spark/test_cluster.py tests/spark/kills tests/acceptance/test_installed.py -m long
 
 simulate: setup ## many seeds of the simulated node
 	$(BIN)/python -m pytest tests/simulation -m long

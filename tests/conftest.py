@@ -19,6 +19,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.forking import FORKS
+
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 IN_MUTANT = "PYDDMQ_MUTANT" in os.environ
 """Whether the tree has a fault that was put back (`tests.mutants`), and all that is asked is whether a test fails."""
@@ -36,7 +38,7 @@ settings.register_profile(
 )
 settings.load_profile("pyddmq")
 
-_started: list[subprocess.Popen[Any]] = []
+_started: list[Any] = []
 
 
 class _Recorded(subprocess.Popen):  # type: ignore[type-arg]
@@ -45,6 +47,11 @@ class _Recorded(subprocess.Popen):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _started.append(self)
+
+
+def end_with_test(process: Any) -> None:
+    """Make a process that is no `Popen`, and has what it takes, known to whoever cleans up behind a test."""
+    _started.append(process)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,6 +68,11 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="pyddmq-bytecode-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_sessionstart() -> None:
+    """The environment that processes get is made up now; those that are forked must not have another one."""
+    FORKS.begin()
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from math import isnan
 from typing import Any, Final
 
@@ -16,12 +16,10 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lag.report import texts
-from lag.report.data import AgeBin, HeatMap, Incident, Line, Span
+from lag.report.data import AgeBin, Incident, Line
 from lag.report.tones import tone
 
 _STAND_INS: Final = {
@@ -35,14 +33,7 @@ _STAND_INS: Final = {
     "dark": "#0a0008",
     "lag": "#0a0009",
     "age": "#0a000b",
-    "heat1": "#0a000c",
-    "heat2": "#0a000d",
-    "heat3": "#0a000e",
-    "heat4": "#0a000f",
-    "heat5": "#0a0010",
 }
-HEAT_LIMITS: Final = (10, 100, 1_000, 10_000)
-"""Lag at which a cell of the heat map gets its next shade; below 1 it has none."""
 
 # Matplotlib says no types of these.
 _date_locator: Any = AutoDateLocator
@@ -81,20 +72,6 @@ _SETTINGS: Final[Any] = {
 }
 
 
-def status_bands(rows: Sequence[tuple[str, Sequence[Span]]], from_ms: int, to_ms: int) -> str:
-    """Draw a row per group with its statuses over the window; all charts share the window's time axis."""
-    with mpl.rc_context(_SETTINGS):
-        figure, axes = _canvas(0.55 + 0.24 * len(rows), from_ms, to_ms, left=0.21)
-        for row, (_, spans) in enumerate(rows):
-            for shade, group in _by_shade((tone(span.status), span.from_ms, span.to_ms) for span in spans):
-                _boxes(axes, [(_day(a), row - 0.36, _day(b), row + 0.36) for a, b in group], shade)
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_yticks(range(len(rows)), [_cut(label) for label, _ in rows])
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        return _svg(figure, "Status of each group over the window")
-
-
 def lag_lines(line: Line, incidents: Sequence[Incident], from_ms: int, to_ms: int, target_seconds: float) -> str:
     """Draw messages and seconds behind, one above the other, with the incidents shaded and the target as a line."""
     with mpl.rc_context(_SETTINGS):
@@ -124,25 +101,6 @@ def lag_lines(line: Line, incidents: Sequence[Incident], from_ms: int, to_ms: in
         return _svg(figure, "Messages behind and age of the oldest one, over the window")
 
 
-def heat_map(heat: HeatMap, from_ms: int, to_ms: int) -> str:
-    """Draw a row per queue, darker where more messages wait; where nothing is known there is a line in the middle."""
-    with mpl.rc_context(_SETTINGS):
-        figure, axes = _canvas(0.55 + 0.17 * len(heat.rows), from_ms, to_ms, left=0.21)
-        edges = [*heat.times_ms, to_ms]
-        cells = []
-        for row, queue in enumerate(heat.rows):
-            for first, last, shade in _runs([_shade(lag) for lag in queue.lag]):
-                half = 0.06 if shade == "dark" else 0.42
-                cells.append((shade, (edges[first], row - half), (edges[last], row + half)))
-        for shade, group in _by_shade(cells):
-            _boxes(axes, [(_day(a), low, _day(b), high) for (a, low), (b, high) in group], shade)
-        axes.set_ylim(len(heat.rows) - 0.5, -0.5)
-        axes.set_yticks(range(len(heat.rows)), [_cut(row.label) for row in heat.rows], fontsize=8)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        return _svg(figure, "Messages behind, by queue, over the window")
-
-
 def age_bars(ages: Sequence[AgeBin]) -> str:
     """Draw the backlog by age."""
     with mpl.rc_context(_SETTINGS):
@@ -167,14 +125,6 @@ def age_range(ages: AgeBin) -> str:
     if ages.from_seconds <= 0:
         return f"under {texts.duration(ages.to_seconds)}"
     return f"{texts.duration(ages.from_seconds)} to {texts.duration(ages.to_seconds)}"
-
-
-def _canvas(height: float, from_ms: int, to_ms: int, *, left: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(_WIDTH, height))
-    FigureCanvasSVG(figure)
-    axes = figure.add_axes((left, 0.38 / height, 0.985 - left, 1 - 0.45 / height))
-    _time_axis(axes, from_ms, to_ms)
-    return figure, axes
 
 
 def _canvas_of_two(height: float, from_ms: int, to_ms: int) -> tuple[Figure, tuple[Any, Any]]:
@@ -208,42 +158,6 @@ def _day(time_ms: float) -> float:
     return time_ms / 86_400_000
 
 
-def _shade(lag: int | None) -> str:
-    if lag is None:
-        return "dark"
-    if lag < 1:
-        return ""
-    return f"heat{1 + sum(lag >= limit for limit in HEAT_LIMITS)}"
-
-
-def _runs(shades: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield first, end and shade of each run of equal shades that are drawn at all."""
-    first = 0
-    for place in range(1, len(shades) + 1):
-        if place == len(shades) or shades[place] != shades[first]:
-            if shades[first]:
-                yield first, place, shades[first]
-            first = place
-
-
-def _by_shade(cells: Iterable[tuple[str, Any, Any]]) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
-    """Gather what has one shade, so that the picture has one path a shade instead of one a cell."""
-    found: dict[str, list[tuple[Any, Any]]] = {}
-    for shade, first, last in cells:
-        found.setdefault(shade, []).append((first, last))
-    yield from sorted(found.items())
-
-
-def _boxes(axes: Any, boxes: Sequence[tuple[float, float, float, float]], shade: str) -> None:
-    """Draw boxes (left, low, right, high) of one shade as one path."""
-    corners: list[tuple[float, float]] = []
-    codes: list[Any] = []
-    for left, low, right, high in boxes:
-        corners += [(left, low), (right, low), (right, high), (left, high), (left, low)]
-        codes += [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
-    axes.add_patch(PathPatch(Path(corners, codes), facecolor=_STAND_INS[shade], edgecolor="none", linewidth=0))
-
-
 def _marker(values: Sequence[float]) -> str:
     """A lone point between gaps has no line to be seen by."""
     known = [not isnan(value) for value in values]
@@ -252,10 +166,6 @@ def _marker(values: Sequence[float]) -> str:
         for before, here, after in zip([False, *known], known, [*known[1:], False], strict=False)
     )
     return "." if lone else ""
-
-
-def _cut(label: str) -> str:
-    return label if len(label) <= 26 else f"{label[:12]}…{label[-13:]}"
 
 
 def _svg(figure: Figure, title: str) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import jinja2
 from markupsafe import Markup
 
-from lag.report import charts, texts
+from lag.report import bands, charts, texts
 from lag.report.data import GroupPart, Report
 from lag.report.tones import tone
 
@@ -77,7 +77,7 @@ def _page(report: Report, pictures: list[_Charts]) -> str:
         report=report,
         css=Markup(_text("page.css")),
         findings=[part for part in report.groups if _needs_a_look(part)][:SECTIONS_MAX],
-        bands=Markup(charts.status_bands(rows, report.from_ms, report.to_ms)) if rows else "",
+        bands=Markup(bands.status_bands(rows, report.from_ms, report.to_ms)) if rows else "",
         tones=_TONE_TEXTS,
         shades=_SHADE_TEXTS,
         compared=any(part.objective.earlier_samples_share is not None for part in report.groups),
@@ -98,7 +98,7 @@ def _charts(part: GroupPart, report: Report) -> _Charts:
     target = part.objective.target_seconds
     waited = any(part.line.lag)
     lines = charts.lag_lines(part.line, part.incidents, *window, target) if waited else ""
-    heat = charts.heat_map(part.heat, *window) if waited and len(part.heat.rows) > 1 else ""
+    heat = bands.heat_map(part.heat, *window) if waited and len(part.heat.rows) > 1 else ""
     ages = charts.age_bars(part.ages) if part.ages else ""
     # The chart library escapes labels.
     return _Charts(Markup(lines), Markup(heat), Markup(ages))

@@ -48,10 +48,10 @@ CAUSES: Final = (
     ),
     Cause(
         name="rewind",
-        meaning="The committed offset was set back.",
-        rule=any_of(fact("rewound") > 0, fact("reset")),
-        evidence="reset by an operator: {reset}; the committed offset is {rewound} below its peak; {lag} messages are "
-        "behind",
+        meaning="The committed offset was set back, and not by a reset that was noted.",
+        rule=fact("rewound") > 0,
+        evidence="the committed offset fell from {peak_committed} to {committed}, by no reset that was noted; {lag} "
+        "messages are behind",
         advice="Find out who set the offset; the messages come again.",
     ),
     Cause(
@@ -90,6 +90,15 @@ CAUSES: Final = (
         ),
         evidence="no client holds a message or pulls; {lag} messages are behind",
         advice="Start the group's consumers, or look why they do not pull.",
+    ),
+    # Behind what is out of order besides: a reset says where a lag comes from, and none of these goes by itself.
+    Cause(
+        name="operator_reset",
+        meaning="An operator has just reset the offset, on purpose: what lies behind it is worked off.",
+        rule=all_of(fact("reset"), _behind),
+        evidence="an operator reset the offset {reset_ago_s} s ago, when it was {committed_before}; it is {committed} "
+        "now, and {lag} messages are behind",
+        advice="Nothing is broken: wait, or add consumers for as long as it lasts. The audit trail says who did it.",
     ),
     Cause(
         name="rate_limit",

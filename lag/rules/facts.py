@@ -21,6 +21,8 @@ WINDOW_FACTS: Final = {
     "now_ms": "the moment that is judged",
     "readable": "samples in the window",
     "reset_ms": "when an operator last reset the offset within the window; null: did not",
+    "reset_ago_s": "how many seconds ago that was",
+    "committed_before": "the last committed offset before it within the window; null: none, or not known",
     "flat_since_ms": "begin of the trailing run of one committed offset",
     "behind_since_ms": "begin of the trailing run in which there was something to finish; null: there is nothing",
     "paused_until_ms": "the last sample in which the group was paused; null: none",
@@ -78,6 +80,8 @@ def facts_of(
     facts |= {"now_ms": now_ms, "readable": len(window), "reset_ms": reset_ms}
     paused = [sample.time_ms for sample in window if sample.paused]
     facts["paused_until_ms"] = paused[-1] if paused else None
+    if reset_ms is not None:
+        facts["reset_ago_s"] = (now_ms - reset_ms) // 1000
     if window:
         facts["earlier_expired"] = (earlier[-1] if earlier else window[0]).expired
         facts |= _of_runs(window, newest)
@@ -135,6 +139,7 @@ def _of_committed(window: Sequence[QueueSample], reset_ms: int | None) -> dict[s
             (max(0, max(0, (sample.end or 0) - _position(sample)) - sample.finished) for sample in known), default=None
         ),
         "peak_committed": max((sample.committed or 0 for sample in since), default=None),
+        "committed_before": known[-len(since) - 1].committed if len(since) < len(known) else None,
     }
     rising = [
         (sample.time_ms, sample.committed or 0) for sample in _since_fall(since, lambda sample: sample.committed or 0)

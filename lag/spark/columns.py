@@ -295,7 +295,9 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
     ).selectExpr("*", f"if({stood}, NULL, {_slopes('_rising', 'c')}) AS _commits")
     produce, consume = _halves("_w", "e"), _halves("_rising", "c")
     after_reset = "array_max(transform(filter(_w, x -> x.t >= reset_ms), x -> x.c))"
+    before_reset = "filter(_w, x -> x.t < reset_ms AND x.c IS NOT NULL)"
     facts = {
+        "reset_ago_s": "(now_ms - reset_ms) DIV 1000",
         "readable": "CAST(size(_w) AS BIGINT)",
         "flat_since_ms": f"if({placed} AND size(_w) > 0 AND if(_r, committed, _one.c) = committed, "
         f"greatest(_moved_ms, {first_ms}), NULL)",
@@ -303,6 +305,8 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         "paused_until_ms": f"if(_paused_ms >= greatest(time_ms - {back}L, _life_ms), _paused_ms, NULL)",
         "least_unfinished": f"if({cut}, array_min(transform(_w, x -> x.u)), _least)",
         "peak_committed": f"if(reset_ms IS NULL, if({cut}, array_max(transform(_w, x -> x.c)), _most), {after_reset})",
+        # The last of them: moments are what is compared first.
+        "committed_before": f"if(reset_ms IS NULL, NULL, array_max({before_reset}).c)",
         "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).x), NULL)",
         "below_ms": "if(_below > 0, get(_w, _below - 1).t, NULL)",
         "below_end": "if(_below > 0, get(_w, _below - 1).e, NULL)",

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import end_with_test
+from tests.forking import FORKS, PYDDMQ, Forked
 from tests.patient import PATIENCE_SECONDS
 
-PYDDMQ = Path(sys.executable).parent / "pyddmq"
 TRIES = 20
 """For what depends on who is faster."""
 
@@ -70,23 +70,39 @@ def environment() -> dict[str, str]:
 
 
 def command(*arguments: str | Path, cwd: Path | None = None, stdin: str | None = None) -> Done:
-    """Run `pyddmq` with these arguments to its end."""
+    """Run `pyddmq` with these arguments to its end, in a process of its own; forked where that is the same."""
+    words, around = [str(each) for each in arguments], environment()
+    if FORKS.fits(around):
+        code, out, err = FORKS.run(
+            words, cwd=cwd or Path.cwd(), environment=around, stdin=stdin, seconds=PATIENCE_SECONDS
+        )
+    else:
+        code, out, err = run_from_nothing(words, cwd, around, stdin)
+    if code is None:
+        pytest.fail(f"`pyddmq {' '.join(words)}` did not end; it said:\n{out[-2000:]}\n{err[-2000:]}")
+    return Done(code=code, out=out, err=err)
+
+
+def run_from_nothing(
+    words: Sequence[str], cwd: Path | None, around: dict[str, str], stdin: str | None
+) -> tuple[int | None, str, str]:
+    """Do as `Forks.run`, by the installed command and an interpreter that starts."""
     try:
         done = subprocess.run(
-            [PYDDMQ, *map(str, arguments)],
+            [PYDDMQ, *words],
             capture_output=True,
             text=True,
             cwd=cwd,
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,
             timeout=PATIENCE_SECONDS,
-            env=environment(),
+            env=around,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        said = "\n".join((each or b"").decode(errors="replace")[-2000:] for each in (error.stdout, error.stderr))
-        pytest.fail(f"`pyddmq {' '.join(map(str, arguments))}` did not end; it said:\n{said}")
-    return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+        out, err = ((each or b"").decode(errors="replace") for each in (error.stdout, error.stderr))
+        return None, out, err
+    return done.returncode, done.stdout, done.stderr
 
 
 def kill_a_run(arguments: Sequence[str], when: Callable[[], object], left: Callable[[], object] = lambda: True) -> None:
@@ -113,20 +129,28 @@ class NodeProcess:
     Attributes:
         ready: The ready line (D24), parsed.
 
-    `before` stands in front of the command, as `nice` would.
+    `before` stands in front of the command, as `nice` would. `forked`: without the start of an interpreter.
     """
 
-    def __init__(self, arguments: Sequence[str | Path], cwd: Path, *, before: Sequence[str] = ()) -> None:
+    def __init__(
+        self, arguments: Sequence[str | Path], cwd: Path, *, before: Sequence[str] = (), forked: bool = False
+    ) -> None:
         self._log = (cwd / "node.log").open("ab")
         self.log_path = cwd / "node.log"
-        self.process = subprocess.Popen(
-            [*before, PYDDMQ, "serve", "--json", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=cwd,
-            env=environment(),
-        )
+        words = ["serve", "--json", *map(str, arguments)]
+        self.process: subprocess.Popen[str] | Forked
+        if forked and FORKS.fits(environment()):
+            self.process = FORKS.start(words, cwd=cwd, environment=environment(), stderr=self._log.fileno())
+            end_with_test(self.process)
+        else:
+            self.process = subprocess.Popen(
+                [*before, PYDDMQ, *words],
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                cwd=cwd,
+                env=environment(),
+            )
         assert self.process.stdout is not None
         watchdog = threading.Timer(PATIENCE_SECONDS, self.process.kill)
         watchdog.start()
@@ -175,13 +199,18 @@ StartNode = Callable[..., NodeProcess]
 @pytest.fixture
 def start_node(tmp_path: Path) -> Iterator[StartNode]:
     """Start nodes with free ports and a data directory of the test's own; they are stopped at its end."""
+    yield from started_nodes(tmp_path, forked=True)
+
+
+def started_nodes(tmp_path: Path, *, forked: bool) -> Iterator[StartNode]:
+    """What `start_node` yields and does; nodes that are not `forked` are started by the installed command."""
     nodes: list[NodeProcess] = []
 
     def start(*arguments: str | Path, configuration: str = CONFIGURATION) -> NodeProcess:
         file = tmp_path / "node.yaml"
         file.write_text(configuration)
         given = arguments or ("--config", file, "--data", tmp_path / "data")
-        nodes.append(NodeProcess([*FREE_PORTS, *given], tmp_path))
+        nodes.append(NodeProcess([*FREE_PORTS, *given], tmp_path, forked=forked))
         return nodes[-1]
 
     yield start

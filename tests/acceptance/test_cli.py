@@ -14,7 +14,8 @@ import pytest
 
 from proxy.process.exit_codes import ExitCode
 from pyddmq.client.pulling.pulls import VERSION
-from tests.acceptance.conftest import CONFIGURATION, FREE_PORTS, PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.acceptance.conftest import CONFIGURATION, FREE_PORTS, NodeProcess, StartNode, command, environment
+from tests.forking import PYDDMQ
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, quiet_ports
 
 ROOT = Path(__file__).parent.parent.parent

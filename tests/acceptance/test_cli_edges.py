@@ -18,7 +18,6 @@ from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import (
     CONFIGURATION,
     FREE_PORTS,
-    PYDDMQ,
     NodeProcess,
     StartNode,
     command,
@@ -26,6 +25,7 @@ from tests.acceptance.conftest import (
 )
 from tests.acceptance.test_reload_and_stop import api, wait_for
 from tests.conftest import need
+from tests.forking import PYDDMQ
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer
 
 

@@ -11,7 +11,8 @@ from urllib.request import urlopen
 import pytest
 
 from proxy.process.exit_codes import ExitCode
-from tests.acceptance.conftest import PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.acceptance.conftest import NodeProcess, StartNode, command, environment
+from tests.forking import PYDDMQ
 from tests.patient import Consumer, Producer, until
 
 CONFIGURATION = """

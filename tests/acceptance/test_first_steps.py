@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from proxy.process.exit_codes import ExitCode
-from tests.acceptance.conftest import CONFIGURATION, PYDDMQ, NodeProcess, StartNode, command, environment
+from tests.acceptance.conftest import CONFIGURATION, NodeProcess, StartNode, command, environment
+from tests.forking import PYDDMQ
 from tests.patient import PATIENCE_SECONDS, Producer
 
 

@@ -11,14 +11,16 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from compile_accelerators import sources, target_of
 from tests.acceptance.conftest import FREE_PORTS, environment
-from tests.conftest import need_module
+from tests.conftest import need_module, need_program
 from tests.patient import PATIENCE_SECONDS
+from tests.spark.test_jobs_report import EVERY_MS, SNAPSHOTS, START_MS, write_story
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = Path(sysconfig.get_path("purelib"))
@@ -215,3 +217,30 @@ def test_what_a_cluster_gets_is_the_same_from_a_wheel(commands: Path, folder: Pa
         [commands / "python", "-c", program, zips[0], "--help"], cwd=folder, capture_output=True, text=True, check=True
     )
     assert ended.stdout.startswith("usage: pyddmq lag report")
+
+
+@pytest.mark.long
+def test_report_is_made_in_a_spark_session_of_a_wheel(commands: Path, folder: Path, tmp_path: Path) -> None:
+    """Session, source and page, from a program's folder whose modules Spark's own processes must not meet."""
+    need_program("java", "apt install openjdk-17-jre-headless")
+    need_module("pyspark", "pip install 'pyddmq[server,spark]'")
+    write_story(str(tmp_path / "journal"), "n1")
+    window = (START_MS, START_MS + SNAPSHOTS * EVERY_MS)
+    since, until = (datetime.fromtimestamp(time_ms / 1000, UTC).isoformat() for time_ms in window)
+    words: list[str | Path] = [
+        "--journal",
+        tmp_path / "journal",
+        "--since",
+        since,
+        "--until",
+        until,
+        "--out",
+        tmp_path / "lag.html",
+    ]
+    words += ["--log", tmp_path / "spark.log"]
+    done = run(folder, commands / "pyddmq", "lag", "report", *words, SPARK_LOCAL_IP="127.0.0.1")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "lag.html").read_text(encoding="utf-8")
+    assert '<span class="chip bad">BLOCKED</span> <a href="#g1"><b>poisoned</b></a>: poison message' in page
+    assert "Offset 3000 was tried 179 times" in page
+    assert '<div class="bands"' in page

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +20,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.crash.process import COMMAND, NodeProcess
+from tests.acceptance.conftest import command as run_command
+from tests.crash.process import NodeProcess
 from tests.patient import PATIENCE_SECONDS, Producer, quiet_ports, until
 
 PAGES = (
@@ -29,6 +29,9 @@ PAGES = (
     "/api/lag/alarms", "/api/lag/objectives", "/api/attention", "/api/delays", "/api/transactions", "/api/timers",
     "/api/messages?topic=orders", "/api/dead-letters", "/api/stats", "/v3/config", "/v3/kafka",
 )  # fmt: skip
+
+
+BEGIN = "planted-"
 
 
 class Planted:
@@ -43,7 +46,7 @@ class Planted:
     def place(self) -> dict[str, str]:
         """Plant another one; files and variables take turns."""
         number = len(self.all)
-        secret = f"planted-{number:02d}-{'abcdefghij'[number % 10] * 8}"
+        secret = f"{BEGIN}{number:02d}-{'abcdefghij'[number % 10] * 8}"
         self.all.append(secret)
         if number % 2:
             self._environment.setenv(f"PLANTED_{number}", secret)
@@ -54,14 +57,19 @@ class Planted:
 
     def shown_in(self, data: bytes) -> list[str]:
         """Those that stand in some bytes: as they are, or as base64."""
-        found = []
-        for secret in self.all:
-            raw = secret.encode()
-            # In base64 what stands before shifts it; the middle of each of the three ways is looked for.
-            shifted = [base64.b64encode(bytes(shift) + raw)[4 if shift else 0 : -4] for shift in range(3)]
-            if any(each in data for each in (raw, *shifted)):
-                found.append(secret)
-        return found
+        # Files of a store are large: all secrets begin alike, and that is looked for first.
+        if not any(each in data for each in written(BEGIN)):
+            return []
+        return [secret for secret in self.all if any(each in data for each in written(secret))]
+
+
+def written(secret: str) -> list[bytes]:
+    """What stands in some bytes that have a secret, or something that begins with it: as it is, or as base64.
+
+    In base64 what stands before shifts it; the middle of each of the three ways depends on the secret alone.
+    """
+    raw = secret.encode()
+    return [raw, *(base64.b64encode(bytes(shift) + raw)[4 if shift else 0 : -4] for shift in range(3))]
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -146,8 +154,20 @@ def ask(address: str, path: str) -> bytes:
 
 def command(*words: str) -> bytes:
     """What a command prints, on both streams."""
-    done = subprocess.run([COMMAND, *words], capture_output=True, check=False, timeout=PATIENCE_SECONDS)
-    return done.stdout + done.stderr
+    done = run_command(*words)
+    return (done.out + done.err).encode()
+
+
+def test_planted_secret_is_found_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is and in base64, whatever is around it; else finding none would say nothing."""
+    planted = Planted(tmp_path / "secrets", monkeypatch)
+    planted.place()
+    planted.place()
+    for before in (b"", b"a", b"ab", b"abc"):
+        raw = before + planted.all[1].encode() + b"z"
+        for data in (raw, base64.b64encode(raw)):
+            assert planted.shown_in(b"\0" * 9 + data) == planted.all[1:]
+    assert planted.shown_in(b"planted") == []
 
 
 def test_no_secret_in_anything_that_the_node_writes(echo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

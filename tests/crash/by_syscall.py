@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.crash.moments import Moment, Phase
-from tests.crash.process import COMMAND
 
 CALLS = {
     "pwritev2": 40, "fdatasync": 10, "io_submit": 40, "io_getevents": 40, "write": 60, "pread64": 10, "openat": 4,
@@ -31,7 +30,7 @@ class SyscallReaper:
 
     name = "system call"
     calls: Mapping[str, int] = CALLS
-    command: Sequence[str] = (str(COMMAND), "serve")
+    command: Sequence[str] = ()
 
     def __init__(self, folder: Path, data: Path) -> None:
         """Keep the trace of `learn` in `folder`; `data` is the node's data directory."""

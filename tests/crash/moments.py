@@ -44,7 +44,7 @@ class Reaper(Protocol):
         name: For the table.
         calls: Every call there is, with how often, at the least, it comes in two seconds of work; 0: only while the
             node starts and stops.
-        command: Starts the node.
+        command: Starts the node; empty: what starts any node.
     """
 
     name: str

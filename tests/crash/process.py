@@ -16,6 +16,8 @@ from urllib.request import urlopen
 
 import yaml
 
+from tests.conftest import end_with_test
+from tests.forking import FORKS, Forked
 from tests.patient import PATIENCE_SECONDS
 
 PENDING = ("pyddmq_timers_pending", "pyddmq_delays_pending")
@@ -36,7 +38,7 @@ class NodeProcess:
         self.data = data or folder / "data"
         self.log = folder / "node.log"
         self._config = folder / "node.yaml"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | Forked | None = None
         self.producer: tuple[str, int] | None = None
         self.consumer: tuple[str, int] | None = None
         self.admin = ""
@@ -55,12 +57,12 @@ class NodeProcess:
         new.write_text(yaml.safe_dump(settings | {"node": node}))
         new.rename(self._config)
 
-    def start(self, *, prefix: Sequence[str] = (), command: Sequence[str] = (str(COMMAND), "serve")) -> bool:
+    def start(self, *, prefix: Sequence[str] = (), command: Sequence[str] = ()) -> bool:
         """Start and wait for the ready line (D24).
 
         Args:
             prefix: Put in front of the command; must leave the node's process id as it is.
-            command: Takes the options of `serve`.
+            command: Takes the options of `serve`. Without it and a prefix the node is forked (`tests.forking`).
 
         Returns:
             False when it was killed by SIGKILL before it was ready.
@@ -70,9 +72,13 @@ class NodeProcess:
         """
         options = ["--config", str(self._config), "--data", str(self.data), "--json"]
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(
-                [*prefix, *command, *options], stdout=subprocess.PIPE, stderr=log, text=True
-            )
+            if prefix or command or not FORKS.fits(os.environ):
+                words = [*prefix, *(command or (str(COMMAND), "serve")), *options]
+                self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
+            else:
+                words = ["serve", *options]
+                self._process = FORKS.start(words, cwd=Path.cwd(), environment=os.environ, stderr=log.fileno())
+                end_with_test(self._process)
         assert self._process.stdout is not None
         watchdog = threading.Timer(PATIENCE_SECONDS, self._process.kill)
         watchdog.start()

@@ -11,8 +11,8 @@ from tests.crash.by_syscall import SyscallReaper
 from tests.crash.campaigns import run_campaign
 from tests.crash.outcome import CAUGHT, Outcome
 
-KILLS = 60
-STRICT = 30
+KILLS = 40
+STRICT = 20
 """Of these so many at random, with all kinds of work in the middle."""
 KILLS_LONG = 1_000
 CAMPAIGN = 125

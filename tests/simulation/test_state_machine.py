@@ -31,6 +31,7 @@ from tests.simulation.world import TIMEOUT_MS, World
 from upstream.job import UpstreamJob
 from upstream.waiting.order import OrderQueue
 
+EXAMPLES, EXAMPLES_LONG = 40, 200
 CLIENTS = 3
 GROUP = "by-key"
 KEYS = ("", "a", "b", "c")
@@ -168,5 +169,17 @@ def test_broken_node_disagrees_with_the_model(monkeypatch: pytest.MonkeyPatch) -
 
 TestNode = NodeMachine.TestCase
 TestNode.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=EXAMPLES, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+@pytest.mark.long
+def test_many_lives_agree_with_the_model() -> None:
+    """The same with more of them, and longer ones."""
+    many = settings(
+        max_examples=EXAMPLES_LONG,
+        stateful_step_count=50,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    run_state_machine_as_test(NodeMachine, settings=many)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lag.rules import quantities
+from lag.rules import causes, quantities
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag, judge_topic
 from lag.samples import QueueSample
@@ -39,11 +39,11 @@ def judged_rows(spark: SparkSession, given: Sequence[Row], limits: Limits) -> li
     from lag.spark.columns import SAMPLES, judged
 
     schema = t.StructType([*SAMPLES, t.StructField("now_ms", t.LongType()), t.StructField("reset_ms", t.LongType())])
-    return judged(spark.createDataFrame(list(given), schema), limits).collect()
+    return judged(spark.createDataFrame(list(given), schema), limits, keep_facts=True).collect()
 
 
 def same(verdict: QueueLag, row: Any, where: str) -> None:
-    """Compare a verdict with a row, figure by figure."""
+    """Compare a verdict with a row, figure by figure, and the sentences that speak for their cause."""
     found = row.asDict()
     assert (found["status"], found["level"], found["cause"]) == (verdict.status, verdict.level, verdict.cause), where
     for name, value in verdict.figures.items():
@@ -52,6 +52,7 @@ def same(verdict: QueueLag, row: Any, where: str) -> None:
             isinstance(value, float) and isinstance(other, float) and isclose(value, other, rel_tol=1e-9, abs_tol=1e-9)
         )
         assert equal, f"{where}: {name} is {value} plain and {other} in Spark"
+    assert verdict.evidence == ("" if verdict.cause is None else causes.evidence(verdict.cause, found)), where
 
 
 def _hot_topics(random: Random) -> dict[str, dict[int, list[QueueSample]]]:

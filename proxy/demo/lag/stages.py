@@ -53,7 +53,7 @@ STAGES: Final = (
     Stage(group="well", story="consumers keep up", status="OK"),
     Stage(group="behind", story="consumers become slower than events come", status="WARN", cause="slow_consumer"),
     Stage(group="poison", story="a case fails again and again", status="BLOCKED", cause="poison_message"),
-    Stage(group="reset", story="an operator resets it to the beginning", status="WARN", cause="rewind"),
+    Stage(group="reset", story="an operator resets it to the beginning", status="WARN", cause="operator_reset"),
     Stage(group="paused", story="an operator pauses it", status="PAUSED", cause="paused"),
     Stage(
         group="back",

@@ -6,38 +6,11 @@ import re
 
 import pytest
 
-from lag.report.data import HeatMap, HeatRow
 from tests.unit.lag.report.examples import FROM_MS, TO_MS, group_part
 
 pytest.importorskip("matplotlib")
 
 from lag.report import charts
-
-
-def heat_of(*lag: int | None) -> str:
-    """Draw one queue."""
-    step = (TO_MS - FROM_MS) // len(lag)
-    times = [FROM_MS + number * step for number in range(len(lag))]
-    return charts.heat_map(HeatMap(times_ms=times, rows=[HeatRow(label="t / 0", lag=lag)]), FROM_MS, TO_MS)
-
-
-@pytest.mark.parametrize(
-    ("lag", "shade"),
-    [(1, "heat1"), (9, "heat1"), (10, "heat2"), (100, "heat3"), (1_000, "heat4"), (10_000, "heat5"), (None, "dark")],
-)
-def test_more_lag_is_darker(lag: int | None, shade: str) -> None:
-    """A shade for each power of ten; unknown has its own."""
-    assert set(re.findall(r"var\(--(heat\d|dark)\)", heat_of(lag))) == {shade}
-
-
-def test_no_lag_has_no_cell() -> None:
-    """An empty row is a queue that was caught up all the time."""
-    assert not re.findall(r"var\(--(heat\d|dark)\)", heat_of(0, 0, 0))
-
-
-def test_equal_neighbours_are_one_box() -> None:
-    """So a quiet queue costs nothing, over however long a window."""
-    assert len(heat_of(*[5] * 500)) < len(heat_of(*[5, 0] * 10))
 
 
 def test_a_gap_is_not_bridged() -> None:

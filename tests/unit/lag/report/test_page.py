@@ -68,6 +68,34 @@ def test_page_stands_alone_and_runs_nothing(text: str) -> None:
     assert not re.search(r"url\((?!#)", text)
 
 
+def sheet(text: str, medium: str) -> str:
+    """Return the rules of the page's style sheet for a medium."""
+    (found,) = re.findall(rf"@media {re.escape(medium)}\{{(.*?\}})\}}", text, re.DOTALL)
+    return str(found)
+
+
+def test_page_fits_a_telephone(text: str) -> None:
+    """Labels stand above bands, no chart is wider than the screen, and paper is no telephone, however narrow."""
+    rules = sheet(text, "screen and (max-width:640px)")
+    assert ".bands .row{grid-template-columns:1fr}" in rules
+    assert ".chart svg{min-width:0}" in rules
+    assert ".chart text{font-size:19px!important}" in rules, "the chart is half as wide as it was drawn"
+    assert text.count("max-width:640px") == 1
+    overview = text.partition("<h2>Overview</h2>")[2].partition("<table>")[0]
+    assert '<div class="bands"' in overview
+    assert 'class="chart"' not in overview, "nothing of it scrolls"
+
+
+def test_paper_cuts_no_row_and_has_colours(text: str) -> None:
+    """Pages break between rows of tables and bands; colours are printed, since they say what a status is."""
+    rules = sheet(text, "print")
+    unbroken = re.findall(r"([^{}]*)\{break-inside:avoid\}", rules)[0].strip().split(",")
+    assert {"tr", ".row", ".card", "ol.look li", "dl div"} <= set(unbroken)
+    assert "print-color-adjust:exact" in rules
+    assert "h2,h3{break-after:avoid}" in rules
+    assert ".wrap,.chart{overflow:visible}" in rules, "paper does not scroll"
+
+
 def test_names_of_users_are_text(text: str) -> None:
     """In the page, its links and its charts."""
     assert "<script>" not in text

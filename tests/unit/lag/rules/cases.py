@@ -48,6 +48,7 @@ class Case:
         status: Expected status.
         cause: Expected cause.
         figures: Expected values of some figures.
+        evidence: The sentence that speaks for the cause; null: any.
         now_s: The moment that is judged, in s after `BEGIN`; null: that of the newest sample.
         reset_s: When an operator reset the offset.
         limits: Thresholds.
@@ -58,6 +59,7 @@ class Case:
     status: str
     cause: str | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
+    evidence: str | None = None
     now_s: int | None = None
     reset_s: int | None = None
     limits: Limits = field(default_factory=Limits)
@@ -258,6 +260,7 @@ CASES: Final = (
         status="REWIND",
         cause="rewind",
         figures={"rewound": 131, "consume_rate": 0.1, "lag": 231},
+        evidence="the committed offset fell from 300 to 169, by no reset that was noted; 231 messages are behind",
     ),
     Case(
         name="the offset was set back by an operator",
@@ -265,6 +268,37 @@ CASES: Final = (
         reset_s=155,
         status="OK",
         figures={"rewound": 0, "reset": True, "consume_rate": 2.0, "lag": 20},
+    ),
+    Case(
+        name="an operator's reset left more than can be done in time",
+        samples=_full(
+            end=_by(4000, 40), committed=[*_by(3840, 10, 16), *_by(100, 20, 15)], committed_ms=_before(90), **_LIVE
+        ),
+        reset_s=155,
+        status="WARN",
+        cause="operator_reset",
+        figures={"rewound": 0, "reset": True, "lag": 4820},
+        evidence="an operator reset the offset 145 s ago, when it was 3990; it is 380 now, and 4820 messages "
+        "are behind",
+    ),
+    Case(
+        name="after an operator's reset nobody came back",
+        samples=_full(end=400, committed=[390, *[100] * 30], committed_ms=0, moved_ms=0, asked_ms=0, answered_ms=0),
+        reset_s=5,
+        status="STOP",
+        cause="no_consumer",
+        figures={"reset": True},
+    ),
+    Case(
+        name="an operator's reset, and the offset fell once more",
+        samples=_full(
+            end=400, committed=[*[390] * 11, *_by(100, 20, 10), *[50] * 10], committed_ms=_before(5), **_LIVE
+        ),
+        reset_s=105,
+        status="REWIND",
+        cause="rewind",
+        figures={"rewound": 230, "reset": True},
+        evidence="the committed offset fell from 280 to 50, by no reset that was noted; 350 messages are behind",
     ),
     Case(
         name="a reset of long ago excuses nothing",

@@ -105,9 +105,9 @@ def test_a_fact_that_was_not_given_is_an_error() -> None:
 
 
 def test_rules_name_nothing_but_facts_figures_and_limits() -> None:
-    """And every fact of the window is looked at by one of them."""
+    """And every fact of the window is looked at by one of them, or told by a cause."""
     facts = facts_of(window(1, start=0, end=0), 0, Limits()).keys() | ALONE.keys() | QUANTITIES.keys()
     named = {name for each in QUANTITIES.values() for name in names_in(each.rule)}
     named |= names_in(statuses.RULE) | names_in(causes.RULE)
     assert named <= facts | {"hot", "status"}
-    assert set(WINDOW_FACTS) <= named
+    assert set(WINDOW_FACTS) <= named | set(causes.EVIDENCE)

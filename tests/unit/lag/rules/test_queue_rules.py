@@ -20,6 +20,7 @@ def test_case(case: Case) -> None:
     assert tuple(verdict.figures) == tuple(quantities.ALL)
     assert bool(verdict.evidence) == (verdict.cause is not None)
     assert "{" not in verdict.evidence
+    assert case.evidence is None or verdict.evidence == case.evidence
 
 
 def test_each_status_and_cause_has_a_case() -> None:

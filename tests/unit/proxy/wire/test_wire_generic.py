@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.testing.codec import ReplyError, decode_reply, encode_call
@@ -25,9 +25,12 @@ from proxy.wire.limits import DEPTH_MAX
 from tests.wire_values import PROTOCOLS, STRUCTS, UNKNOWN_TYPES, newer, table, values, values_of, without_unknown
 
 protocols = st.sampled_from(PROTOCOLS)
+of_many = settings(max_examples=40)
+"""Where one table-driven reader and writer is asked by two dozen structs, each by so many."""
 
 
 @pytest.mark.parametrize(("file", "name"), STRUCTS)
+@of_many
 @given(st.data(), protocols)
 def test_struct_round_trip(file: str, name: str, data: st.DataObject, protocol: int) -> None:
     """What is written is read, to the last byte; absent stays absent."""
@@ -38,6 +41,7 @@ def test_struct_round_trip(file: str, name: str, data: st.DataObject, protocol: 
 
 
 @pytest.mark.parametrize(("file", "name"), STRUCTS)
+@of_many
 @given(st.data(), protocols, st.sampled_from(UNKNOWN_TYPES))
 def test_struct_of_newer_peer_is_read(file: str, name: str, data: st.DataObject, protocol: int, extra: Type) -> None:
     """Fields that are not in the interface definition are skipped wherever they stand."""
@@ -50,6 +54,7 @@ def test_struct_of_newer_peer_is_read(file: str, name: str, data: st.DataObject,
 
 
 @pytest.mark.parametrize(("file", "name"), STRUCTS)
+@of_many
 @given(st.data(), protocols)
 def test_struct_cut_short_refused(file: str, name: str, data: st.DataObject, protocol: int) -> None:
     """A struct that ends before its end is an ArgumentsError, wherever it ends."""
@@ -79,6 +84,7 @@ def test_methods_are_those_of_both_services() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(methods()))
+@of_many
 @given(st.data(), protocols, st.integers(-(1 << 31), (1 << 31) - 1))
 def test_call_and_reply_round_trip(name: str, data: st.DataObject, protocol: int, seqid: int) -> None:
     """A call comes out as it went in, and so does its reply: a value, a declared or an application exception."""

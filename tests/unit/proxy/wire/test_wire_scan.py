@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.wire import (
@@ -164,6 +164,7 @@ def test_scan_send_batch_message_without_fields_stays_its_own(protocol: int) -> 
 
 
 @pytest.mark.parametrize("name", list(SCANNERS))
+@settings(max_examples=50)
 @given(st.data(), protocols, st.sampled_from(UNKNOWN_TYPES), st.sampled_from([25, 250, -3]))
 def test_scan_unknown_fields_at_every_depth_are_skipped(
     name: str, data: st.DataObject, protocol: int, extra: Type, field_id: int
