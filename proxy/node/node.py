@@ -418,7 +418,7 @@ class Node(Parts, CommitDriver):
     def apply_live_settings(self) -> None:
         """Bring the node's live settings into force after a reload."""
         node = self.config.node
-        self.consumer_service.linger_ms_max = node.max_linger_time
+        self.opened.consumer_service.linger_ms_max = node.max_linger_time
         self.calls.pool.calls_max = node.action_threads
         self.store.retention.limits = retention_limits(node)
         self.transactions.settings = check_settings(node)
@@ -434,7 +434,7 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
         self.periodic.repeat("group_lines", 60.0, self.group_lines.sum_up)
-        self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
+        self.periodic.repeat("retention", STEP_SECONDS, self.opened.retaining.run)
         self.begin_recording()
 
     def _checkpoint(self) -> None:
