@@ -26,7 +26,6 @@ from proxy.node.assembly import (
     check_settings,
     consumer_group,
     consumer_service,
-    expiry,
     group_limits,
     node_seams,
     open_ports,
@@ -52,6 +51,7 @@ from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import offsets_of
 from upstream.progress.progress import ProgressFailed
 
@@ -368,7 +368,7 @@ class Node(Parts, CommitDriver):
                 deduplication=deduplication,
                 redrives=Redrives(store, disk=runtime.disk),
                 pauses=Pauses.open(node.data, disk=runtime.disk, clock=runtime.clock),
-                retaining=Retaining(store, expiry(store, progress, runtime, self.stored_groups), runtime.scheduler),
+                retaining=Retaining(store, Expiry(store, progress, runtime, self.stored_groups), runtime.scheduler),
                 index_work=index_work,
                 consumer_service=consumer_service(
                     store,
