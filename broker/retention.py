@@ -42,10 +42,9 @@ from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import DEAD_LETTER_PREFIX, Topic, Topics
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.file_writes import at_once as run_at_once
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock, Disk
 from broker.runtime.steps import Ended, run_now, step
 from broker.runtime.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_WAITS
 
@@ -168,9 +167,7 @@ class Retention:
         topics: Topics,
         checkpointer: Checkpointer,
         space: SegmentSpace,
-        disk: Disk,
-        clock: Clock,
-        metrics: Metrics,
+        runtime: Runtime,
     ) -> None:
         self.limits = RetentionLimits()
         self.holds: list[RetentionHold] = []
@@ -182,9 +179,9 @@ class Retention:
         self._topics = topics
         self._checkpointer = checkpointer
         self._space = space
-        self._disk = disk
-        self._clock = clock
-        self._metrics = metrics
+        self._disk = runtime.disk
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._oldest: ExpiringSegment | None = None
         self._files_due = False
 

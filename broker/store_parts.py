@@ -67,8 +67,8 @@ class StoreParts:
             lock: The store's lock, held; `release` gives it back.
         """
         root, options = store.root, store.options
-        disk, clock, metrics = runtime.disk, runtime.clock, runtime.metrics
-        self._root, self._options, self._disk, self._metrics, self._lock = root, options, disk, metrics, lock
+        disk = runtime.disk
+        self._root, self._options, self._disk, self._metrics, self._lock = root, options, disk, runtime.metrics, lock
         self._given = given
         self._abort = AbortFile(root, disk=disk)
         self.limited_log = runtime.limited_log
@@ -83,7 +83,7 @@ class StoreParts:
         self.topics = Topics(
             root,
             disk=disk,
-            clock=clock,
+            clock=runtime.clock,
             queue_file_units=options.queue_file_units,
             unreadable=self._told_unreadable,
             admit=lambda name: given.check(root, topics=(name,)),
@@ -97,16 +97,13 @@ class StoreParts:
             log=self.log,
             topics=self.topics,
             checkpointer=self.checkpointer,
-            disk=disk,
-            metrics=metrics,
+            runtime=runtime,
             fail=store.fail,
         )
         self.segment_space = SegmentSpace(
             root,
             log=self.log,
-            disk=disk,
-            metrics=metrics,
-            limited_log=self.limited_log,
+            runtime=runtime,
             fail=store.fail,
             file_writes=self.file_writes,
             published=given.published,
@@ -117,13 +114,9 @@ class StoreParts:
             topics=self.topics,
             checkpointer=self.checkpointer,
             space=self.segment_space,
-            disk=disk,
-            clock=clock,
-            metrics=metrics,
+            runtime=runtime,
         )
-        self._checker = UnitChecker(
-            self.log, metrics=metrics, limited_log=self.limited_log, codes=given.unit_codes, fail=store.fail
-        )
+        self._checker = UnitChecker(self.log, runtime=runtime, codes=given.unit_codes, fail=store.fail)
 
     def _told_unreadable(self, kind: str, where: str, count: int) -> None:
         self._metrics.counter(UNREADABLE, kind).add(count)

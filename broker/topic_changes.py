@@ -14,9 +14,8 @@ from broker.log.awaited import AwaitedSteps, Commits, WritesFiles, all_durable, 
 from broker.log.commit_log import CommitLog
 from broker.opening.checkpointer import Checkpointer
 from broker.queues.topics import Topic, Topics, check_wanted
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, at_once
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Disk
 from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import REFUSED
 
@@ -52,8 +51,7 @@ class TopicChanges:
         log: CommitLog,
         topics: Topics,
         checkpointer: Checkpointer,
-        disk: Disk,
-        metrics: Metrics,
+        runtime: Runtime,
         fail: Callable[[str, OSError], StoreError],
     ) -> None:
         """Set up.
@@ -63,17 +61,16 @@ class TopicChanges:
             log: Its log.
             topics: Its topics, loaded before the first change.
             checkpointer: Told when the last checkpoint names a deleted topic.
-            disk: Where their files are.
-            metrics: Counts refusals.
+            runtime: Its disk has their files, its metrics count refusals.
             fail: Stops the store's write side for good and returns the error that says so.
         """
         self._store = store
         self._log = log
         self._topics = topics
         self._checkpointer = checkpointer
-        self._disk = disk
+        self._disk = runtime.disk
         self._deleting = False
-        self._metrics = metrics
+        self._metrics = runtime.metrics
         self._fail = fail
 
     @property

@@ -101,10 +101,8 @@ class Index:
         self._parts = IndexParts(
             self._folder,
             log=log,
-            disk=disk,
             options=options,
-            metrics=metrics,
-            limited_log=runtime.limited_log,
+            runtime=runtime,
             read_only=read_only,
         )
         self._writer: IndexFile | None = None

@@ -7,9 +7,7 @@ from broker.index.names import is_file_name
 from broker.index.state import SavedIndex
 from broker.log.commit_log import CommitLog
 from broker.options import StoreOptions
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Disk
+from broker.runtime.bundle import Runtime
 from broker.runtime.store_metrics import INDEX_REBUILT
 
 
@@ -34,10 +32,8 @@ class IndexParts:
         folder: str,
         *,
         log: CommitLog,
-        disk: Disk,
         options: StoreOptions,
-        metrics: Metrics,
-        limited_log: RateLimitedLog,
+        runtime: Runtime,
         read_only: bool,
     ) -> None:
         """Set up; `take_stock` reads.
@@ -45,10 +41,8 @@ class IndexParts:
         Args:
             folder: Where the files are.
             log: The store's commit log.
-            disk: Where.
             options: Sizes of the files.
-            metrics: Counts gaps.
-            limited_log: Reports them.
+            runtime: Its disk has the files; counts gaps, and reports them.
             read_only: Nothing is deleted, counted or reported.
         """
         self.all: list[IndexFile | Gap] = []
@@ -56,10 +50,10 @@ class IndexParts:
         self.names_changed = False
         self._folder = folder
         self._log = log
-        self._disk = disk
+        self._disk = runtime.disk
         self._options = options
-        self._metrics = metrics
-        self._limited_log = limited_log
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self._read_only = read_only
 
     def take_stock(self, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> bool:

@@ -21,10 +21,8 @@ from broker.errors import NO_SPACE, DiskFull, StoreFailed
 from broker.format.record import BLANK_BYTES
 from broker.log.commit_log import CommitLog
 from broker.log.put import Put
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, FileWrites, StateWriter
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Disk
 from broker.runtime.store_metrics import REFUSED, RESERVE, RESERVE_USED
 
 FREE_SEGMENTS_MIN = 2
@@ -44,9 +42,7 @@ class SegmentSpace:
         root: str,
         *,
         log: CommitLog,
-        disk: Disk,
-        metrics: Metrics,
-        limited_log: RateLimitedLog,
+        runtime: Runtime,
         fail: Callable[[str, OSError], StoreFailed],
         file_writes: FileWrites,
         published: Set[str],
@@ -56,8 +52,7 @@ class SegmentSpace:
         Args:
             root: The store.
             log: Its log.
-            disk: Where its files are.
-            metrics, limited_log: Count and say what is refused.
+            runtime: Its disk has the files; counts and says what is refused.
             fail: Stops the store's write side for good.
             file_writes: Claims files beside the loop.
             published: System topics that hold what clients publish (`Given.published`).
@@ -68,12 +63,12 @@ class SegmentSpace:
         self._root = root
         self._path = f"{root}/pyddmq/segment.spare"
         self._log = log
-        self._disk = disk
-        self._metrics = metrics
-        self._limited_log = limited_log
+        self._disk = runtime.disk
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self._fail = fail
-        self._claims = StateWriter(disk, file_writes, self._claiming)
-        self._reserve = metrics.counter(RESERVE)
+        self._claims = StateWriter(runtime.disk, file_writes, self._claiming)
+        self._reserve = runtime.metrics.counter(RESERVE)
         self._refused = False
 
     def reserve(self, puts: Sequence[Put], sizes: list[int], *, atomic: bool) -> list[int]:

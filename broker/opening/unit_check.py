@@ -15,8 +15,7 @@ from broker.log.commit_log import CommitLog
 from broker.log.scan import record_at, scan
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
 from broker.queues.fillers import is_repeat
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.bundle import Runtime
 from broker.runtime.store_metrics import UNITS_LOST, UNITS_REPAIRED
 
 assert UNIT_BYTES == 20
@@ -32,8 +31,7 @@ class UnitChecker:
 
     Args:
         log: Where the records are.
-        metrics: Counts what is mended and lost.
-        limited_log: Says it.
+        runtime: Counts and says what is mended and lost.
         fail: Told when a file that is to be mended cannot be written; None mends what is returned and no file, for a
             store that is only read.
         codes: `Given.unit_codes`.
@@ -43,17 +41,16 @@ class UnitChecker:
         self,
         log: CommitLog,
         *,
-        metrics: Metrics,
-        limited_log: RateLimitedLog,
+        runtime: Runtime,
         codes: Mapping[bytes, UnitCode],
         fail: Callable[[str, OSError], object] | None = None,
     ) -> None:
         self._log = log
         self._fail = fail
-        self._limited_log = limited_log
+        self._limited_log = runtime.limited_log
         self._codes = codes
-        self._repaired = metrics.counter(UNITS_REPAIRED)
-        self._lost = metrics.counter(UNITS_LOST)
+        self._repaired = runtime.metrics.counter(UNITS_REPAIRED)
+        self._lost = runtime.metrics.counter(UNITS_LOST)
 
     def check(self, queue: ConsumeQueue, offset: int, units: list[Unit]) -> list[Unit]:
         """Return the units of a queue from `offset` on, mended where they do not fit their records."""

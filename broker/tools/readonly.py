@@ -69,7 +69,7 @@ class ReadOnlyStore:
         self._topics = Topics(root, disk=disk, clock=clock, queue_file_units=geometry.queue_file_units)
         self.topics: Mapping[str, Topic] = self._topics.by_name
         runtime = runtime_of(disk, clock, metrics=metrics)
-        self._checker = UnitChecker(self.log, metrics=metrics, limited_log=runtime.limited_log, codes=GIVEN.unit_codes)
+        self._checker = UnitChecker(self.log, runtime=runtime, codes=GIVEN.unit_codes)
         self.index = Index(
             root,
             log=self.log,

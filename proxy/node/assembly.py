@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -64,7 +64,6 @@ from upstream.budget import Budget
 from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.group import ConsumerGroup, MakeActions
 from upstream.embedded.broker import EmbeddedBroker
-from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.group_parts import GroupLimits, NodeSeams
 from upstream.kafka.broker import KafkaBroker
@@ -448,16 +447,4 @@ def consumer_service(
         fetch_handlers={**fetches.handlers(), **sign_in.handlers()},
         leaving=leaving,
         settles=settings().ack_flush == "sync",
-    )
-
-
-def expiry(store: Store, progress: Progress, runtime: Runtime, groups: Callable[[], Iterable[ConsumerGroup]]) -> Expiry:
-    """Make what keeps and gives up messages when log files go."""
-    return Expiry(
-        store=store,
-        progress=progress,
-        clock=runtime.clock,
-        metrics=runtime.metrics,
-        limited_log=runtime.limited_log,
-        groups=groups,
     )

@@ -26,7 +26,6 @@ from proxy.node.assembly import (
     check_settings,
     consumer_group,
     consumer_service,
-    expiry,
     group_limits,
     node_seams,
     open_ports,
@@ -52,6 +51,7 @@ from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import offsets_of
 from upstream.progress.progress import ProgressFailed
 
@@ -367,7 +367,7 @@ class Node(Parts, CommitDriver):
                 deduplication=deduplication,
                 redrives=Redrives(store, disk=runtime.disk),
                 pauses=Pauses.open(node.data, disk=runtime.disk, clock=runtime.clock),
-                retaining=Retaining(store, expiry(store, progress, runtime, self.stored_groups), runtime.scheduler),
+                retaining=Retaining(store, Expiry(store, progress, runtime, self.stored_groups), runtime.scheduler),
                 index_work=index_work,
                 consumer_service=consumer_service(
                     store,
@@ -417,7 +417,7 @@ class Node(Parts, CommitDriver):
     def apply_live_settings(self) -> None:
         """Bring the node's live settings into force after a reload."""
         node = self.config.node
-        self.consumer_service.linger_ms_max = node.max_linger_time
+        self.opened.consumer_service.linger_ms_max = node.max_linger_time
         self.calls.pool.calls_max = node.action_threads
         self.store.retention.limits = retention_limits(node)
         self.transactions.settings = check_settings(node)
@@ -433,7 +433,7 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
         self.periodic.repeat("group_lines", 60.0, self.group_lines.sum_up)
-        self.periodic.repeat("retention", STEP_SECONDS, self.retaining.run)
+        self.periodic.repeat("retention", STEP_SECONDS, self.opened.retaining.run)
         self.begin_recording()
 
     def _checkpoint(self) -> None:

@@ -277,11 +277,6 @@ class Parts:
         return self.opened.timers
 
     @property
-    def loops(self) -> Loops:
-        """Knows the recurring ones among them."""
-        return self.opened.loops
-
-    @property
     def transactions(self) -> Transactions:
         """Halves and their decisions."""
         return self.opened.transactions
@@ -300,16 +295,6 @@ class Parts:
     def pauses(self) -> Pauses:
         """Which groups are paused."""
         return self.opened.pauses
-
-    @property
-    def consumer_service(self) -> ConsumerService:
-        """What answers consumers."""
-        return self.opened.consumer_service
-
-    @property
-    def retaining(self) -> Retaining:
-        """Has log files deleted."""
-        return self.opened.retaining
 
     def progress_of(self, group: str) -> Progress:
         """Return the trackers of a group: of one that reads from Kafka its own, of all others the store's."""

@@ -518,13 +518,13 @@ def retention_raises(ward: Ward) -> Staging:
 
     ward.process_run(ward.node.periodic.repeat, "retention", 1.0, broken)
     yield
-    ward.process_run(ward.node.periodic.repeat, "retention", 1.0, ward.node.retaining.run)
+    ward.process_run(ward.node.periodic.repeat, "retention", 1.0, ward.node.opened.retaining.run)
 
 
 @stage("internal_fault", over_seconds=700.0)
 def fault_in_a_call(ward: Ward) -> Staging:
     """A fault of ours in one call."""
-    handlers = ward.node.consumer_service.handlers()
+    handlers = ward.node.opened.consumer_service.handlers()
     broken = {name: partial(_broken, handler) for name, handler in handlers.items()}
     ward.node.consumer.serve(broken)
     ward.call(ward.consumer, "pull", request=consumer_idl.PullRequest(groupId="by-key", version="ward"))

@@ -145,7 +145,9 @@ def test_kernel_tells_of_a_peer_that_has_gone(certificates: Certificates, tmp_pa
         client.close()
         until(lambda: node.call(connection._peer.gone), "the system to know")
         node.call(node.node.store.put, "orders", b"x")
-        until(lambda: node.call(lambda: node.node.consumer_service is not None and not connection._out), "the turn")
+        until(
+            lambda: node.call(lambda: node.node.opened.consumer_service is not None and not connection._out), "the turn"
+        )
         assert in_flight(node) == 0
 
 

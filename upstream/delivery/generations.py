@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.errors import QueuesOwned
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.seams import Handle
 from conf.models import SubscriptionConfig
 from pyddmq.actions import Action
 from upstream.delivery.subscription import Subscription
@@ -73,9 +73,7 @@ class Generations:
         slots: dict[str, TopicPlace],
         *,
         make: Callable[[SubscriptionConfig, TopicPlace], Subscription],
-        clock: Clock,
-        scheduler: Scheduler,
-        limited_log: RateLimitedLog,
+        runtime: Runtime,
         drain_seconds: float,
         ended: Callable[[str | None], None] = lambda _: None,
     ) -> None:
@@ -85,9 +83,8 @@ class Generations:
             group: Name of the group.
             slots: Its topics; changed here from now on.
             make: Makes the next generation of a slot, ready to be started; raises when it cannot be made.
-            clock: Monotonic time.
-            scheduler: Looks after drains, and starts again what did not start.
-            limited_log: Says what did not start.
+            runtime: Monotonic time; its scheduler looks after drains, and starts again what did not start, which its
+                log says.
             drain_seconds: As the attribute.
             ended: Told the topic that is consumed no more; None: all of them.
         """
@@ -95,13 +92,13 @@ class Generations:
         self.drain_seconds = drain_seconds
         self._group = group
         self._make = make
-        self._clock = clock
-        self._scheduler = scheduler
-        self._limited_log = limited_log
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
+        self._limited_log = runtime.limited_log
         self._ended = ended
         self._started = False
         self._draining = False
-        self._check = Later(scheduler, self._check_replacements)
+        self._check = Later(runtime.scheduler, self._check_replacements)
 
     def start(self) -> None:
         """Start a generation of every topic."""

@@ -116,9 +116,7 @@ class ConsumerGroup:
             config.group,
             self._slots,
             make=self._subscription,
-            clock=runtime.clock,
-            scheduler=runtime.scheduler,
-            limited_log=limited_log,
+            runtime=runtime,
             drain_seconds=limits.drain_seconds,
             ended=self._ended,
         )

@@ -37,10 +37,7 @@ class EmbeddedBroker(EmbeddedQueues):
         """
         super().__init__(store)
         self._stretches = StretchReader(store)
-        self._clock = runtime.clock
-        self._scheduler = runtime.scheduler
-        self._metrics = runtime.metrics
-        self._limited_log = runtime.limited_log
+        self._runtime = runtime
 
     # Topics
 
@@ -77,9 +74,7 @@ class EmbeddedBroker(EmbeddedQueues):
             client_id,
             store=self.store,
             progress=progress,
-            scheduler=self._scheduler,
-            metrics=self._metrics,
-            limited_log=self._limited_log,
+            runtime=self._runtime,
             lost=lost,
         )
 
@@ -91,8 +86,7 @@ class EmbeddedBroker(EmbeddedQueues):
             subscription,
             group_queues,
             store=self.store,
-            clock=self._clock,
-            limited_log=self._limited_log,
+            runtime=self._runtime,
             counters=counters,
             keeps_bodies=keeps_bodies,
         )

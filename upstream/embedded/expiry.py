@@ -33,9 +33,7 @@ from broker.queues.topics import dead_letter_topic
 from broker.retention import ExpiringSegment, Relocation
 from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
 from broker.retry.puts import is_retry_topic
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 from broker.runtime.steps import run_now
 from broker.store import Store
 from upstream.delivery.group import ConsumerGroup
@@ -75,12 +73,9 @@ class Expiry:
 
     def __init__(
         self,
-        *,
         store: Store,
         progress: Progress,
-        clock: Clock,
-        metrics: Metrics,
-        limited_log: RateLimitedLog,
+        runtime: Runtime,
         groups: Callable[[], Iterable[ConsumerGroup]],
     ) -> None:
         """Set up; enter it in `store.retention.holds`.
@@ -88,23 +83,21 @@ class Expiry:
         Args:
             store: The broker.
             progress: Trackers of all groups.
-            clock: Wall and monotonic time.
-            metrics: The node's registry.
-            limited_log: Rate-limited log lines.
+            runtime: Wall and monotonic time; counts and log lines.
             groups: Tells the configured groups, those that leave included.
         """
         self._store = store
         self._times = EmbeddedQueues(store)
         self._progress = progress
-        self._clock = clock
-        self._metrics = metrics
-        self._limited_log = limited_log
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self._groups = groups
         self._unwanted: dict[Key, int] = {}
         self._kept: dict[Key, int] | None = None
         """What was unfinished in the file when the ack journal was synced last, by tracker."""
         self._waits = 0
-        self._looked_at = clock.monotonic()
+        self._looked_at = runtime.clock.monotonic()
 
     # The retention hold
 

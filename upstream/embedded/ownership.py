@@ -12,10 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.queues.queue_locks import RENEWAL_SECONDS, Place
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Scheduler
+from broker.runtime.metrics import declare
 from upstream.progress.progress import Progress, ProgressFailed
 
 if TYPE_CHECKING:
@@ -44,9 +43,7 @@ class QueueOwnership:
         *,
         store: Store,
         progress: Progress,
-        scheduler: Scheduler,
-        metrics: Metrics,
-        limited_log: RateLimitedLog,
+        runtime: Runtime,
         lost: Callable[[str], None],
     ) -> None:
         """Hold nothing yet.
@@ -56,20 +53,18 @@ class QueueOwnership:
             client_id: Who the proxy is in the table of locks.
             store: Has the locks.
             progress: Committed before locks are released.
-            scheduler: Runs the renewal every 20 s.
-            metrics: Counts refusals and losses.
-            limited_log: Says what was lost.
+            runtime: Its scheduler runs the renewal every 20 s; counts refusals and losses, and says what was lost.
             lost: Told the topic whose locks somebody else has got meanwhile.
         """
         self._group = group
         self._client_id = client_id
         self._locks = store.queue_locks
         self._progress = progress
-        self._metrics = metrics
-        self._limited_log = limited_log
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self._lost = lost
         self._held: dict[str, set[Place]] = {}
-        self._renewals = Repeated(scheduler, RENEWAL_SECONDS, self._renew)
+        self._renewals = Repeated(runtime.scheduler, RENEWAL_SECONDS, self._renew)
 
     def take(self, topic: TopicView) -> None:
         """Take the locks of all queues of a topic, or keep those held.

@@ -18,8 +18,7 @@ from broker.format.locating import message_keys
 from broker.format.properties import find_property, is_system_property, parse_properties
 from broker.format.record import Located, born_timestamp, locate, split, store_timestamp
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, ConsumeQueue
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 from broker.store import Store
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
 from upstream.embedded.retries import made_of
@@ -52,8 +51,7 @@ class EmbeddedSource:
         group_queues: Sequence[GroupQueue],
         *,
         store: Store,
-        clock: Clock,
-        limited_log: RateLimitedLog,
+        runtime: Runtime,
         counters: Counts,
         keeps_bodies: bool,
     ) -> None:
@@ -64,8 +62,7 @@ class EmbeddedSource:
                 order key.
             group_queues: All queues; more may be added by `add_group_queue`.
             store: Where records are read.
-            clock: Dates failures.
-            limited_log: Where it is told what cannot be read.
+            runtime: Its clock dates failures; its log is told what cannot be read.
             counters: Series of the subscription.
             keeps_bodies: Actions read the body at once, before the order gate: leave the record with the job.
         """
@@ -73,11 +70,11 @@ class EmbeddedSource:
         self._subscription = subscription
         self._group_queues = list(group_queues)
         self._store = store
-        self._clock = clock
+        self._clock = runtime.clock
         self._read = store.read
         self._body_bytes_max = body_limit(store.options.message_bytes_max)
         self._counters = counters
-        self._limited_log = limited_log
+        self._limited_log = runtime.limited_log
         # A queue that its lag limit stops also stops those behind it in commit-log order (D14).
         self._strict_order = config.order_key is not None
         self._message_keys = config.order_key == "KEY"

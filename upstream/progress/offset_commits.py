@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, FileWrites, Steps, at_once, can_wait
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.seams import Disk
+from broker.runtime.metrics import declare
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, ProgressFailed
 from upstream.progress.tracker_table import Known
@@ -32,9 +32,8 @@ class OffsetCommits:
         *,
         known: list[Known],
         writer: AckWriter,
-        disk: Disk,
+        runtime: Runtime,
         file_writes: FileWrites,
-        metrics: Metrics,
     ) -> None:
         """Set up.
 
@@ -42,17 +41,16 @@ class OffsetCommits:
             offsets: The file.
             known: The node's trackers, a list that grows with them.
             writer: The ack journal's; which fails when its file does. A commit flushes its rate-limited log.
-            disk: Where both are.
+            runtime: Its disk has both; counts offsets written and writes that failed.
             file_writes: Makes the commits that are begun.
-            metrics: Counts offsets written and writes that failed.
         """
         self._offsets = offsets
         self._known = known
         self._writer = writer
-        self._disk = disk
+        self._disk = runtime.disk
         self._file_writes = file_writes
         self._is_under_way = False
-        self._metrics = metrics
+        self._metrics = runtime.metrics
         self._file_failed = False
 
     def commit(self) -> None:

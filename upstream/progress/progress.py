@@ -107,9 +107,8 @@ class Progress:
             offsets,
             known=self._table.known,
             writer=self._writer,
-            disk=runtime.disk,
+            runtime=runtime,
             file_writes=file_writes,
-            metrics=metrics,
         )
         self.shared_read: set[tuple[str, int]] = set()
         """Queues with retry records of all groups that were read since the start (`upstream.retry.retry_topic`)."""

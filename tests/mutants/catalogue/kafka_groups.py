@@ -291,8 +291,8 @@ MUTANTS = (
     Mutant(
         name="the store's retention looks at groups of Kafka",
         file="proxy/node/node.py",
-        old="expiry(store, progress, runtime, self.stored_groups)",
-        new="expiry(store, progress, runtime, self.all_groups)",
+        old="Expiry(store, progress, runtime, self.stored_groups)",
+        new="Expiry(store, progress, runtime, self.all_groups)",
         caught_by=(f"{NODE}::test_retention_of_the_store_goes_on_beside_a_group_of_kafka",),
     ),
     Mutant(

@@ -10,8 +10,8 @@ from broker.index.file import IndexFile
 from broker.index.parts import Gap, IndexParts
 from broker.index.state import IndexState, SavedIndex
 from broker.options import StoreOptions
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.testing import ManualClock, SimDisk
 from tests.integration.index_tools import FOLDER, REBUILT, Model, filled, names
 from tests.integration.store_tools import ROOT
@@ -34,10 +34,8 @@ class World:
         return IndexParts(
             FOLDER,
             log=self.log,
-            disk=self.disk,
             options=StoreOptions(index_slots=7, index_entries=12),
-            metrics=self.metrics,
-            limited_log=RateLimitedLog(self.clock),
+            runtime=runtime_of(self.disk, self.clock, metrics=self.metrics),
             **{"read_only": False, **options},
         )
 

@@ -164,7 +164,7 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
     for server in (node.node.consumer, node.node.producer):
         assert (server.limits.outstanding_max, server.limits.output_bytes_max) == (3, 70_000)
         assert server.limits.frame_seconds_max == 0.7
-    assert node.node.consumer_service.linger_ms_max == 5
+    assert node.node.opened.consumer_service.linger_ms_max == 5
     group = node.node.groups["billing"]
     subscription = group._slots["orders"].subscription
     assert subscription is not None

@@ -12,9 +12,9 @@ from broker.log.commit_log import CommitLog, segment_name
 from broker.log.put import Put
 from broker.log.segment_space import FREE_SEGMENTS_MIN, SegmentSpace
 from broker.queues.topics import Topic
+from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import FileWrites
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.testing import ManualClock, SimDisk
 
 SEGMENT = 1024
@@ -37,9 +37,7 @@ class Space:
         self.segment_space = SegmentSpace(
             "/s",
             log=self.log,
-            disk=self.disk,
-            metrics=self.metrics,
-            limited_log=RateLimitedLog(ManualClock()),
+            runtime=runtime_of(self.disk, ManualClock(), metrics=self.metrics),
             fail=self._fail,
             file_writes=FileWrites(self.disk),
             published={"SCHEDULE_TOPIC_XXXX"},

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.retention import RELOCATED_PER_STEP, RetentionLimits
+from broker.runtime.bundle import runtime_of
 from broker.testing import ManualClock, PowerCut
 from tests.unit.upstream_world import Client, World
 from upstream.embedded.expiry import Expiry
@@ -28,14 +29,8 @@ class Aging(World):
     def open(self) -> None:
         """Start the node, with the groups' retention hold in place."""
         super().open()
-        self.expiry = Expiry(
-            store=self.store,
-            progress=self.progress,
-            clock=self.clock,
-            metrics=self.metrics,
-            limited_log=self.limited_log,
-            groups=lambda: [self.group],
-        )
+        runtime = runtime_of(self.disk, self.clock, metrics=self.metrics, limited_log=self.limited_log)
+        self.expiry = Expiry(self.store, self.progress, runtime, lambda: [self.group])
         self.store.retention.holds.append(self.expiry)
 
     def fill(self, *keys: str | None, **how: Any) -> None:
