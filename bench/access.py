@@ -33,7 +33,8 @@ from conf.loader import loads
 from proxy.access.rights import Rights
 from proxy.access.rules import Rules
 from proxy.limits.limiter import Limiter
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from proxy.testing.codec import encode_call
 from proxy.wire import COMPACT

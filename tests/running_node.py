@@ -17,7 +17,8 @@ from broker.runtime.seams import Clock, Disk, SystemClock
 from conf import Config
 from conf.loader import loads
 from proxy.node.alarms import alarms_of
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
 from proxy.port.network import AsyncioNetwork

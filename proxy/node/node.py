@@ -495,6 +495,3 @@ class Node(Parts, CommitDriver):
     def connections(self) -> list[tuple[str, Connection]]:
         """Open connections with the name of their service."""
         return [(server.service, each) for server in self.servers for each in server.connections]
-
-
-__all__ = ["Node", "Seams"]

@@ -39,7 +39,8 @@ from proxy.node import logs
 from proxy.node.action_places import unmakeable
 from proxy.node.alarms import alarms_of
 from proxy.node.loop_faults import report_faults
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.process.config_watch import ConfigWatch, Signature

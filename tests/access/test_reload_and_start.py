@@ -9,7 +9,8 @@ import pytest
 from actions.registry import Registry
 from conf.loader import loads
 from conf.sections.access_files import AccessUnreadable
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.testing import VirtualClock
 from tests.access.world import (

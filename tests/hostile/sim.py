@@ -10,7 +10,8 @@ from typing import Any
 from actions.registry import Registry
 from broker.testing import SimDisk
 from conf.loader import loads
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from tests.simulation.wire import Codec, Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 from upstream.kafka.link import KafkaClient

@@ -17,7 +17,8 @@ import pytest
 from actions.registry import Registry
 from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.services.consumer_service import ConsumerService
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
 from proxy.testing.sdk import CONSUMERS, PRODUCERS, Account, SdkConsumer, SdkProducer, Surroundings

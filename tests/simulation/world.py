@@ -25,7 +25,8 @@ from broker.store import Store
 from broker.testing import SimDisk, SimSyncs
 from broker.testing.sim_disk import CRASH_MODES
 from conf import Loaded, loads
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop

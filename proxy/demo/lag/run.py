@@ -39,7 +39,8 @@ from proxy.demo.lag.stages import (
     pace_of,
     poison_case,
 )
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.operate.changes.groups import PauseBody
 from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.offsets import ResetBody

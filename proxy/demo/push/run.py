@@ -30,7 +30,8 @@ from proxy.demo.events import Event
 from proxy.demo.lag.skipping import SkippingClock, SkippingLoop
 from proxy.demo.push.receiver import Receiver
 from proxy.demo.report import Check, Judged
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.port.network import AsyncioNetwork
 from pyddmq.client.aio.async_producer import AsyncProducer
 from pyddmq.client.sends import OutgoingMessage

@@ -14,7 +14,8 @@ from actions.outside import Outside
 from actions.registry import Registry
 from broker.testing import SimDisk, SimSyncs
 from conf import Config, loads
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
 from proxy.testing.http import SimHttp
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits

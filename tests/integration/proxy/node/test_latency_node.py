@@ -12,7 +12,8 @@ from broker.runtime.metrics import Metrics
 from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
 from proxy.admin.page import render
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.operate import answers
 from proxy.operate.live_node import LiveNode

@@ -7,7 +7,8 @@ from random import Random
 from actions.registry import Registry
 from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from proxy.testing.loop import Process
 

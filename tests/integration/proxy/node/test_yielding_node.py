@@ -10,7 +10,8 @@ import pytest
 from actions.registry import Registry
 from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 
 YAML = """

@@ -16,7 +16,8 @@ import pytest
 from actions.registry import Registry
 from broker.testing import SimDisk
 from conf.loader import loads
-from proxy.node.node import Node, Seams
+from proxy.node.node import Node
+from proxy.node.parts import Seams
 from proxy.services.results import held_calls
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from pyddmq.codes import PullCode
