@@ -25,7 +25,7 @@ from upstream.kafka_client.new_topic import make_topic
 KEYS, BODY_BYTES = 1_000, 200
 PATIENCE_SECONDS = 240
 _IDLE_SHARE = 0.05
-_IDLE_SECONDS_MAX = 30.0
+_IDLE_RESTS_MAX = 3
 
 
 class Load(NamedTuple):
@@ -72,7 +72,7 @@ def measure(pids: Sequence[int], count: int, rest: float, run: Callable[[], None
         run: Returns when all messages were worked on.
         settled: Returns when that is committed.
     """
-    wait_idle(pids)
+    wait_idle(pids, _IDLE_RESTS_MAX * rest)
     began, rested = time.monotonic(), _used(pids)
     time.sleep(rest)
     before, cores = _used(pids), _cores_used()
@@ -94,9 +94,9 @@ def _cores_used() -> float:
     return sum(map(core_seconds, os.sched_getaffinity(0)))
 
 
-def wait_idle(pids: Sequence[int]) -> None:
-    """Wait until processes do next to nothing; a Java program may never do so little."""
-    until = time.monotonic() + _IDLE_SECONDS_MAX
+def wait_idle(pids: Sequence[int], seconds: float) -> None:
+    """Wait until processes do next to nothing, but no longer than so: a Java program may never do so little."""
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         before = _used(pids)
         time.sleep(1)

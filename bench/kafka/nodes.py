@@ -104,7 +104,7 @@ def measure_embedded(load: Load, folder: Path) -> Cost:
             load.messages,
             load.rest,
             lambda: pull_all([node.consumers], GROUP, load.messages),
-            lambda: wait_idle(pids),
+            lambda: wait_idle(pids, load.rest),
         )
     finally:
         node.kill()

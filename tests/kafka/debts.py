@@ -1,0 +1,238 @@
+"""What a real Kafka owes a node: answers to its questions, its share of partitions, records up to their ends.
+
+Stands between the node and the product's client, and passes everything on as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from broker.runtime.seams import Clock
+from tests.kafka_world import Loop
+from upstream.kafka.link import (
+    Assignment,
+    Commit,
+    Done,
+    Ends,
+    Headers,
+    KafkaFailure,
+    KafkaRecord,
+    MemberListener,
+    OffsetsTold,
+    PartitionReader,
+    Place,
+    Produced,
+    Producer,
+    Subscribed,
+    Topics,
+)
+from upstream.kafka_client.member import LibrdkafkaMember
+
+LATE_SECONDS = 0.1
+"""Of the node's time: what Kafka was asked before is waited for."""
+
+
+class NodeLoop(Loop):
+    """The loop of one node, which a kill closes: what threads tell afterwards nobody hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._closed = False
+
+    def close(self) -> None:
+        """Take no more calls, as an event loop."""
+        self._closed = True
+
+    def call_soon_threadsafe(self, callback: Callable[..., Any], /, *args: Any) -> object:
+        """Run later. Raises RuntimeError when closed."""
+        if self._closed:
+            raise RuntimeError("the loop is closed")
+        return super().call_soon_threadsafe(callback, *args)
+
+
+class Debts:
+    """What a node has asked of Kafka and not got yet, with when, by the node's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open: list[tuple[float, Callable[[], object]]] = []
+
+    def add(self, paid: Callable[[], object]) -> None:
+        """Note something that `paid` will tell to be there."""
+        self._open.append((self._clock.monotonic(), paid))
+
+    def answer(self, told: Callable[..., None]) -> Callable[..., None]:
+        """Note a question, and return what is to be told the answer."""
+        answers: list[bool] = []
+        self.add(lambda: answers)
+
+        def tell(*answer: Any) -> None:
+            answers.append(True)
+            told(*answer)
+
+        return tell
+
+    def due(self) -> bool:
+        """Whether something is late."""
+        self._open = [each for each in self._open if not each[1]()]
+        return any(at + LATE_SECONDS <= self._clock.monotonic() + 1e-6 for at, _ in self._open)
+
+
+class WatchedMember:
+    """A member, and between it and who listens what is owed: answers, its share, all records up to the ends."""
+
+    def __init__(self, member: LibrdkafkaMember, debts: Debts, ends: Mapping[Place, int]) -> None:
+        """Watch `member`; `ends` are those of all partitions, as they become."""
+        self._member = member
+        self._debts = debts
+        self._ends = ends
+        self._told: dict[Place, int] = {}
+        self._rests: set[Place] = set()
+        self._listener: MemberListener | None = None
+        self.given: set[Place] = set()
+
+    def has_read(self, place: Place) -> bool:
+        """Whether a partition is told to its end, if it is read at all."""
+        return place in self._rests or self._told.get(place, self._ends[place]) >= self._ends[place]
+
+    # Asked
+
+    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+        """Join, and owe the whole of these topics."""
+        self._listener = listener
+        self._debts.add(lambda: self.given >= {place for place in self._ends if Subscribed(place.topic) in topics})
+        self._member.join(self, topics)
+
+    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+        """Pass on."""
+        self._member.subscribe(topics)
+
+    def read_from(self, place: Place, offset: int) -> None:
+        """Owe all from there on."""
+        self._told[place] = offset
+        self._debts.add(lambda: self.has_read(place))
+        self._member.read_from(place, offset)
+
+    def pause(self, places: Sequence[Place]) -> None:
+        """Owe none of these."""
+        self._rests.update(places)
+        self._member.pause(places)
+
+    def resume(self, places: Sequence[Place]) -> None:
+        """Owe them again."""
+        self._rests.difference_update(places)
+        self._debts.add(lambda: all(self.has_read(each) for each in places))
+        self._member.resume(places)
+
+    def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
+        """Owe an answer."""
+        self._member.commit(commits, self._debts.answer(done), soon=soon)
+
+    def ends(self, places: Sequence[Place], told: Ends) -> None:
+        """Owe an answer."""
+        self._member.ends(places, self._debts.answer(told))
+
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Owe an answer."""
+        self._member.topics(names, self._debts.answer(told))
+
+    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+        """Owe an answer."""
+        self._member.offsets_at(places, time_ms, self._debts.answer(told))
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Owe that it has left."""
+        self._member.leave(self._debts.answer(done))
+
+    # Told
+
+    def assigned(self, assignments: Sequence[Assignment]) -> None:
+        """Note its share."""
+        places = {each.place for each in assignments}
+        self.given |= places
+        self._rests -= places
+        self._who_listens().assigned(assignments)
+
+    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+        """Note what it has no more."""
+        self._forget(places)
+        self._who_listens().revoked(places, done)
+
+    def lost(self, places: Sequence[Place]) -> None:
+        """Likewise."""
+        self._forget(places)
+        self._who_listens().lost(places)
+
+    def records(self, records: Sequence[KafkaRecord]) -> None:
+        """Note how far it is."""
+        self._who_listens().records(records)
+        for each in records:
+            self._told[Place(each.topic, each.partition)] = each.offset + 1
+
+    def at_end(self, place: Place, offset: int) -> None:
+        """Likewise."""
+        self._who_listens().at_end(place, offset)
+        self._told[place] = offset
+
+    def trouble_told(self, failure: KafkaFailure | None) -> None:
+        """Pass on."""
+        self._who_listens().trouble_told(failure)
+
+    def broken(self, failure: KafkaFailure) -> None:
+        """Pass on."""
+        self._who_listens().broken(failure)
+
+    def _forget(self, places: Sequence[Place]) -> None:
+        self.given.difference_update(places)
+        self._rests.difference_update(places)
+        for each in places:
+            self._told.pop(each, None)
+
+    def _who_listens(self) -> MemberListener:
+        assert self._listener is not None, "nothing is told before it has joined"
+        return self._listener
+
+
+class WatchedReader:
+    """A reader that owes what it is asked for."""
+
+    def __init__(self, reader: PartitionReader, debts: Debts) -> None:
+        self._reader = reader
+        self._debts = debts
+
+    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+        """Owe them."""
+        self._reader.fetch(place, offsets, self._debts.answer(there))
+
+    def close(self) -> None:
+        """Pass on."""
+        self._reader.close()
+
+
+class WatchedProducer:
+    """A producer that owes an acknowledgement."""
+
+    def __init__(self, producer: Producer, debts: Debts) -> None:
+        self._producer = producer
+        self._debts = debts
+
+    def produce(  # noqa: PLR0917 - as it is called for every record
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        done: Produced,
+    ) -> None:
+        """Owe it."""
+        self._producer.produce(topic, partition, key, value, headers, self._debts.answer(done))
+
+    def partitions(self, topic: str) -> int | None:
+        """Pass on."""
+        return self._producer.partitions(topic)
+
+    def close(self, seconds: float) -> None:
+        """Pass on."""
+        self._producer.close(seconds)
