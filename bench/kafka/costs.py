@@ -80,7 +80,7 @@ def measure(pids: Sequence[int], count: int, rest: float, run: Callable[[], None
     began = time.monotonic()
     run()
     worked = time.monotonic() - began
-    busy = (_cores_used() - cores) / worked / len(os.sched_getaffinity(0))
+    busy = min(1.0, (_cores_used() - cores) / worked / len(os.sched_getaffinity(0)))
     settled()
     used, took = _used(pids) - before, time.monotonic() - began
     return Cost((used - at_rest * took) / count * 1e6, used / count * 1e6, count / worked, busy)
