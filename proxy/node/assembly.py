@@ -251,14 +251,14 @@ def starting_servers(
         guard: Looks at rights, where there are rules.
         limiter: What each client may take.
     """
-    starting = StartingService(runtime.metrics, runtime.limited_log, guard)
+    starting = StartingService(runtime, guard)
     commons = Commons(
         runtime=runtime,
         request_turn=request_turn,
         admin_hint=admin_hint,
         budget=budget,
         relieve=memory.relieve,
-        shares=Shares(runtime.clock, runtime.scheduler, runtime.metrics),
+        shares=Shares(runtime),
         access=guard.access,
         limiter=limiter,
     )
@@ -314,26 +314,13 @@ def producer_handlers(
     checks = MessageChecks(
         ports.by_name,
         store=store,
-        clock=runtime.clock,
-        randomness=runtime.random,
+        runtime=runtime,
         body_bytes_max=node.max_message_bytes,
         auto_create=lambda name: ports.auto_create(name, config()),
         disabled=lambda name: name in config().topics and not config().topics[name].enabled,
     )
-    publishing = Publishing(
-        store=store,
-        clock=runtime.clock,
-        metrics=runtime.metrics,
-        state=state,
-        budget=budget,
-        limited_log=runtime.limited_log,
-    )
-    limited = LimitedSends(
-        scheduler=runtime.scheduler,
-        budget=budget,
-        metrics=runtime.metrics,
-        waiting_max=lambda: config().node.limiter_failure_retry_queue_size,
-    )
+    publishing = Publishing(store=store, runtime=runtime, state=state, budget=budget)
+    limited = LimitedSends(runtime, budget=budget, waiting_max=lambda: config().node.limiter_failure_retry_queue_size)
     names = {"qid_prefix": qid_prefix, "broker_name": node.broker_name}
     keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
     kafka = kafka_sends(config(), publishing, keyed.in_kafka, runtime, store.unique_keys.take)
