@@ -7,7 +7,6 @@ and the due time in `TIMER_DELIVER_MS`. `broker.scheduled.release` has the way o
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 
 from broker.errors import MessageRefused
 from broker.feature import Feature, Home, SystemTopic
@@ -15,7 +14,7 @@ from broker.format.properties import find_property
 from broker.format.wait_properties import Wait
 from broker.log.put import Put
 from broker.queues.topics import Topic
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 from broker.scheduled.release import check_waits, closed, without
 from broker.scheduled.timer.names import ROLLS_NAME, TIMER_NAMES, TIMER_TOPIC, TimerOptions, slot_of
 
@@ -27,12 +26,11 @@ def timer_feature(options: TimerOptions | None = None) -> Feature:
     """Return the feature of timers, as `Store.open` takes it; without options they are the usual ones."""
     chosen = options or TimerOptions()
 
-    def make(home: Home, *, clock: Clock, random: Random) -> TimedPuts:
+    def make(home: Home, runtime: Runtime) -> TimedPuts:
         """Make what gives messages their moment."""
         return TimedPuts(
             chosen,
-            clock=clock,
-            random=random,
+            runtime=runtime,
             make_topic=lambda: home.create_topic(TIMER_TOPIC, 1, system=True),
             body_bytes_max=home.options.message_bytes_max,
         )
@@ -55,8 +53,7 @@ class TimedPuts:
 
     Args:
         options: As configured.
-        clock: Wall clock.
-        random: Decides who is refused while a slot fills up.
+        runtime: Wall clock; its randomness decides who is refused while a slot fills up.
         make_topic: `Store.create_topic` for the timer topic.
         body_bytes_max: Largest body; the timer topic itself has no limit.
     """
@@ -65,16 +62,15 @@ class TimedPuts:
         self,
         options: TimerOptions,
         *,
-        clock: Clock,
-        random: Random,
+        runtime: Runtime,
         make_topic: Callable[[], Topic],
         body_bytes_max: int,
     ) -> None:
         self.options = options
         self.on_topic: Callable[[], None] | None = None
         self.in_slot: Callable[[int], int] | None = None
-        self._clock = clock
-        self._random = random
+        self._clock = runtime.clock
+        self._random = runtime.random
         self._make_topic = make_topic
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
