@@ -84,7 +84,7 @@ class Node(Parts, CommitDriver):
         self.started_monotonic = 0.0
         self._state = "starting"
         self._turn_asked = self._was_asked = False
-        self.periodic = PeriodicWork(seams.loop, self.limited_log)
+        self.periodic = PeriodicWork(self.runtime)
         self.startup: Startup | None = None
         """How far the recovery is, while there is one."""
         self._turns = self.metrics.counter(TURNS)
@@ -333,9 +333,7 @@ class Node(Parts, CommitDriver):
         node, runtime = self.config.node, self.runtime
         store = await startup.open_log(steps)
         try:
-            index_work = IndexWork(
-                store.index, scheduler=runtime.scheduler, limited_log=self.limited_log, turns=lambda: self._turns.value
-            )
+            index_work = IndexWork(store.index, runtime, turns=lambda: self._turns.value)
             progress = await startup.replay_acks(opening_progress(node, runtime, store, self.request_turn))
             waiting = Yielding(self.seams.alarms or self.seams.loop, lambda: store.unsettled)
             loops = Loops(store, runtime)
@@ -351,7 +349,7 @@ class Node(Parts, CommitDriver):
                 )
             )
             deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
-            ports = TopicPorts(store, runtime.clock, self.metrics, producer_of=self.kafka.producer_of)
+            ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
             ports.publish(self.config)
             store.retention.limits = retention_limits(node)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
