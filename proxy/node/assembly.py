@@ -134,30 +134,22 @@ def check_settings(node: NodeConfig) -> CheckSettings:
 
 
 def opening_waiting(
-    store: Store,
-    runtime: Runtime,
-    *,
-    loops: Loops,
-    steps: Scheduler,
-    offsets: ConsumerOffsets,
-    settings: CheckSettings,
-    requests: Callable[[], int],
+    parts: Parts, store: Store, *, loops: Loops, steps: Scheduler, offsets: ConsumerOffsets
 ) -> Generator[None, None, tuple[Delays, Timers, Transactions]]:
     """Find out what is pending in a store that has just been opened, with one walk of the log, in steps.
 
     Args:
+        parts: The node's; while its ports are asked steps are small.
         store: The store.
-        runtime: The node's.
         loops: Knows those among the timers.
         steps: Schedules the steps in which they are delivered.
         offsets: The table of committed offsets.
-        settings: When transactions are checked.
-        requests: Tells a number that grows with what clients ask: steps are small meanwhile.
 
     Raises:
         OSError: A file cannot be read.
     """
-    beside = replace(runtime, scheduler=steps, requests=requests)
+    runtime, settings = parts.runtime, check_settings(parts.config.node)
+    beside = replace(runtime, scheduler=steps, requests=lambda: sum([server.requests for server in parts.servers]))
     delays, timers, transactions = yield from together(
         store,
         Delays.reading_of(store, beside),

@@ -316,15 +316,7 @@ class Node(Parts, CommitDriver):
             waiting = Yielding(self.seams.alarms or self.seams.loop, lambda: store.unsettled)
             loops = Loops(store, runtime)
             delays, timers, transactions = await startup.find_waiting(
-                opening_waiting(
-                    store,
-                    runtime,
-                    loops=loops,
-                    steps=waiting,
-                    offsets=offsets_of(progress),
-                    settings=check_settings(node),
-                    requests=lambda: sum([server.requests for server in self.servers]),
-                )
+                opening_waiting(self, store, loops=loops, steps=waiting, offsets=offsets_of(progress))
             )
             deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
             ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
