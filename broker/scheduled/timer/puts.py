@@ -7,6 +7,7 @@ and the due time in `TIMER_DELIVER_MS`. `broker.scheduled.release` has the way o
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 from broker.errors import MessageRefused
 from broker.feature import Feature, Home, SystemTopic
@@ -15,6 +16,7 @@ from broker.format.wait_properties import Wait
 from broker.log.put import Put
 from broker.queues.topics import Topic
 from broker.runtime.bundle import Runtime
+from broker.runtime.seams import Clock
 from broker.scheduled.release import check_waits, closed, without
 from broker.scheduled.timer.names import ROLLS_NAME, TIMER_NAMES, TIMER_TOPIC, TimerOptions, slot_of
 
@@ -30,7 +32,8 @@ def timer_feature(options: TimerOptions | None = None) -> Feature:
         """Make what gives messages their moment."""
         return TimedPuts(
             chosen,
-            runtime=runtime,
+            clock=runtime.clock,
+            random=runtime.random,
             make_topic=lambda: home.create_topic(TIMER_TOPIC, 1, system=True),
             body_bytes_max=home.options.message_bytes_max,
         )
@@ -53,7 +56,8 @@ class TimedPuts:
 
     Args:
         options: As configured.
-        runtime: Wall clock; its randomness decides who is refused while a slot fills up.
+        clock: Wall clock.
+        random: Decides who is refused while a slot fills up.
         make_topic: `Store.create_topic` for the timer topic.
         body_bytes_max: Largest body; the timer topic itself has no limit.
     """
@@ -62,15 +66,16 @@ class TimedPuts:
         self,
         options: TimerOptions,
         *,
-        runtime: Runtime,
+        clock: Clock,
+        random: Random,
         make_topic: Callable[[], Topic],
         body_bytes_max: int,
     ) -> None:
         self.options = options
         self.on_topic: Callable[[], None] | None = None
         self.in_slot: Callable[[int], int] | None = None
-        self._clock = runtime.clock
-        self._random = runtime.random
+        self._clock = clock
+        self._random = random
         self._make_topic = make_topic
         self._body_bytes_max = body_bytes_max
         self._topic: Topic | None = None
