@@ -20,6 +20,7 @@ from broker.features import ALL
 from broker.log.encoder import Stamp
 from broker.log.put import Put
 from broker.options import StoreOptions
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
@@ -55,8 +56,7 @@ def measure(batch: int, passes: int = PASSES) -> dict[str, float]:
     checks = MessageChecks(
         {b"bench": TopicPort(topic, None, metrics)},
         store=store,
-        clock=clock,
-        randomness=Random(1),
+        runtime=runtime_of(SimDisk(), clock, random=Random(1)),
         body_bytes_max=4 << 20,
         auto_create=lambda _: None,
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Protocol
 
 from broker.errors import FeatureMissing
@@ -21,7 +20,8 @@ from broker.format.wait_properties import Wait
 from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.queues.topics import Topic
-from broker.runtime.seams import Clock, Disk
+from broker.runtime.bundle import Runtime
+from broker.runtime.seams import Disk
 
 UnitCode = Callable[[bytes, int], int | None]
 """From property block and store timestamp (ms) of a record to the third field of its unit; None: its tags' code."""
@@ -65,7 +65,7 @@ class WaitingPuts(Protocol):
 class MakeWaiting(Protocol):
     """Makes what lets the messages of a store wait; nothing is read or written."""
 
-    def __call__(self, home: Home, *, clock: Clock, random: Random) -> WaitingPuts:
+    def __call__(self, home: Home, runtime: Runtime) -> WaitingPuts:
         """Return it for a store that is about to be opened."""
         ...
 

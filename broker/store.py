@@ -102,7 +102,7 @@ class Store:
         self.damage = Damage()
         self.failed: StoreFailed | None = None
         self.closed = False
-        self._waits = Waits(self, given, clock=clock, random=random)
+        self._waits = Waits(self, given, runtime)
         self._clock = clock
         self.unique_keys = UniqueKeys(options.store_host, random)
         self._encoder = Encoder(options, self.unique_keys)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TypeVar
 
 from broker.errors import MessageRefused
 from broker.feature import Given, Home, WaitingPuts
 from broker.format.wait_properties import Wait
 from broker.log.put import Put
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 
 W = TypeVar("W", bound=WaitingPuts)
 
@@ -17,9 +16,9 @@ W = TypeVar("W", bound=WaitingPuts)
 class Waits:
     """What makes the messages of one store wait, of all features that it is opened with."""
 
-    def __init__(self, owner: Home, given: Given, *, clock: Clock, random: Random) -> None:
+    def __init__(self, owner: Home, given: Given, runtime: Runtime) -> None:
         makers = [feature.make_waiting for feature in given.features if feature.make_waiting is not None]
-        self._ways = [make(owner, clock=clock, random=random) for make in makers]
+        self._ways = [make(owner, runtime) for make in makers]
 
     def of(self, kind: type[W]) -> W:
         """Return what makes messages of this store wait in one way, by its class, as `DelayedPuts`.

@@ -76,7 +76,7 @@ class Shared:
         self.broker_name = broker_name
         self.finished = Finished(store, self.offsets, disk=disk)
         self.retries = RetryCounts(store.root, runtime)
-        self._saves = Repeated(runtime.scheduler, PERSIST_SECONDS, self._persist_again)
+        self._saves = Repeated(runtime.scheduler, PERSIST_SECONDS, self.persist)
         self._persist_asked = False
         self._closed = False
 
@@ -164,6 +164,3 @@ class Shared:
                 self.store.fail(f"writing {file}", error)
             return False
         return True
-
-    def _persist_again(self) -> None:
-        self.persist()

@@ -45,13 +45,11 @@ class RateLimitedLog:
     Args:
         clock: Its monotonic part measures the minute.
         log: A structlog logger; `structlog.get_logger()` when left out.
-        interval_seconds: Shortest time between two lines of one kind and group.
     """
 
-    def __init__(self, clock: Clock, *, log: Any = None, interval_seconds: float = INTERVAL_SECONDS) -> None:
+    def __init__(self, clock: Clock, *, log: Any = None) -> None:
         self._clock = clock
         self._log = structlog.get_logger() if log is None else log
-        self._interval = interval_seconds
         self._windows: dict[tuple[str, str, str], _Window] = {}
         self.faults = 0
         """Faults of our own so far."""
@@ -99,7 +97,7 @@ class RateLimitedLog:
         if len(self._windows) >= _KINDS_MAX:
             # Kinds are constants and groups come from the configuration, so this is a guard against misuse only.
             return True
-        self._windows[key] = _Window(self._clock.monotonic() + self._interval)
+        self._windows[key] = _Window(self._clock.monotonic() + INTERVAL_SECONDS)
         return False
 
     def flush(self, *, everything: bool = False) -> None:
@@ -114,7 +112,7 @@ class RateLimitedLog:
                 del self._windows[event, group, kind]
                 continue
             self._write(event, group, window.count, window.example)
-            self._windows[event, group, kind] = _Window(now + self._interval)
+            self._windows[event, group, kind] = _Window(now + INTERVAL_SECONDS)
 
     def _write(self, event: str, group: str, count: int, example: dict[str, Any]) -> None:
         facts = {name: value for name, value in example.items() if value is not None}

@@ -12,7 +12,6 @@ makes queue files and index files anew where needed, and writes a new checkpoint
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from random import Random
 
 from broker.errors import StoreUnreadable
 from broker.features import ALL
@@ -34,10 +33,11 @@ from broker.opening.opening import take_lock
 from broker.opening.store_json import FORMAT_VERSION
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
-from broker.runtime.metrics import Metrics
+from broker.runtime.bundle import Runtime
 from broker.runtime.names import queue_folder
-from broker.runtime.seams import Clock, Disk
+from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile, StateFile
+from broker.runtime.steps import noted, run_now
 from broker.runtime.sums import crc32
 from broker.store import Store
 from broker.tools.check import Check, Finding
@@ -60,22 +60,16 @@ Then = Callable[[Store], None]
 
 def repair(
     root: str,
+    runtime: Runtime,
     *,
-    disk: Disk,
-    clock: Clock,
-    random: Random,
-    metrics: Metrics,
     findings_of: Callable[[Check], Collection[Finding]],
-    then: Then | None = None,
+    then: Then,
 ) -> list[Finding]:
     """Mend a store that nobody has open; what cannot be mended is left as it is.
 
     Args:
         root: The store.
-        disk: Where.
-        clock: Stamps JSON files.
-        random: As `Store.open` takes it.
-        metrics: The same.
+        runtime: Its disk has the files, its clock stamps JSON files; the store is opened with it.
         findings_of: Runs the check, over more files than the broker's where there are any.
         then: Called with the open store at the end.
 
@@ -87,21 +81,22 @@ def repair(
         StoreError: It cannot be opened even now.
         OSError: A file cannot be read or written; the same command goes on where this one stopped.
     """
+    disk = runtime.disk
     lock = take_lock(root, disk)
     try:
-        check = Check(root, disk, clock, ours=True)
+        check = Check(root, disk, runtime.clock, ours=True)
         findings = list(findings_of(check))
         assert check.records is not None
         _mend(root, {finding.kind for finding in findings}, findings, check.records, disk=disk)
     finally:
         lock.release()
     options = adopted(root, StoreOptions(), disk=disk)
-    store = Store.open(root, options=options, features=ALL, disk=disk, clock=clock, random=random, metrics=metrics)
+    opening = Store.opening(root, options=options, features=ALL, runtime=runtime)
+    store = run_now(noted(opening, lambda _: None))
     try:
         while store.index.step():
             pass
-        if then is not None:
-            then(store)
+        then(store)
     finally:
         store.close()
     return findings

@@ -17,9 +17,8 @@ import structlog
 from broker.errors import StoreUnreadable
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.queues.offsets import ConsumerOffsets
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.transaction.names import GROUP, HALF_TOPIC, OP_TOPIC, Fate
@@ -55,10 +54,10 @@ class Checkpoint(NamedTuple):
 class TransactionFiles:
     """The two files of one store."""
 
-    def __init__(self, root: str, *, offsets: ConsumerOffsets, disk: Disk, metrics: Metrics) -> None:
+    def __init__(self, root: str, runtime: Runtime, *, offsets: ConsumerOffsets) -> None:
         self._offsets = offsets
-        self._metrics = metrics
-        self._file = SealedFile(disk, f"{root}/pyddmq/transactions.json")
+        self._metrics = runtime.metrics
+        self._file = SealedFile(runtime.disk, f"{root}/pyddmq/transactions.json")
         self._saved: Any = None
         self._log_end = 0
 

@@ -66,7 +66,7 @@ class Transactions:
             settings: When halves are checked and given up.
         """
         self.store = store
-        disk, scheduler = runtime.disk, runtime.scheduler
+        scheduler = runtime.scheduler
         self._clock = runtime.clock
         self._scheduler = scheduler
         self._metrics = runtime.metrics
@@ -81,11 +81,11 @@ class Transactions:
         )
         self._on_committed: list[Callable[[str, int], None]] = []
         self._ending = Ending(self.halves, self._ops, self._checker, scheduler=scheduler, committed=self._tell_commit)
-        self._files = TransactionFiles(store.root, offsets=offsets, disk=disk, metrics=runtime.metrics)
+        self._files = TransactionFiles(store.root, runtime, offsets=offsets)
         self.resumed = Ranges()
         self._attached = False
         self._running = False
-        self._state_writer = StateWriter(disk, store.file_writes, self._writing)
+        self._state_writer = StateWriter(runtime.disk, store.file_writes, self._writing)
         self._saves = Repeated(scheduler, SAVE_SECONDS, self._state_writer.begin)
         self._uptime_saved = 0.0
 

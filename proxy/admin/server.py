@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
 from conf.sections.admin import AdminConfig
 from proxy.access.access import Access
 from proxy.access.audit import Audit
@@ -112,7 +110,7 @@ class AdminServer:
         self._runner = web.AppRunner(
             application,
             access_log=None,
-            logger=Unreadable(self._node.metrics, self._node.limited_log),
+            logger=Unreadable(self._node),
             handle_signals=False,
             shutdown_timeout=1.0,
         )
@@ -154,17 +152,16 @@ class Unreadable(logging.Logger):
     character. What is wrong inside the node is told by `Routes`.
     """
 
-    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+    def __init__(self, node: NodeView) -> None:
         super().__init__("pyddmq.admin")
         self.disabled = True
-        self._metrics = metrics
-        self._limited_log = limited_log
+        self._node = node
 
     def exception(self, *_: object, exc_info: object = None, **__: object) -> None:
         """Count one."""
         kind = type(exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1]).__name__
-        self._metrics.counter(REFUSED, "400").add()
-        self._limited_log.note("admin_request_unreadable", kind=kind, error=kind)
+        self._node.metrics.counter(REFUSED, "400").add()
+        self._node.limited_log.note("admin_request_unreadable", kind=kind, error=kind)
 
 
 def _address_of(listening: asyncio.Server) -> tuple[str, int]:

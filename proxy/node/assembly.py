@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
 
@@ -36,15 +36,12 @@ from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
 from conf.tls_checks import tls_host
-from proxy.limits.limiter import Limiter
-from proxy.node.kafka import KafkaClients, kafka_sends
-from proxy.node.parts import Opened, Seams
+from proxy.node.kafka import kafka_sends, qid_prefix_of
+from proxy.node.parts import Parts, Seams
 from proxy.port.accepting import ServerLimits
-from proxy.port.memory import MemoryWatch
 from proxy.port.network import Network
 from proxy.port.server import Commons, Handler, ThriftServer
 from proxy.port.shares import Shares
-from proxy.services.access.guard import Guard
 from proxy.services.access.methods import check_handlers
 from proxy.services.access.sign_in import SignIn
 from proxy.services.consumer_service import ConsumerService
@@ -60,9 +57,7 @@ from proxy.services.results.held_calls import HeldCalls
 from proxy.services.starting_service import StartingService
 from proxy.services.transaction_service import TransactionService
 from proxy.tls.ports import TlsPorts
-from upstream.budget import Budget
-from upstream.calls.node_calls import NodeCalls
-from upstream.delivery.group import ConsumerGroup, MakeActions
+from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.group_parts import GroupLimits, NodeSeams
@@ -139,30 +134,22 @@ def check_settings(node: NodeConfig) -> CheckSettings:
 
 
 def opening_waiting(
-    store: Store,
-    runtime: Runtime,
-    *,
-    loops: Loops,
-    steps: Scheduler,
-    offsets: ConsumerOffsets,
-    settings: CheckSettings,
-    requests: Callable[[], int],
+    parts: Parts, store: Store, *, loops: Loops, steps: Scheduler, offsets: ConsumerOffsets
 ) -> Generator[None, None, tuple[Delays, Timers, Transactions]]:
     """Find out what is pending in a store that has just been opened, with one walk of the log, in steps.
 
     Args:
+        parts: The node's; while its ports are asked steps are small.
         store: The store.
-        runtime: The node's.
         loops: Knows those among the timers.
         steps: Schedules the steps in which they are delivered.
         offsets: The table of committed offsets.
-        settings: When transactions are checked.
-        requests: Tells a number that grows with what clients ask: steps are small meanwhile.
 
     Raises:
         OSError: A file cannot be read.
     """
-    beside = replace(runtime, scheduler=steps, requests=requests)
+    runtime, settings = parts.runtime, check_settings(parts.config.node)
+    beside = replace(runtime, scheduler=steps, requests=lambda: sum([server.requests for server in parts.servers]))
     delays, timers, transactions = yield from together(
         store,
         Delays.reading_of(store, beside),
@@ -229,38 +216,26 @@ def group_limits(node: NodeConfig) -> GroupLimits:
 
 
 def starting_servers(
-    runtime: Runtime,
-    limits: ServerLimits,
-    memory: MemoryWatch,
-    *,
-    budget: Budget,
-    request_turn: Callable[[], None],
-    admin_hint: str,
-    guard: Guard,
-    limiter: Limiter,
+    parts: Parts, *, request_turn: Callable[[], None], admin_hint: str
 ) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
     """Make the consumers' and the producers' port, answering that the node is starting, and what they hold.
 
     Args:
-        runtime: The node's.
-        limits: What the configuration allows.
-        memory: Keeps the node under its ceiling.
-        budget: The node's account of memory.
+        parts: The node's.
         request_turn: As in `Commons`.
         admin_hint: As in `Commons`.
-        guard: Looks at rights, where there are rules.
-        limiter: What each client may take.
     """
-    starting = StartingService(runtime.metrics, runtime.limited_log, guard)
+    runtime, guard, limits = parts.runtime, parts.guard, server_limits(parts.config.node, parts.seams)
+    starting = StartingService(runtime, guard)
     commons = Commons(
         runtime=runtime,
         request_turn=request_turn,
         admin_hint=admin_hint,
-        budget=budget,
-        relieve=memory.relieve,
-        shares=Shares(runtime.clock, runtime.scheduler, runtime.metrics),
+        budget=parts.budget,
+        relieve=parts.memory.relieve,
+        shares=Shares(runtime),
         access=guard.access,
-        limiter=limiter,
+        limiter=parts.limiter,
     )
     sign_in = SignIn(guard.access, guard.denials, runtime.metrics).handlers()
     check_handlers({**starting.consumer_handlers(), **starting.producer_handlers(), **sign_in})
@@ -287,57 +262,26 @@ async def open_ports(
             await server.listen_tls(network, encrypted, host, port, backlog=node.backlog)
 
 
-def producer_handlers(
-    opened: Opened,
-    runtime: Runtime,
-    budget: Budget,
-    *,
-    guard: Guard,
-    clients: KafkaClients,
-    config: Callable[[], Config],
-    state: Callable[[], str],
-    qid_prefix: str,
-) -> dict[str, Handler]:
-    """Make what answers producers.
-
-    Args:
-        opened: Where messages go.
-        runtime: The node's.
-        budget: The node's account of memory.
-        guard: Looks at rights, where there are rules.
-        clients: Are told who sends by them.
-        config: The configuration in force.
-        state: Of the node's life.
-        qid_prefix: Text in front of the queue number in every qid.
-    """
-    node, store, ports = config().node, opened.store, opened.ports
+def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Handler]:
+    """Make what answers producers of a node that is open; `state` tells that of its life."""
+    runtime, guard, opened = parts.runtime, parts.guard, parts.opened
+    node, store, ports = parts.config.node, opened.store, opened.ports
     checks = MessageChecks(
         ports.by_name,
         store=store,
-        clock=runtime.clock,
-        randomness=runtime.random,
+        runtime=runtime,
         body_bytes_max=node.max_message_bytes,
-        auto_create=lambda name: ports.auto_create(name, config()),
-        disabled=lambda name: name in config().topics and not config().topics[name].enabled,
+        auto_create=lambda name: ports.auto_create(name, parts.config),
+        disabled=lambda name: name in parts.config.topics and not parts.config.topics[name].enabled,
     )
-    publishing = Publishing(
-        store=store,
-        clock=runtime.clock,
-        metrics=runtime.metrics,
-        state=state,
-        budget=budget,
-        limited_log=runtime.limited_log,
-    )
+    publishing = Publishing(store=store, runtime=runtime, state=state, budget=parts.budget)
     limited = LimitedSends(
-        scheduler=runtime.scheduler,
-        budget=budget,
-        metrics=runtime.metrics,
-        waiting_max=lambda: config().node.limiter_failure_retry_queue_size,
+        runtime, budget=parts.budget, waiting_max=lambda: parts.config.node.limiter_failure_retry_queue_size
     )
-    names = {"qid_prefix": qid_prefix, "broker_name": node.broker_name}
+    names = {"qid_prefix": parts.qid_prefix, "broker_name": node.broker_name}
     keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
-    kafka = kafka_sends(config(), publishing, keyed.in_kafka, runtime, store.unique_keys.take)
-    clients.sends = kafka
+    kafka = kafka_sends(parts.config, publishing, keyed.in_kafka, runtime, store.unique_keys.take)
+    parts.kafka.sends = kafka
     sends = ProducerService(checks, publishing, keyed, limited, kafka, guard=guard, **names)
     transactions = TransactionService(
         opened.transactions,
@@ -348,7 +292,7 @@ def producer_handlers(
         guard=guard,
         runtime=runtime,
         state=state,
-        settings=lambda: config().node,
+        settings=lambda: parts.config.node,
     )
     delays = DelayService(
         checks,
@@ -367,13 +311,12 @@ def producer_handlers(
     return handlers
 
 
-def node_seams(
-    opened: Opened, runtime: Runtime, calls: NodeCalls, kafka: KafkaBroker | None, *, settles: bool
-) -> NodeSeams:
+def node_seams(parts: Parts, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
     """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store.
 
     `settles`: Answers wait until results are durable (`ackFlush: sync`).
     """
+    opened, runtime, calls = parts.opened, parts.runtime, parts.calls
     if kafka is None:
         broker = EmbeddedBroker(opened.store, runtime)
         return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, calls=calls)
@@ -387,64 +330,52 @@ def node_seams(
     )
 
 
-def consumer_group(
-    opened: Opened,
-    seams: NodeSeams,
-    budget: Budget,
-    *,
-    config: GroupConfig,
-    settings: NodeConfig,
-    make_actions: MakeActions,
-    qid_prefix: str,
-) -> ConsumerGroup:
-    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on."""
+def consumer_group(parts: Parts, group: GroupConfig, config: Config) -> ConsumerGroup:
+    """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on.
+
+    Raises KafkaFailure: There can be no client of its cluster.
+    """
+    kafka = parts.kafka_groups.broker(config, group)
     return ConsumerGroup(
-        config,
-        node=seams,
-        make_actions=make_actions,
-        qid_prefix=qid_prefix,
-        limits=group_limits(settings),
-        budget=budget,
-        paused=partial(opened.pauses.of, config.group),
-        client_id=f"proxy@{settings.broker_name}",
+        group,
+        node=node_seams(parts, kafka, settles=config.node.ack_flush == "sync"),
+        make_actions=parts.make_actions,
+        qid_prefix=qid_prefix_of(config, group),
+        limits=group_limits(config.node),
+        budget=parts.budget,
+        paused=partial(parts.pauses.of, group.group),
+        client_id=f"proxy@{config.node.broker_name}",
     )
 
 
 def consumer_service(
-    store: Store,
-    progress: Progress,
-    runtime: Runtime,
-    *,
-    settings: Callable[[], NodeConfig],
-    budget: Budget,
-    guard: Guard,
-    groups: Mapping[str, ConsumerGroup],
-    leaving: Callable[[str], ConsumerGroup | None],
+    parts: Parts, store: Store, progress: Progress, *, leaving: Callable[[str], ConsumerGroup | None]
 ) -> ConsumerService:
-    """Make what answers consumers, over the node's groups; arguments as of `ConsumerService` and `FetchService`."""
+    """Make what answers consumers of a node that is being opened; `leaving` as of `ConsumerService`."""
+    runtime, guard = parts.runtime, parts.guard
 
     def acks_refused() -> ProgressFailed | None:
         return progress.failed
 
     sign_in = SignIn(guard.access, guard.denials, runtime.metrics)
     fetches = FetchService(
-        groups,
+        parts.groups,
         runtime=runtime,
-        settings=settings,
+        settings=lambda: parts.config.node,
         acks=AckSyncs(progress, store.file_writes, runtime.scheduler),
         acks_refused=acks_refused,
-        budget=budget,
+        budget=parts.budget,
         guard=guard,
         leaving=leaving,
     )
     return ConsumerService(
-        groups,
+        parts.groups,
         runtime=runtime,
-        linger_ms_max=settings().max_linger_time,
+        linger_ms_max=parts.config.node.max_linger_time,
         acks_refused=acks_refused,
-        budget=budget,
+        budget=parts.budget,
         guard=guard,
         fetch_handlers={**fetches.handlers(), **sign_in.handlers()},
         leaving=leaving,
-        settles=settings().ack_flush == "sync",
+        settles=parts.config.node.ack_flush == "sync",
     )

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.index.index import Index
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Scheduler
 
 PIECE_RECORDS = 256
 """Of records just stored about half a millisecond of the loop's time, of others read from the log 1.5 ms."""
@@ -32,19 +31,16 @@ class IndexWork:
 
     Args:
         index: What is built.
-        scheduler: The loop.
-        limited_log: Logs steps that fail.
+        runtime: Its scheduler is the loop; its log says which steps fail.
         turns: Tells a number that grows with each turn in which the node did something.
     """
 
-    def __init__(
-        self, index: Index, *, scheduler: Scheduler, limited_log: RateLimitedLog, turns: Callable[[], int]
-    ) -> None:
+    def __init__(self, index: Index, runtime: Runtime, *, turns: Callable[[], int]) -> None:
         self._index = index
-        self._limited_log = limited_log
+        self._limited_log = runtime.limited_log
         self._turns = turns
         self._seen = -1
-        self._next = Later(scheduler, self._work)
+        self._next = Later(runtime.scheduler, self._work)
         self._stored = index.feed.total
         self._owed = 0
 

@@ -27,7 +27,6 @@ from proxy.node.assembly import (
     consumer_group,
     consumer_service,
     group_limits,
-    node_seams,
     open_ports,
     opening_deduplication,
     opening_progress,
@@ -40,7 +39,6 @@ from proxy.node.assembly import (
     starting_servers,
 )
 from proxy.node.index_work import IndexWork
-from proxy.node.kafka import qid_prefix_of
 from proxy.node.parts import Opened, Parts, Seams
 from proxy.node.periodic import PeriodicWork
 from proxy.node.retaining import STEP_SECONDS, Retaining
@@ -84,7 +82,7 @@ class Node(Parts, CommitDriver):
         self.started_monotonic = 0.0
         self._state = "starting"
         self._turn_asked = self._was_asked = False
-        self.periodic = PeriodicWork(seams.loop, self.limited_log)
+        self.periodic = PeriodicWork(self.runtime)
         self.startup: Startup | None = None
         """How far the recovery is, while there is one."""
         self._turns = self.metrics.counter(TURNS)
@@ -114,16 +112,7 @@ class Node(Parts, CommitDriver):
         next(steps)
         self.audit.open(node.data)
         try:
-            consumer, producer, held = starting_servers(
-                self.runtime,
-                server_limits(node, seams),
-                self.memory,
-                budget=self.budget,
-                request_turn=self.request_turn,
-                admin_hint=admin_hint,
-                guard=self.guard,
-                limiter=self.limiter,
-            )
+            consumer, producer, held = starting_servers(self, request_turn=self.request_turn, admin_hint=admin_hint)
             self.servers = (consumer, producer)
             await open_ports(self.config, consumer, producer, self.tls, seams.network)
             self._state = "recovering"
@@ -134,18 +123,7 @@ class Node(Parts, CommitDriver):
             opened = self._opened = await self._open_storage(steps, self.startup)
             open_owners(self.access, opened, node, self.runtime)
             consumer.serve(opened.consumer_service.handlers())
-            producer.serve(
-                producer_handlers(
-                    opened,
-                    self.runtime,
-                    self.budget,
-                    guard=self.guard,
-                    clients=self.kafka,
-                    config=lambda: self.config,
-                    state=lambda: self._state,
-                    qid_prefix=self.qid_prefix,
-                )
-            )
+            producer.serve(producer_handlers(self, state=lambda: self._state))
             for group in self.config.groups.values():
                 self.groups[group.group] = self.make_group(group, self.config)
             for each in self.groups.values():
@@ -333,25 +311,15 @@ class Node(Parts, CommitDriver):
         node, runtime = self.config.node, self.runtime
         store = await startup.open_log(steps)
         try:
-            index_work = IndexWork(
-                store.index, scheduler=runtime.scheduler, limited_log=self.limited_log, turns=lambda: self._turns.value
-            )
+            index_work = IndexWork(store.index, runtime, turns=lambda: self._turns.value)
             progress = await startup.replay_acks(opening_progress(node, runtime, store, self.request_turn))
             waiting = Yielding(self.seams.alarms or self.seams.loop, lambda: store.unsettled)
             loops = Loops(store, runtime)
             delays, timers, transactions = await startup.find_waiting(
-                opening_waiting(
-                    store,
-                    runtime,
-                    loops=loops,
-                    steps=waiting,
-                    offsets=offsets_of(progress),
-                    settings=check_settings(node),
-                    requests=lambda: sum([server.requests for server in self.servers]),
-                )
+                opening_waiting(self, store, loops=loops, steps=waiting, offsets=offsets_of(progress))
             )
             deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
-            ports = TopicPorts(store, runtime.clock, self.metrics, producer_of=self.kafka.producer_of)
+            ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
             ports.publish(self.config)
             store.retention.limits = retention_limits(node)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
@@ -369,16 +337,7 @@ class Node(Parts, CommitDriver):
                 pauses=Pauses.open(node.data, disk=runtime.disk, clock=runtime.clock),
                 retaining=Retaining(store, Expiry(store, progress, runtime, self.stored_groups), runtime.scheduler),
                 index_work=index_work,
-                consumer_service=consumer_service(
-                    store,
-                    progress,
-                    runtime,
-                    settings=lambda: self.config.node,
-                    budget=self.budget,
-                    guard=self.guard,
-                    groups=self.groups,
-                    leaving=self._leaving_group,
-                ),
+                consumer_service=consumer_service(self, store, progress, leaving=self._leaving_group),
             )
             await asyncio.sleep(seconds_early(store.recovery.store_ms, runtime.clock))
         except (asyncio.CancelledError, GeneratorExit):
@@ -398,16 +357,7 @@ class Node(Parts, CommitDriver):
 
         Raises KafkaFailure: There can be no client of its cluster.
         """
-        kafka = self.kafka_groups.broker(config, group)
-        return consumer_group(
-            self.opened,
-            node_seams(self.opened, self.runtime, self.calls, kafka, settles=config.node.ack_flush == "sync"),
-            self.budget,
-            config=group,
-            settings=config.node,
-            make_actions=self.make_actions,
-            qid_prefix=qid_prefix_of(config, group),
-        )
+        return consumer_group(self, group, config)
 
     def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Scheduler
 
 
 class PeriodicWork:
     """By name. A piece of work that raises is told of in the log and runs again all the same."""
 
-    def __init__(self, scheduler: Scheduler, limited_log: RateLimitedLog) -> None:
-        self._scheduler = scheduler
-        self._limited_log = limited_log
+    def __init__(self, runtime: Runtime) -> None:
+        self._scheduler = runtime.scheduler
+        self._limited_log = runtime.limited_log
         self._work: dict[str, Repeated] = {}
         self.failing: dict[str, str] = {}
         """Work that raised when it ran last, by name, with what it raised."""

@@ -130,24 +130,24 @@ class ThriftServer:
             commons: What it has in common with the other ports of its node.
         """
         runtime = commons.runtime
-        clock, scheduler, metrics = runtime.clock, runtime.scheduler, runtime.metrics
+        metrics = runtime.metrics
         self.service = service
         self.requests = 0
         self.limits = limits
         self._access = commons.access
         self._limiter = limiter = commons.limiter or Limiter(
-            LimitsConfig(), clock=clock, metrics=metrics, limited_log=runtime.limited_log
+            LimitsConfig(), clock=runtime.clock, metrics=metrics, limited_log=runtime.limited_log
         )
         self._gate = Gate(limiter, service, make_room=self._make_room_for, now=self.now)
         self.admin_hint = commons.admin_hint
         self.budget = commons.budget or Budget()
         self.relieve = commons.relieve
-        self.shares = commons.shares or Shares(clock, scheduler, metrics)
+        self.shares = commons.shares or Shares(runtime)
         self._limited_log = runtime.limited_log
         # A dictionary for its order: what is done to all connections is done in the order they came, on every run.
         self.connections: dict[Connection, None] = {}
-        self._clock = clock
-        self._scheduler = scheduler
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
         self._metrics = metrics
         self._request_turn = commons.request_turn
         self._dirty: list[Connection] = []

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.seams import Clock, Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
 
 DEFERRED = declare("pyddmq_connections_deferred_total", "Times that a connection's frames had to wait for others' turn")
 
@@ -83,21 +83,15 @@ class Shares:
         turns: Turns in which something that waited was served.
     """
 
-    def __init__(self, clock: Clock, scheduler: Scheduler, metrics: Metrics) -> None:
-        """Set up.
-
-        Args:
-            clock: Its monotonic part measures.
-            scheduler: Runs the turns.
-            metrics: The node's registry.
-        """
+    def __init__(self, runtime: Runtime) -> None:
+        """Set up: the node's monotonic clock measures, its scheduler runs the turns."""
         self.spent = 0.0
         self.turns = 0
-        self.now = clock.monotonic
-        self._scheduler = scheduler
+        self.now = runtime.clock.monotonic
+        self._scheduler = runtime.scheduler
         self._waiting: deque[Sharing] = deque()
         self._asked = False
-        self._deferred = metrics.counter(DEFERRED)
+        self._deferred = runtime.metrics.counter(DEFERRED)
 
     @property
     def waiting(self) -> int:

@@ -94,10 +94,10 @@ class ConsumerService:
         self._leaving = leaving
         self._settles = settles
         self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, send=self._send)
+        self._runtime = runtime
         self._metrics = runtime.metrics
         self._acks_refused = acks_refused
         self._budget = budget
-        self._limited_log = runtime.limited_log
         self.linger_ms_max = linger_ms_max
 
     def handlers(self) -> dict[str, Handler]:
@@ -331,12 +331,14 @@ class ConsumerService:
     ) -> bytes:
         """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
         self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
-        self._limited_log.note("pull_refused", kind=code.name, code=int(code), client=connection.address, text=text)
+        self._runtime.limited_log.note(
+            "pull_refused", kind=code.name, code=int(code), client=connection.address, text=text
+        )
         return encode_pull_exception(call, code, text, retry_after_ms=after_ms)
 
     def _ignore(self, reason: str, connection: Connection) -> None:
         self._metrics.counter(RESULTS_IGNORED, reason).add()
-        self._limited_log.note("result_ignored", kind=reason, reason=reason, client=connection.address)
+        self._runtime.limited_log.note("result_ignored", kind=reason, reason=reason, client=connection.address)
 
     def _refusal(
         self, request: PullRequest, group: ConsumerGroup | None, refused: ProgressFailed | None
@@ -364,7 +366,7 @@ class ConsumerService:
         return PullCode.NO_SUCH_TOPIC, f"group {group.name!r} does not subscribe {topic!r}: it has {known}"
 
     def _leave_unanswered(self, connection: Connection, refused: ProgressFailed) -> None:
-        leave_unanswered(connection, _code_of(refused), self._metrics, self._limited_log)
+        leave_unanswered(connection, _code_of(refused), self._runtime)
 
     def _start_in_turn(
         self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection

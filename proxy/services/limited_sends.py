@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.seams import Scheduler
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_rules import Limited, Refusal
@@ -31,22 +31,19 @@ class LimitedSends:
     """The sends that wait for their second try.
 
     Args:
-        scheduler: Runs the second tries.
+        runtime: Its scheduler runs the second tries.
         budget: The node's account of memory; from its first measure on nothing waits.
-        metrics: The node's registry.
         waiting_max: How many may wait (limiterFailureRetryQueueSize); asked each time, so that a reload shows.
 
     Attributes:
         waiting: Of each connection with sends that wait or stand behind such ones, how many.
     """
 
-    def __init__(
-        self, *, scheduler: Scheduler, budget: Budget, metrics: Metrics, waiting_max: Callable[[], int]
-    ) -> None:
+    def __init__(self, runtime: Runtime, *, budget: Budget, waiting_max: Callable[[], int]) -> None:
         self.waiting: dict[Connection, int] = {}
-        self._scheduler = scheduler
+        self._scheduler = runtime.scheduler
         self._budget = budget
-        self._waited = metrics.counter(SENDS_WAITED)
+        self._waited = runtime.metrics.counter(SENDS_WAITED)
         self._waiting_max = waiting_max
         self._count = 0
 

@@ -6,7 +6,6 @@ does not is a `Refusal` with DDMQ's code (R91, D34).
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,8 @@ from broker.format.properties import find_property
 from broker.log.put import Put
 from broker.queues.topics import Topic, is_system
 from broker.runtime.accelerators import accelerated
-from broker.runtime.seams import Buffer, Clock
+from broker.runtime.bundle import Runtime
+from broker.runtime.seams import Buffer
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
@@ -90,8 +90,7 @@ class MessageChecks:
     Args:
         ports: Published topics by UTF-8 name; read at each call, so that a reload shows at once.
         store: Where messages go.
-        clock: Wall clock, from which delays count.
-        randomness: For partitionId -2 and below.
+        runtime: Its wall clock is that from which delays count; its randomness is for partitionId -2 and below.
         body_bytes_max: Largest body (R91).
         auto_create: Makes a topic on its first publish, or answers None where that is off.
         disabled: Whether a topic is configured and switched off.
@@ -102,8 +101,7 @@ class MessageChecks:
         ports: dict[bytes, TopicPort],
         *,
         store: Store,
-        clock: Clock,
-        randomness: random.Random,
+        runtime: Runtime,
         body_bytes_max: int,
         auto_create: Callable[[str], TopicPort | None],
         disabled: Callable[[str], bool] = lambda _: False,
@@ -111,8 +109,8 @@ class MessageChecks:
         self._ports = ports
         self._topics = store.topics
         self._delayed, self._timed = store.waiting(DelayedPuts), store.waiting(TimedPuts)
-        self._clock = clock
-        self._random = randomness
+        self._clock = runtime.clock
+        self._random = runtime.random
         self._body_bytes_max = body_bytes_max
         self._auto_create = auto_create
         self._disabled = disabled

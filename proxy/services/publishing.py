@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from broker.errors import StoreError
 from broker.log.put import Position, Put
-from broker.runtime.metrics import Metrics, declare, declare_histogram
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare, declare_histogram
 from broker.store import Store
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
@@ -39,30 +38,19 @@ class Publishing:
 
     Args:
         store: Where messages go.
-        clock: Its wall clock has the born time of messages.
-        metrics: The node's registry.
+        runtime: The node's; its wall clock has the born time of messages, its log the refusals.
         state: The node's state: "ready", "draining" or "failed".
         budget: The node's account of memory.
-        limited_log: Logs refusals.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        clock: Clock,
-        metrics: Metrics,
-        state: Callable[[], str],
-        budget: Budget,
-        limited_log: RateLimitedLog,
-    ) -> None:
+    def __init__(self, *, store: Store, runtime: Runtime, state: Callable[[], str], budget: Budget) -> None:
         self._store = store
-        self._clock = clock
-        self._metrics = metrics
-        self._took = metrics.histogram(PUBLISH_SECONDS)
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
+        self._took = runtime.metrics.histogram(PUBLISH_SECONDS)
         self._state = state
         self.budget = budget
-        self.limited_log = limited_log
+        self.limited_log = runtime.limited_log
         self._born_hosts: dict[str, bytes] = {}
 
     def append(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.bundle import Runtime
 from proxy.port.connection import Connection
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
@@ -62,10 +61,10 @@ class StartingService:
         held: Calls with results, to be taken when the node is ready.
     """
 
-    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog, guard: Guard) -> None:
+    def __init__(self, runtime: Runtime, guard: Guard) -> None:
         self._guard = guard
-        self._metrics, self._limited_log = metrics, limited_log
-        self.held = HeldCalls(metrics, limited_log)
+        metrics = self._metrics = runtime.metrics
+        self.held = HeldCalls(runtime)
         self._pulls = metrics.counter(PULLS_REFUSED, PullCode.STARTING.name.lower())
         self._fetches = metrics.counter(FETCHES_REFUSED, "starting")
         self._sends = metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_SERVER_SHUTDOWN)))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from broker.format.message_type import MessageType
 from broker.queues.topics import Topic, is_system
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock
+from broker.runtime.bundle import Runtime
 from broker.store import Store
 from conf import Config, TopicConfig
 from conf.base import is_topic_pattern
@@ -35,19 +34,18 @@ class TopicPorts:
         by_name: Port by topic, in UTF-8; one dictionary for the node's life, which the producers' service holds.
     """
 
-    def __init__(self, store: Store, clock: Clock, metrics: Metrics, *, producer_of: ProducerOf) -> None:
+    def __init__(self, store: Store, runtime: Runtime, *, producer_of: ProducerOf) -> None:
         """Have none; `publish` makes them.
 
         Args:
             store: Where topics are that are in no cluster of Kafka.
-            clock: Refills limits.
-            metrics: The node's registry.
+            runtime: The node's; its clock refills limits.
             producer_of: Returns the producer of a cluster.
         """
         self.by_name: dict[bytes, TopicPort] = {}
         self._store = store
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._producer_of = producer_of
         self._node_limit: TokenBucket | None = None
 

@@ -133,7 +133,7 @@ class _Port:
         )
         lag = LoopLag(self.loop, self.clock)
         routes = Routes(node, lag, self.gate, audit, loop_name="fuzz")
-        logger = Unreadable(node.metrics, node.limited_log)
+        logger = Unreadable(node)
         self.runner = web.AppRunner(routes.application(()), access_log=None, logger=logger)
         self.loop.run_until_complete(self.runner.setup())
 

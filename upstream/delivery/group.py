@@ -80,13 +80,12 @@ class ConsumerGroup:
         """
         limits = limits or GroupLimits()
         broker, progress, runtime = node.broker, node.progress, node.runtime
-        limited_log = runtime.limited_log
         self.name = config.group
         self.name_bytes = config.group.encode()
         self._configure(config)
         self.node = node
         self._progress = progress
-        self._limited_log = limited_log
+        self._limited_log = runtime.limited_log
         self._make_actions = make_actions
         self._waiting_max = limits.waiting_max
         self._paused = paused
@@ -94,9 +93,7 @@ class ConsumerGroup:
             clock=runtime.clock, limits=limits.buffer, budget=budget, may_hand_out=node.may_hand_out
         )
         self._dead_letters = DeadLetters(config.group, broker=broker, progress=progress, scheduler=runtime.scheduler)
-        self._retry_topic = RetryTopic(
-            config.group, broker=broker, progress=progress, metrics=runtime.metrics, limited_log=limited_log
-        )
+        self._retry_topic = RetryTopic(config.group, broker=broker, progress=progress, runtime=runtime)
         self.fetch_hooks = FetchHooks()
         self._parts = GroupParts(
             group=config.group,
@@ -106,9 +103,7 @@ class ConsumerGroup:
             retry_topic=self._retry_topic,
             fetch_hooks=self.fetch_hooks,
         )
-        self._queues = GroupQueues(
-            config.group, broker=broker, progress=progress, buffer=self._buffer, qid_prefix=qid_prefix
-        )
+        self._queues = GroupQueues(self._parts, qid_prefix)
         self.queues_by_topic = self._queues.by_topic
         self._slots = {each.topic: TopicPlace(each, make_actions(each)) for each in config.enabled_topics}
         self._claims = broker.claims(config.group, client_id, progress=progress, lost=self._lost)

@@ -10,10 +10,8 @@ from upstream.job import GroupQueue
 
 if TYPE_CHECKING:
     from conf.models import SubscriptionConfig
-    from upstream.progress.progress import Progress
+    from upstream.group_parts import GroupParts
     from upstream.queues import QueueView, TopicView
-    from upstream.source import Broker
-    from upstream.waiting.buffer import PullBuffer
 
 
 RETRY_QID = "retry_"
@@ -31,12 +29,12 @@ class GroupQueues:
         by_topic: TopicView to text of the queue on the wire (qid) to group queue.
     """
 
-    def __init__(self, group: str, *, broker: Broker, progress: Progress, buffer: PullBuffer, qid_prefix: str) -> None:
+    def __init__(self, parts: GroupParts, qid_prefix: str) -> None:
         self.by_topic: dict[str, dict[str, GroupQueue]] = {}
-        self._group = group
-        self._broker = broker
-        self._progress = progress
-        self._buffer = buffer
+        self._group = parts.group
+        self._broker = parts.node.broker
+        self._progress = parts.node.progress
+        self._buffer = parts.buffer
         self._qid_prefix = qid_prefix
 
     def qid(self, queue_id: int) -> str:

@@ -161,8 +161,7 @@ class Subscription(SubscriptionFacts):
         self._admission = Admission(
             self.outcomes,
             config,
-            metrics=runtime.metrics,
-            clock=runtime.clock,
+            runtime=runtime,
             again=self._again,
             count_max=BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize,
         )

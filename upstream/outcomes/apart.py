@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock
 from upstream.figures.counters import SubscriptionCounters
+from upstream.group_parts import GroupParts
 from upstream.job import Delivery, UpstreamJob
 from upstream.state import Event, State, move
 from upstream.waiting.limits import Permits
@@ -24,32 +23,28 @@ class Apart:
     """Those of one subscription.
 
     Args:
-        group: Name of the group.
+        parts: What the subscription has of its group: monotonic time, and log lines.
         permits, counters, deadlines: The subscription's.
-        clock: Monotonic time.
-        limited_log: Rate-limited log lines.
         over: Forgets a job that just became FINISHED and holds no permit; its key goes on.
         pump: Called when something was freed.
     """
 
     def __init__(
         self,
-        group: str,
+        parts: GroupParts,
         *,
         permits: Permits,
         counters: SubscriptionCounters,
         deadlines: Deadlines,
-        clock: Clock,
-        limited_log: RateLimitedLog,
         over: Callable[[UpstreamJob], None],
         pump: Callable[[], None],
     ) -> None:
-        self._group = group
+        self._group = parts.group
         self._permits = permits
         self._counters = counters
         self._deadlines = deadlines
-        self._clock = clock
-        self._limited_log = limited_log
+        self._clock = parts.node.runtime.clock
+        self._limited_log = parts.node.runtime.limited_log
         self._over = over
         self._pump = pump
 

@@ -12,15 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from broker.runtime.rate_limited_log import RateLimitedLog
 from upstream.figures.counters import SubscriptionCounters
 from upstream.figures.endings import Ending
 from upstream.figures.latency import Latency
+from upstream.group_parts import GroupParts
 from upstream.history import FAILING_ATTEMPTS
 from upstream.job import UpstreamJob
 from upstream.outcomes.apart import Apart, complete_successor
-from upstream.retry.dead_letters import UNDECIDED, DeadLetters
-from upstream.retry.retry_topic import RetryTopic
+from upstream.retry.dead_letters import UNDECIDED
 from upstream.state import WITHOUT_PERMIT, Event, State, move
 
 
@@ -42,39 +41,33 @@ class Leaving:
 
     def __init__(
         self,
-        group: str,
+        parts: GroupParts,
         *,
-        dead_letters: DeadLetters,
-        retry_topic: RetryTopic,
         apart: Apart,
         counters: SubscriptionCounters,
         latency: Latency,
-        limited_log: RateLimitedLog,
         over: Over,
         pump: Callable[[], None],
     ) -> None:
         """Set up.
 
         Args:
-            group: Name of the group.
-            dead_letters: Its dead-letter topic.
-            retry_topic: Sends back what failed.
+            parts: What the subscription has of its group; its log says what was dead-lettered and refused.
             apart: Keeps what is undecided.
             counters: Series of the subscription.
             latency: Is told of ends.
-            limited_log: Says what was dead-lettered and refused.
             over: Ends a job.
             pump: Called when something was freed.
         """
         self.count = 0
         self.stopped = False
-        self._group = group
-        self._dead_letters = dead_letters
-        self._retry_topic = retry_topic
+        self._group = parts.group
+        self._dead_letters = parts.dead_letters
+        self._retry_topic = parts.retry_topic
         self._apart = apart
         self._counters = counters
         self._latency = latency
-        self._limited_log = limited_log
+        self._limited_log = parts.node.runtime.limited_log
         self._over = over
         self._pump = pump
 

@@ -77,11 +77,10 @@ class Outcomes:
             pump: Called when something was freed outside a call of the subscription.
         """
         runtime = parts.node.runtime
-        clock, scheduler, limited_log = runtime.clock, runtime.scheduler, runtime.limited_log
         self.group = parts.group
         self.config = config
         self.counters = counters
-        self.latency = Latency(runtime.metrics, parts.group, config.topic, clock, parts.node.endings)
+        self.latency = Latency(runtime.metrics, parts.group, config.topic, runtime.clock, parts.node.endings)
         self.jitter: Callable[[], float] | None = None
         """Draws of [0, 1) by which retries are spread; None: they come when retryIntervals says."""
         self.order = OrderQueue()
@@ -92,42 +91,33 @@ class Outcomes:
         self.stopped = False
         self._buffer = parts.buffer
         self._progress = parts.node.progress
-        self._clock = clock
-        self._limited_log = limited_log
+        self._clock = runtime.clock
+        self._limited_log = runtime.limited_log
         self._rerun = rerun
         self._delay_gate = delay_gate
         self._pump = pump
-        self._due = DueJobs(clock=clock, scheduler=scheduler, due=self._come_again)
-        self.deadlines = Deadlines(clock=clock, scheduler=scheduler, expired=self._expire)
+        self._due = DueJobs(runtime, due=self._come_again)
+        self.deadlines = Deadlines(runtime, expired=self._expire)
         self.stops = Stops(
-            parts.group,
+            parts,
             ready=self.ready,
             permits=self.permits,
-            buffer=parts.buffer,
             counters=counters,
-            progress=parts.node.progress,
-            clock=clock,
-            limited_log=limited_log,
             rerun=rerun,
         )
         self.apart = Apart(
-            parts.group,
+            parts,
             permits=self.permits,
             counters=counters,
             deadlines=self.deadlines,
-            clock=clock,
-            limited_log=limited_log,
             over=partial(self.over, held_permit=False),
             pump=pump,
         )
         self.leaving = Leaving(
-            parts.group,
-            dead_letters=parts.dead_letters,
-            retry_topic=parts.retry_topic,
+            parts,
             apart=self.apart,
             counters=counters,
             latency=self.latency,
-            limited_log=limited_log,
             over=self.over,
             pump=pump,
         )

@@ -21,14 +21,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.seams import Clock
 from upstream.figures.counters import SubscriptionCounters
+from upstream.group_parts import GroupParts
 from upstream.job import GroupQueue, UpstreamJob
-from upstream.progress.progress import Progress
 from upstream.progress.tracker import FailureKind, Stop
 from upstream.state import Event, State, move
-from upstream.waiting.buffer import PullBuffer
 from upstream.waiting.limits import Permits
 
 
@@ -42,41 +39,33 @@ class Stops:
 
     def __init__(
         self,
-        group: str,
+        parts: GroupParts,
         *,
         ready: deque[UpstreamJob],
         permits: Permits,
-        buffer: PullBuffer,
         counters: SubscriptionCounters,
-        progress: Progress,
-        clock: Clock,
-        limited_log: RateLimitedLog,
         rerun: Callable[[list[UpstreamJob]], None],
     ) -> None:
         """Set up.
 
         Args:
-            group: Name of the group.
+            parts: What the subscription has of its group: the clock dates stops, which its progress journals.
             ready: Jobs that wait for a permit.
             permits: Concurrency.
-            buffer: The group's pull buffer.
             counters: Series of the subscription.
-            progress: Journals stops.
-            clock: Dates them.
-            limited_log: Says them.
             rerun: Runs RUNNING jobs through their actions again.
         """
         self.queues: dict[GroupQueue, set[int]] = {}
         self.held = 0
         self._held: dict[GroupQueue, list[UpstreamJob]] = {}
-        self._group = group
+        self._group = parts.group
         self._ready = ready
         self._permits = permits
-        self._buffer = buffer
+        self._buffer = parts.buffer
         self._counters = counters
-        self._progress = progress
-        self._clock = clock
-        self._limited_log = limited_log
+        self._progress = parts.node.progress
+        self._clock = parts.node.runtime.clock
+        self._limited_log = parts.node.runtime.limited_log
         self._rerun = rerun
 
     def begin(self, group_queues: Iterable[GroupQueue]) -> None:

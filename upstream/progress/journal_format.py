@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from broker.runtime.names import is_stored
@@ -320,9 +320,13 @@ def _check_offsets(*offsets: int) -> None:
         raise ValueError(f"offsets {offsets} lie outside of any queue")
 
 
-def _decode_header(data: memoryview, at: int) -> tuple[Entry, int]:
-    _, version, number = _HEADER.unpack_from(data, at)
-    return Header(version, number), at + _HEADER.size
+def _plain(form: struct.Struct, make: Callable[..., Entry]) -> Callable[[memoryview, int], tuple[Entry, int]]:
+    """Return the decoder of an entry that is its kind and its fields, in their order, and nothing else."""
+
+    def decode_plain(data: memoryview, at: int) -> tuple[Entry, int]:
+        return make(*form.unpack_from(data, at)[1:]), at + form.size
+
+    return decode_plain
 
 
 def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
@@ -346,10 +350,6 @@ def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
     return entry, at + size
 
 
-def _decode_snapshot_end(data: memoryview, at: int) -> tuple[Entry, int]:
-    return SnapshotEnd(_SNAPSHOT_END.unpack_from(data, at)[1]), at + _SNAPSHOT_END.size
-
-
 def _decode_acked(data: memoryview, at: int) -> tuple[Entry, int]:
     _, tracker_id, fence, start, length, more = _ACKED.unpack_from(data, at)
     at += _ACKED.size
@@ -366,26 +366,6 @@ def _decode_acked(data: memoryview, at: int) -> tuple[Entry, int]:
 def _decode_failed(data: memoryview, at: int) -> tuple[Entry, int]:
     _, tracker_id, offset, kind, count, due = _FAILED.unpack_from(data, at)
     return Failed(tracker_id, offset, FailureKind(kind), count, due), at + _FAILED.size
-
-
-def _decode_dead(data: memoryview, at: int) -> tuple[Entry, int]:
-    return Dead(*_DEAD.unpack_from(data, at)[1:]), at + _DEAD.size
-
-
-def _decode_reset(data: memoryview, at: int) -> tuple[Entry, int]:
-    return Reset(*_RESET.unpack_from(data, at)[1:]), at + _RESET.size
-
-
-def _decode_truncated(data: memoryview, at: int) -> tuple[Entry, int]:
-    return Truncated(*_TRUNCATED.unpack_from(data, at)[1:]), at + _TRUNCATED.size
-
-
-def _decode_writing(data: memoryview, at: int) -> tuple[Entry, int]:
-    return Writing(*_WRITING.unpack_from(data, at)[1:]), at + _WRITING.size
-
-
-def _decode_written(data: memoryview, at: int) -> tuple[Entry, int]:
-    return Written(), at + _WRITTEN.size
 
 
 def _decode_scanned(data: memoryview, at: int) -> tuple[Entry, int]:
@@ -405,16 +385,16 @@ def _decode_counted(data: memoryview, at: int) -> tuple[Entry, int]:
 
 
 _DECODERS = {
-    HEADER: _decode_header,
+    HEADER: _plain(_HEADER, Header),
     TRACKER: _decode_tracker,
-    SNAPSHOT_END: _decode_snapshot_end,
+    SNAPSHOT_END: _plain(_SNAPSHOT_END, SnapshotEnd),
     ACKED: _decode_acked,
     FAILED: _decode_failed,
-    DEAD: _decode_dead,
-    RESET: _decode_reset,
-    TRUNCATED: _decode_truncated,
-    WRITING: _decode_writing,
-    WRITTEN: _decode_written,
+    DEAD: _plain(_DEAD, Dead),
+    RESET: _plain(_RESET, Reset),
+    TRUNCATED: _plain(_TRUNCATED, Truncated),
+    WRITING: _plain(_WRITING, Writing),
+    WRITTEN: _plain(_WRITTEN, Written),
     SCANNED: _decode_scanned,
     COUNTED: _decode_counted,
 }

@@ -16,8 +16,7 @@ from functools import partial
 
 from broker.errors import DiskFull, MessageRefused, StoreError
 from broker.retry.metrics import REFUSED, SENT_BACK
-from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.bundle import Runtime
 from pyddmq.actions import MessageUnreadable
 from upstream.job import UpstreamJob
 from upstream.progress.progress import Begin, Progress
@@ -36,15 +35,13 @@ class RetryTopic:
         recovered: Whether `recover_retries` was run for the group.
     """
 
-    def __init__(
-        self, group: str, *, broker: Broker, progress: Progress, metrics: Metrics, limited_log: RateLimitedLog
-    ) -> None:
+    def __init__(self, group: str, *, broker: Broker, progress: Progress, runtime: Runtime) -> None:
         self._group = group
         self._broker = broker
         self.topic = broker.retry_topic(group)
         self._progress = progress
-        self._metrics = metrics
-        self._limited_log = limited_log
+        self._metrics = runtime.metrics
+        self._limited_log = runtime.limited_log
         self.pending = 0
         self.recovered = False
 

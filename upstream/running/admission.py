@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.seams import Clock
+from broker.runtime.metrics import declare
 from conf.models import SubscriptionConfig
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.outcomes.outcomes import Outcomes
@@ -41,8 +41,7 @@ class Admission:
         outcomes: Outcomes,
         config: SubscriptionConfig,
         *,
-        metrics: Metrics,
-        clock: Clock,
+        runtime: Runtime,
         again: Later,
         count_max: int,
     ) -> None:
@@ -51,19 +50,18 @@ class Admission:
         Args:
             outcomes: Has the ready jobs, the permits, and what keeps a job from its turn.
             config: Its limits; see `configure`.
-            metrics: Where waits are counted.
-            clock: Its monotonic part refills tokens.
+            runtime: Its metrics count waits, its monotonic clock refills tokens.
             again: Has the subscription go on when a token is there.
             count_max: Jobs admitted at once.
         """
         self._outcomes = outcomes
         self._ready = outcomes.ready
         self._permits = outcomes.permits
-        self._bucket = TokenBucket(config.tps_max, clock)
+        self._bucket = TokenBucket(config.tps_max, runtime.clock)
         self._again = again
         self._count_max = count_max
-        self._at_rate = metrics.counter(THROTTLED, outcomes.group, config.topic, "maxTps")
-        self._at_concurrency = metrics.counter(THROTTLED, outcomes.group, config.topic, "concurrency")
+        self._at_rate = runtime.metrics.counter(THROTTLED, outcomes.group, config.topic, "maxTps")
+        self._at_concurrency = runtime.metrics.counter(THROTTLED, outcomes.group, config.topic, "concurrency")
         self._config = config
         self.configure(config)
 

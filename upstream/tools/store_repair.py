@@ -8,7 +8,6 @@ from typing import Any
 
 from broker.opening.recovery import ProgressCallback
 from broker.runtime.bundle import runtime_of
-from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.store import Store
 from broker.tools.check import Check, Finding
@@ -26,16 +25,15 @@ def repair_data(
     Where the journal's snapshot is lost, a group that is known nowhere else begins at the oldest message when the node
     starts, whose configuration says which groups there are (`upstream.progress.lost_snapshot`).
     """
-    metrics = Metrics()
+    runtime = runtime_of(disk, clock, scheduler=_Never(), random=random)
 
     def findings_of(check: Check) -> Collection[Finding]:
         return list(check_data(check, progress))
 
     def journal(store: Store) -> None:
-        runtime = runtime_of(disk, clock, metrics=metrics, scheduler=_Never())
         Progress.open(root, queues=EmbeddedQueues(store), runtime=runtime).close()
 
-    return repair(root, disk=disk, clock=clock, random=random, metrics=metrics, findings_of=findings_of, then=journal)
+    return repair(root, runtime, findings_of=findings_of, then=journal)
 
 
 class _Never:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
+from broker.runtime.bundle import Runtime
 from broker.runtime.later import Earliest
-from broker.runtime.seams import Clock, Scheduler
 from upstream.job import Delivery, UpstreamJob
 
 _EARLY_SECONDS = 1e-4
@@ -16,12 +16,12 @@ _EARLY_SECONDS = 1e-4
 class DueJobs:
     """Jobs that wait for a time, earliest first."""
 
-    def __init__(self, *, clock: Clock, scheduler: Scheduler, due: Callable[[list[UpstreamJob]], None]) -> None:
+    def __init__(self, runtime: Runtime, *, due: Callable[[list[UpstreamJob]], None]) -> None:
         self._heap: list[tuple[float, int, UpstreamJob]] = []
         self._numbers = 0
         self._due = due
-        self._clock = clock
-        self._call = Earliest(clock, scheduler, self._run)
+        self._clock = runtime.clock
+        self._call = Earliest(runtime.clock, runtime.scheduler, self._run)
 
     def add(self, job: UpstreamJob, at: float) -> None:
         """Report `job` at `at` (monotonic seconds)."""
@@ -56,12 +56,12 @@ class DueJobs:
 class Deadlines:
     """Deliveries that are out, in the order of their deadlines: one timeout for all keeps that the order of entry."""
 
-    def __init__(self, *, clock: Clock, scheduler: Scheduler, expired: Callable[[list[Delivery]], None]) -> None:
+    def __init__(self, runtime: Runtime, *, expired: Callable[[list[Delivery]], None]) -> None:
         self.open: dict[Delivery, None] = {}
         """Deliveries with a job unanswered."""
         self._expired = expired
-        self._clock = clock
-        self._call = Earliest(clock, scheduler, self._run)
+        self._clock = runtime.clock
+        self._call = Earliest(runtime.clock, runtime.scheduler, self._run)
         self._armed = False
 
     def add(self, delivery: Delivery) -> None:

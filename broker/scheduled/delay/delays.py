@@ -62,14 +62,13 @@ class Delays:
             store: An open store. Where nobody's turns flush it, each step flushes by itself.
             runtime: Its disk has the files, its wall clock the due times, and its scheduler runs the steps.
         """
-        disk, clock = runtime.disk, runtime.clock
         self.due = DueDelays(store, runtime, delivered=self._arm)
         self.levels = self.due.levels
         self.store = store
-        self.clock = clock
-        self._state = DelayState(store.root, disk=disk, clock=clock, metrics=runtime.metrics)
-        self._next = Earliest(clock, runtime.scheduler, self._step)
-        self._state_writer = StateWriter(disk, store.file_writes, self._writing)
+        self.clock = runtime.clock
+        self._state = DelayState(store.root, runtime)
+        self._next = Earliest(runtime.clock, runtime.scheduler, self._step)
+        self._state_writer = StateWriter(runtime.disk, store.file_writes, self._writing)
         self._saves = Repeated(runtime.scheduler, SAVE_SECONDS, self._state_writer.begin)
         self._running = False
 

@@ -7,7 +7,6 @@ In: topic and queue become the schedule topic's, the real ones stand in `REAL_TO
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import Protocol, TypeVar
 
 from broker import feature
@@ -17,6 +16,7 @@ from broker.format.record import split
 from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Wait
 from broker.log.put import Put
 from broker.queues.topics import Topic
+from broker.runtime.bundle import Runtime
 from broker.runtime.seams import Clock
 from broker.scheduled.delay.levels import DELAY_NAME, SCHEDULE_TOPIC, STANDARD_LEVELS, WAIT_NAME, DelayLevels, due_ms
 from broker.scheduled.release import Released, check_waits, closed, moved, without
@@ -121,11 +121,11 @@ def delay_feature(levels: str = STANDARD_LEVELS) -> Feature:
         """When a record is due, ms since the epoch; delays of RocketMQ's records are those of the list."""
         return due_ms(properties, store_ms, list_of_levels)
 
-    def make(home: feature.Home, *, clock: Clock, random: Random) -> DelayedPuts:
+    def make(home: feature.Home, runtime: Runtime) -> DelayedPuts:
         """Make what gives messages their delay."""
         return DelayedPuts(
             list_of_levels,
-            clock=clock,
+            clock=runtime.clock,
             store_ms=lambda: home.store_ms,
             make_topic=lambda queues: home.create_topic(SCHEDULE_TOPIC, queues, system=True),
             body_bytes_max=home.options.message_bytes_max,

@@ -18,9 +18,8 @@ import structlog
 
 from broker.errors import StoreUnreadable
 from broker.opening.checkpointer import LOG_BYTES_MAX
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile, StateFile, data_version
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.scheduled.delay.level_queue import DelayLevel
@@ -31,12 +30,12 @@ log = structlog.get_logger()
 class DelayState:
     """The two files of one store."""
 
-    def __init__(self, root: str, *, disk: Disk, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, root: str, runtime: Runtime) -> None:
         self._root = root
-        self._metrics = metrics
-        self._clock = clock
-        self._offsets = StateFile(disk, root, "delayOffset.json")
-        self._checkpoint = SealedFile(disk, f"{root}/pyddmq/delays.json")
+        self._metrics = runtime.metrics
+        self._clock = runtime.clock
+        self._offsets = StateFile(runtime.disk, root, "delayOffset.json")
+        self._checkpoint = SealedFile(runtime.disk, f"{root}/pyddmq/delays.json")
         self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
         self._saved: Any = None
         self._log_end = 0

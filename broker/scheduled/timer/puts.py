@@ -15,6 +15,7 @@ from broker.format.properties import find_property
 from broker.format.wait_properties import Wait
 from broker.log.put import Put
 from broker.queues.topics import Topic
+from broker.runtime.bundle import Runtime
 from broker.runtime.seams import Clock
 from broker.scheduled.release import check_waits, closed, without
 from broker.scheduled.timer.names import ROLLS_NAME, TIMER_NAMES, TIMER_TOPIC, TimerOptions, slot_of
@@ -27,12 +28,12 @@ def timer_feature(options: TimerOptions | None = None) -> Feature:
     """Return the feature of timers, as `Store.open` takes it; without options they are the usual ones."""
     chosen = options or TimerOptions()
 
-    def make(home: Home, *, clock: Clock, random: Random) -> TimedPuts:
+    def make(home: Home, runtime: Runtime) -> TimedPuts:
         """Make what gives messages their moment."""
         return TimedPuts(
             chosen,
-            clock=clock,
-            random=random,
+            clock=runtime.clock,
+            random=runtime.random,
             make_topic=lambda: home.create_topic(TIMER_TOPIC, 1, system=True),
             body_bytes_max=home.options.message_bytes_max,
         )

@@ -115,7 +115,7 @@ def to_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iterat
         "let the groups finish what lies below",
     )
     yield from _counted("attempts", tried, "messages failed before; RocketMQ begins their attempts anew")
-    pauses = Pauses.open(found.root, disk=found.disk, clock=found.clock)
+    pauses = Pauses.open(found.root, disk=found.runtime.disk, clock=found.runtime.clock)
     paused = [group if topic is None else f"{group}/{topic}" for group, topic in pauses.paused]
     yield from _named("paused", paused, "are paused here; RocketMQ delivers to them")
     answers = Answers(found)
@@ -127,11 +127,11 @@ def to_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iterat
 def from_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iterator[Point]:
     """Yield what this broker does otherwise with a store that RocketMQ had."""
     yield _sizes(found, seen)
-    for each in in_layout(found.root, found.disk):
+    for each in in_layout(found.root, found.runtime.disk):
         yield Point(each.kind, each.count, (), each.sentence)
     if not seen.clean:
         yield Point("not_closed", 1, (), "RocketMQ did not close the store: what it delivered last may come again")
-    facts, metrics = found.store.recovery, found.metrics
+    facts, metrics = found.store.recovery, found.runtime.metrics
     yield from _named(
         "topics_deleted",
         sorted(facts.deleted),
@@ -174,7 +174,7 @@ def _sizes(found: StoppedStore, seen: Before) -> Point:
         "mappedFileSizeConsumeQueue": options.queue_file_units * UNIT_BYTES,
         "maxHashSlotNum": options.index_slots,
         "maxIndexNum": options.index_entries,
-        "mappedFileSizeTimerLog": timer_log_bytes_of(found.root, disk=found.disk),
+        "mappedFileSizeTimerLog": timer_log_bytes_of(found.root, disk=found.runtime.disk),
     }
     other = [f"{name} = {size}" for name, size in sizes.items() if size != _THEIR_SIZES[name]]
     cluster, broker = seen.names

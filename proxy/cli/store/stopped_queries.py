@@ -21,10 +21,10 @@ from proxy.cli.store.store_files import query_errors
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from broker.log.shared_walk import Reading
     from broker.retry.redrive import Redrives
     from broker.scheduled.delay.delays import Delays
     from broker.scheduled.timer.timers import Timers
-    from broker.store_seams import StoreSeams
     from broker.transaction.transactions import Transactions
     from proxy.operate.views.waiting import TimersAnswer
 
@@ -85,31 +85,24 @@ class Answers:
             "/api/dead-letters": self._dead_letters,
         }
 
-    def _seams(self) -> StoreSeams:
-        from broker.runtime.rate_limited_log import RateLimitedLog
+    def _read(self, opening: Reading[T]) -> T:
+        from broker.log.shared_walk import alone
 
-        found = self._found
-        return {
-            "disk": found.disk,
-            "clock": found.clock,
-            "scheduler": found.loop,
-            "metrics": found.metrics,
-            "limited_log": RateLimitedLog(found.clock),
-        }
+        return run_now(alone(self._found.store, opening))
 
     def opened_delays(self) -> Delays:
         """Delays of the store; nothing is delivered."""
         from broker.scheduled.delay.delays import Delays
 
         if self._delays is None:
-            self._delays = run_now(Delays.opening(self._found.store, **self._seams()))
+            self._delays = self._read(Delays.reading_of(self._found.store, self._found.runtime))
         return self._delays
 
     def _list_delays(self, given: dict[str, str]) -> View:
         from proxy.operate.lookups import delays
 
         waiting = self.opened_delays()
-        limit, now_ms = int(given.get("limit", "0")), self._found.clock.wall_ms()
+        limit, now_ms = int(given.get("limit", "0")), self._found.runtime.clock.wall_ms()
         answer = run_now(delays.search(waiting, given, limit=limit, now_ms=now_ms))
         # The list of delays stands in the configuration of a node; due times stand in the store.
         levels = [replace(each, delay_ms=None) for each in answer.levels if waiting.levels]
@@ -121,7 +114,7 @@ class Answers:
 
         if self._timers is None:
             found = self._found
-            self._timers = run_now(Timers.opening(found.store, **self._seams()))
+            self._timers = self._read(Timers.reading_of(found.store, found.runtime))
             _enter_all(self._timers, found.loop)
         return self._timers
 
@@ -130,7 +123,7 @@ class Answers:
         from proxy.operate.lookups.timers import TimerSearch
 
         limit = int(given.get("limit", "0"))
-        search = TimerSearch(self.opened_timers(), given, limit, self._found.clock.wall_ms())
+        search = TimerSearch(self.opened_timers(), given, limit, self._found.runtime.clock.wall_ms())
         run_now(search.steps())
         return search.answer()
 
@@ -138,7 +131,7 @@ class Answers:
         from proxy.operate.lookups.timers import TimerShow
 
         found = self._found
-        search = TimerShow(found.store, given, _broker_name(given.get("id", "")), found.clock.wall_ms())
+        search = TimerShow(found.store, given, _broker_name(given.get("id", "")), found.runtime.clock.wall_ms())
         run_now(search.steps())
         return search.answer()
 
@@ -148,15 +141,15 @@ class Answers:
         from broker.transaction.transactions import Transactions
 
         if self._transactions is None:
-            found = self._found
-            offsets = ConsumerOffsets.open(found.root, disk=found.disk, clock=found.clock, metrics=found.metrics)
-            self._transactions = run_now(Transactions.opening(found.store, offsets=offsets, **self._seams()))
+            found, runtime = self._found, self._found.runtime
+            offsets = ConsumerOffsets.open(found.root, disk=runtime.disk, clock=runtime.clock, metrics=runtime.metrics)
+            self._transactions = self._read(Transactions.reading_of(found.store, runtime, offsets=offsets))
         return self._transactions
 
     def _list_transactions(self, given: dict[str, str]) -> View:
         from proxy.operate.lookups.transactions import Asked, by_place, search
 
-        transactions, now_ms = self.opened_transactions(), self._found.clock.wall_ms()
+        transactions, now_ms = self.opened_transactions(), self._found.runtime.clock.wall_ms()
         answer = run_now(search(transactions, Asked.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms))
         # When halves are checked stands in the configuration of a node.
         return replace(answer, settings=UNSET, pending=by_place(_undecided(transactions)))
@@ -169,8 +162,8 @@ class Answers:
 
         found = self._found
         if self._redrives is None:
-            self._redrives = Redrives(found.store, disk=found.disk)
-        now_ms = found.clock.wall_ms()
+            self._redrives = Redrives(found.store, disk=found.runtime.disk)
+        now_ms = found.runtime.clock.wall_ms()
         return asyncio.run(dead_letters.search(found.store, self._redrives, given, now_ms=now_ms))
 
 

@@ -17,8 +17,7 @@ from proxy.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.runtime.metrics import Metrics
-    from broker.runtime.seams import Clock, Disk
+    from broker.runtime.bundle import Runtime
     from broker.store import Store
     from upstream.operate.positions import Target
     from upstream.progress.progress import Progress
@@ -26,13 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedStore:
-    """A store that no node has open, and what it was opened with; the loop never runs."""
+    """A store that no node has open, and what it was opened with; the loop, which is its scheduler, never runs."""
 
     root: str
     store: Store
-    disk: Disk
-    clock: Clock
-    metrics: Metrics
+    runtime: Runtime
     loop: asyncio.AbstractEventLoop
 
 
@@ -53,25 +50,26 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
 
     from broker.features import ALL
     from broker.options import StoreOptions
+    from broker.runtime.bundle import runtime_of
     from broker.runtime.disk import RealDisk
     from broker.runtime.disks.private_disk import PrivateDisk
-    from broker.runtime.metrics import Metrics
     from broker.runtime.seams import SystemClock
+    from broker.runtime.steps import noted, run_now
     from broker.store import Store
     from broker.tools.interchange import adopted, geometry_of
 
-    root, clock, metrics = str(data.absolute()), SystemClock(), Metrics()
+    root = str(data.absolute())
     disk = RealDisk() if change else PrivateDisk(RealDisk(read_only=True))
     loop = asyncio.new_event_loop()
     with contextlib.closing(loop), store_errors(data):
         if geometry_of(root, disk=disk) is None:
             raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
         options = adopted(root, StoreOptions(), disk=disk)
-        store = Store.open(
-            root, options=options, features=ALL, disk=disk, clock=clock, random=Random(), metrics=metrics
-        )
+        runtime = runtime_of(disk, SystemClock(), scheduler=loop, random=Random())
+        opening = Store.opening(root, options=options, features=ALL, runtime=runtime)
+        store = run_now(noted(opening, lambda _: None))
         try:
-            yield StoppedStore(root=root, store=store, disk=disk, clock=clock, metrics=metrics, loop=loop)
+            yield StoppedStore(root=root, store=store, runtime=runtime, loop=loop)
         finally:
             store.close()
 
@@ -79,17 +77,12 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
 @contextlib.contextmanager
 def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progress]]:
     """`opened`, with the ack journal."""
-    from broker.runtime.bundle import runtime_of
     from upstream.embedded.queues import EmbeddedQueues
     from upstream.progress.progress import Progress
 
     with opened(data, change=change) as found:
         # The loop never runs: everything is made durable by `close`.
-        progress = Progress.open(
-            found.root,
-            queues=EmbeddedQueues(found.store),
-            runtime=runtime_of(found.disk, found.clock, metrics=found.metrics, scheduler=found.loop),
-        )
+        progress = Progress.open(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime)
         try:
             yield found.store, progress
         finally:

@@ -32,7 +32,6 @@ def handover(
 
     Without --to and --from the store tells: whoever wrote it last hands it over.
     """
-    from broker.runtime.bundle import runtime_of
     from broker.runtime.disk import RealDisk
     from proxy.cli.store import handover as points_of
     from proxy.cli.store.stopped_store import opened
@@ -45,11 +44,7 @@ def handover(
         seen = points_of.before(str(data.absolute()), RealDisk(read_only=True))
     arrives = came_from is not None or (to is None and seen.theirs)
     with opened(data) as found:
-        progress = Progress.open(
-            found.root,
-            queues=EmbeddedQueues(found.store),
-            runtime=runtime_of(found.disk, found.clock, metrics=found.metrics, scheduler=found.loop),
-        )
+        progress = Progress.open(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime)
         make = points_of.from_rocketmq if arrives else points_of.to_rocketmq
         points = list(make(found, progress, seen))
         progress.close()

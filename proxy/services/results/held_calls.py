@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.runtime.metrics import Metrics, declare
-from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.wire import Call, ConsumeResult
@@ -41,14 +41,12 @@ class HeldCalls:
     """The calls that are held, in order of arrival.
 
     Args:
-        metrics: The node's registry.
-        limited_log: Logs connections that are closed because too much is held.
+        runtime: The node's; it logs connections that are closed because too much is held.
     """
 
-    def __init__(self, metrics: Metrics, limited_log: RateLimitedLog) -> None:
-        self._metrics = metrics
-        self._limited_log = limited_log
-        self._shown = metrics.counter(HELD_CALLS)
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._shown = runtime.metrics.counter(HELD_CALLS)
         self._calls: list[HeldCall] = []
         self._bytes = 0
 
@@ -63,7 +61,7 @@ class HeldCalls:
                     each.connection.abort()
             self._keep([each for each in self._calls if not (each.connection.closed or each.connection.ended)])
         if self._full(size):
-            leave_unanswered(connection, PullCode.STARTING, self._metrics, self._limited_log)
+            leave_unanswered(connection, PullCode.STARTING, self._runtime)
             return
         connection.hold(size)
         self._calls.append(HeldCall(connection, connection.later(), call))
@@ -92,9 +90,11 @@ def carries_results(results: Iterable[ConsumeResult]) -> bool:
     return any(each.success or each.fail for each in results)
 
 
-def leave_unanswered(connection: Connection, code: PullCode, metrics: Metrics, limited_log: RateLimitedLog) -> None:
+def leave_unanswered(connection: Connection, code: PullCode, runtime: Runtime) -> None:
     """End the connection of a call whose results cannot be taken, for the reason that pulls without any are told."""
     reason = code.name.lower()
-    metrics.counter(RESULTS_UNANSWERED, reason).add()
-    limited_log.note("results_unanswered", kind=reason, reason=reason, client=connection.address, text=code.text)
+    runtime.metrics.counter(RESULTS_UNANSWERED, reason).add()
+    runtime.limited_log.note(
+        "results_unanswered", kind=reason, reason=reason, client=connection.address, text=code.text
+    )
     connection.leave_unanswered()

@@ -32,6 +32,7 @@ from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic, Topics
 from broker.runtime import accelerators, sums
 from broker.runtime.accelerators import AcceleratorState
+from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
@@ -236,7 +237,11 @@ def checked(messages: list[SendMessage]) -> None:
             limit = TokenBucket(2, clock) if name == "limited" else None
             known[name.encode()] = TopicPort(store.create_topic(name, queues), limit, metrics)
         checks = MessageChecks(
-            known, store=store, clock=clock, randomness=Random(3), body_bytes_max=100, auto_create=lambda _: None
+            known,
+            store=store,
+            runtime=runtime_of(SimDisk(), clock, random=Random(3)),
+            body_bytes_max=100,
+            auto_create=lambda _: None,
         )
         told: list[Any] = []
         for keyed in (False, True, False):

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.index.index import Index
-from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.bundle import runtime_of
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.node.index_work import (
@@ -43,7 +43,7 @@ def test_index_is_built_in_idle_turns_and_then_nothing_is_scheduled() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
     store = opened(SimDisk(), clock)
-    work = IndexWork(store.index, scheduler=scheduler, limited_log=RateLimitedLog(clock), turns=lambda: 1)
+    work = IndexWork(store.index, runtime_of(SimDisk(), clock, scheduler=scheduler), turns=lambda: 1)
     store_many(store, 2000)
     work.stored()
     assert built(store) == TURN_PIECES_MAX * PIECE_RECORDS
@@ -66,7 +66,7 @@ def test_index_keeps_up_with_any_rate() -> None:
     scheduler = ManualScheduler(clock)
     store = opened(SimDisk(), clock)
     turn = iter(range(1_000_000))
-    work = IndexWork(store.index, scheduler=scheduler, limited_log=RateLimitedLog(clock), turns=lambda: next(turn))
+    work = IndexWork(store.index, runtime_of(SimDisk(), clock, scheduler=scheduler), turns=lambda: next(turn))
     stored = 0
     for count in (1, 30, 127, 128, 300, 5, 500) * 5:
         store_many(store, count)
@@ -82,7 +82,7 @@ def test_small_turns_build_small_pieces() -> None:
     """Who waits for a few messages in each turn does not wait for a large piece now and then."""
     clock = ManualClock()
     store = opened(SimDisk(), clock)
-    work = IndexWork(store.index, scheduler=ManualScheduler(clock), limited_log=RateLimitedLog(clock), turns=lambda: 1)
+    work = IndexWork(store.index, runtime_of(SimDisk(), clock, scheduler=ManualScheduler(clock)), turns=lambda: 1)
     before = 0
     for turn in range(1, 200):
         store_many(store, 5)
@@ -102,7 +102,7 @@ def test_what_a_restart_left_shrinks_while_messages_come_in() -> None:
     store = opened(disk, clock)
     scheduler = ManualScheduler(clock)
     turn = iter(range(1_000_000))
-    work = IndexWork(store.index, scheduler=scheduler, limited_log=RateLimitedLog(clock), turns=lambda: next(turn))
+    work = IndexWork(store.index, runtime_of(SimDisk(), clock, scheduler=scheduler), turns=lambda: next(turn))
     assert built(store) < 3000
     for _ in range(3000 // 128 + 2):
         store_many(store, 128)
@@ -118,7 +118,7 @@ def test_what_a_restart_left_is_built_by_a_busy_loop_that_stores_nothing() -> No
     store = opened(disk, clock)
     scheduler = ManualScheduler(clock)
     turn = iter(range(1_000_000))
-    IndexWork(store.index, scheduler=scheduler, limited_log=RateLimitedLog(clock), turns=lambda: next(turn)).stored()
+    IndexWork(store.index, runtime_of(SimDisk(), clock, scheduler=scheduler), turns=lambda: next(turn)).stored()
     scheduler.advance(BUSY_SECONDS * 4)
     assert built(store) == BUSY_RECORDS * 4
 
@@ -126,9 +126,10 @@ def test_what_a_restart_left_is_built_by_a_busy_loop_that_stores_nothing() -> No
 def test_step_that_fails_shows_once_a_minute_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is wrong with a step costs the node a line in the log, and the index is built when it is gone."""
     clock = ManualClock()
-    scheduler, limited_log = ManualScheduler(clock), RateLimitedLog(clock)
+    scheduler = ManualScheduler(clock)
     store = opened(SimDisk(), clock)
-    work = IndexWork(store.index, scheduler=scheduler, limited_log=limited_log, turns=lambda: 1)
+    runtime = runtime_of(SimDisk(), clock, scheduler=scheduler)
+    work = IndexWork(store.index, runtime, turns=lambda: 1)
 
     def fail(_: Index, records_max: int = 0) -> bool:
         raise ValueError("of our own")
@@ -139,7 +140,7 @@ def test_step_that_fails_shows_once_a_minute_and_is_tried_again(monkeypatch: pyt
             for _ in range(4):
                 store_many(store, 2 * PIECE_RECORDS)
                 work.stored()
-        limited_log.flush(everything=True)
+        runtime.limited_log.flush(everything=True)
     told = [(line["event"], line["log_level"], line["count"], "exc_info" in line) for line in lines]
     assert told == [("index_work_failed", "error", 1, True), ("index_work_failed", "error", 3, False)]
     store_many(store, 2 * PIECE_RECORDS)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.runtime.bundle import runtime_of
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.transaction.settings import CheckSettings
 from conf import NodeConfig
 from proxy.port.accepting import ServerLimits
@@ -66,29 +65,15 @@ def port() -> Port:
     found = broker(checks=CheckSettings(timeout_ms=500, interval_ms=10_000, checks_max=3))
     found.transactions.start()
     budget, metrics = Budget(BUDGET_BYTES), found.metrics
-    checks = MessageChecks(
-        {},
-        store=found.store,
-        randomness=random.Random(1),
-        body_bytes_max=1000,
-        auto_create=lambda _: None,
-        clock=found.clock,
-    )
-    publishing = Publishing(
-        store=found.store,
-        clock=found.clock,
-        metrics=metrics,
-        state=lambda: made.state,
-        budget=budget,
-        limited_log=RateLimitedLog(found.clock),
-    )
-    runtime = runtime_of(found.disk, found.clock, metrics=metrics, scheduler=found.scheduler)
+    runtime = runtime_of(found.disk, found.clock, metrics=metrics, scheduler=found.scheduler, random=random.Random(1))
+    checks = MessageChecks({}, store=found.store, runtime=runtime, body_bytes_max=1000, auto_create=lambda _: None)
+    publishing = Publishing(store=found.store, runtime=runtime, state=lambda: made.state, budget=budget)
     service = TransactionService(
         found.transactions,
         checks,
         publishing,
         keyed_sends(found.store, publishing, disk=found.disk, metrics=metrics),
-        LimitedSends(scheduler=found.scheduler, budget=budget, metrics=metrics, waiting_max=lambda: 1),
+        LimitedSends(runtime, budget=budget, waiting_max=lambda: 1),
         state=lambda: made.state,
         settings=lambda: NodeConfig(max_parked_pulls=2),
         guard=open_guard(runtime),

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from broker.runtime.bundle import runtime_of
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock, ManualScheduler
+from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.node.loop_faults import report_faults
 from proxy.node.periodic import PeriodicWork
 from tests.loops import LOOPS, LoopFactory
@@ -18,8 +19,9 @@ from tests.loops import LOOPS, LoopFactory
 def test_periodic_work_that_fails_goes_on_and_shows_once_a_minute() -> None:
     """Work of two names has lines of its own; one that does not fail is not disturbed."""
     clock = ManualClock()
-    scheduler, limited_log = ManualScheduler(clock), RateLimitedLog(clock)
-    work = PeriodicWork(scheduler, limited_log)
+    scheduler = ManualScheduler(clock)
+    runtime = runtime_of(SimDisk(), clock, scheduler=scheduler)
+    work = PeriodicWork(runtime)
     made: list[str] = []
 
     def failing(name: str) -> Callable[[], None]:
@@ -34,7 +36,7 @@ def test_periodic_work_that_fails_goes_on_and_shows_once_a_minute() -> None:
     with capture_logs() as lines:
         for _ in range(150):
             scheduler.advance(1)
-            limited_log.flush()
+            runtime.limited_log.flush()
     assert (made.count("sweep"), made.count("commit")) == (150, 150)
     of_one = [line for line in lines if line["work"] == "sweep"]
     assert [(line["event"], line["log_level"], line["count"]) for line in of_one] == [

@@ -8,7 +8,6 @@ import pytest
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
@@ -27,7 +26,7 @@ def test_transactions_are_told_to_come_again(protocol: int) -> None:
     runtime = runtime_of(SimDisk(), clock, metrics=metrics, scheduler=ManualScheduler(clock))
     server = ThriftServer(
         "producer",
-        StartingService(metrics, RateLimitedLog(clock), open_guard(runtime)).producer_handlers(),
+        StartingService(runtime, open_guard(runtime)).producer_handlers(),
         limits=ServerLimits(),
         commons=Commons(
             runtime=runtime,
