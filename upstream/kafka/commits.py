@@ -38,7 +38,7 @@ BLOB_SECONDS_MAX = 2.0
 
 LAST_TELL_SECONDS = 1.0
 """A member that leaves, and is held up for so long, says by what."""
-_SAID_MAX = 64
+SAID_MAX = 64
 """Commits in vain, one after the other, of which it is kept what they said. Should one before them have arrived after
 all, what was finished since comes again."""
 
@@ -249,7 +249,7 @@ class Commits:
         said = self._said.setdefault(queue, [])
         if (commit.offset, commit.metadata) not in said[-1:]:
             said.append((commit.offset, commit.metadata))
-            del said[1:-_SAID_MAX]
+            del said[1:-SAID_MAX]
 
     def _confirm(self, queue: KafkaQueue, commit: Commit) -> None:
         said = self._said.get(queue, [])

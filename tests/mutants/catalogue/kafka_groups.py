@@ -24,6 +24,45 @@ MUTANTS = (
         caught_by=(f"{KEPT}::test_node_that_stops_while_the_group_is_shared_out_has_nothing_repeated[classic]",),
     ),
     Mutant(
+        name="a member that leaves waits as long for a cluster that is away",
+        file="upstream/kafka/member_settings.py",
+        old="        return min(self.session_seconds, self.revoke_seconds) if cut_off else self.session_seconds\n",
+        new="        return self.session_seconds\n",
+        caught_by=(f"{KEPT}::test_node_that_stops_while_the_cluster_is_away_waits_no_longer_than_in_a_revoke",),
+    ),
+    Mutant(
+        name="commits in vain are remembered without a bound",
+        file="upstream/kafka/commits.py",
+        old="            del said[1:-SAID_MAX]\n",
+        new="",
+        caught_by=(f"{KEPT}::test_commits_in_vain_are_remembered_within_a_bound",),
+    ),
+    Mutant(
+        name="a broker that is back is looked for when librdkafka pleases",
+        file="upstream/kafka_client/settings.py",
+        old='            "reconnect.backoff.max.ms": 1_000,\n',
+        new="",
+        caught_by=(
+            "tests/unit/upstream/kafka_client/test_settings.py::test_broker_that_is_back_is_found_within_a_second",
+        ),
+    ),
+    Mutant(
+        name="the simulated broker takes commits behind a join",
+        file="upstream/testing/kafka/groups.py",
+        old="        if self._is_awaited(member):\n            if member not in self._behind:\n",
+        new="        if False:\n            if member not in self._behind:\n",
+        caught_by=(
+            "tests/unit/upstream/testing/test_sim_kafka.py::test_commits_wait_behind_a_join_of_the_classic_protocol[classic]",
+        ),
+    ),
+    Mutant(
+        name="the account of a chaos run excuses a node that was stopped in order",
+        file="tests/kafka/chaos_account.py",
+        old="            return False\n        went = min(",
+        new="            pass\n        went = min(",
+        caught_by=("tests/kafka/test_chaos_account.py::test_node_that_stops_in_order_has_waited_for_its_commit",),
+    ),
+    Mutant(
         name="a partition that goes after the lease was over goes without its last commit",
         file="upstream/kafka/partitions.py",
         old="            if still:\n",

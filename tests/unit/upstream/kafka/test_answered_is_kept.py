@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround, Taken
 from tests.unit.upstream_world import Client
+from upstream.kafka.commits import LAST_TELL_SECONDS, SAID_MAX
 from upstream.kafka.link import Place
 from upstream.kafka.partitions import MemberSettings
 
@@ -74,8 +76,8 @@ def test_node_that_stops_while_the_group_is_shared_out_has_nothing_repeated(kind
     assert not set(third.drain(Client(), 2)) & set(answered)
 
 
-def test_node_that_stops_while_the_cluster_is_away_waits_no_longer_than_it_must() -> None:
-    """What it could not commit comes again; a stop has its bound."""
+def test_node_that_stops_while_the_cluster_is_away_waits_no_longer_than_in_a_revoke() -> None:
+    """What it could not commit comes again; a stop has its bound, and after a second the log says what it waits for."""
     ground, client = _node(KafkaGround), Client()
     _put(ground)
     taken = ground.take(client)
@@ -83,10 +85,35 @@ def test_node_that_stops_while_the_cluster_is_away_waits_no_longer_than_it_must(
     ground.ack(client, *taken)
     ground.advance(3)
     left: list[bool] = []
-    ground.member.leave(lambda: left.append(True))
-    ground.advance(SETTINGS.session_seconds + 1)
+    with capture_logs() as lines:
+        ground.member.leave(lambda: left.append(True))
+        ground.advance(LAST_TELL_SECONDS - 0.1)
+        assert not [each for each in lines if each["event"] == "kafka_last_commit_awaited"]
+        ground.advance(0.2)
+        [line] = [each for each in lines if each["event"] == "kafka_last_commit_awaited"]
+    assert (line["group"], line["seconds"]) == ("g", SETTINGS.revoke_seconds)
+    assert not left
+    ground.advance(SETTINGS.revoke_seconds)
     assert left
-    assert ground.limited_log
+
+
+def test_commits_in_vain_are_remembered_within_a_bound() -> None:
+    """The last that succeeded, and the latest since: a cluster that is away for a day takes no memory."""
+    ground, client = _node(KafkaGround), Client()
+    [queue] = [each for each in ground.member.partitions.owned if each.queue_id == 0]
+    commits = ground.member.partitions.commits
+    for number in range(200):
+        ground.put(str(number), key=f"k{number}")
+    ground.advance(1)
+    [first] = commits.said(queue)
+    ground.cluster().stop()
+    for place in sorted(ground.take(client)):
+        ground.ack(client, place)
+        commits.now([queue], lambda _: None)
+    said = commits.said(queue)
+    assert len(said) == SAID_MAX + 1
+    assert said[0] == first
+    assert said[-1][0] == ground.group_queue().tracker.watermark
 
 
 def test_partition_that_moves_takes_along_what_was_answered_while_nothing_was_committed(kind: Kind) -> None:

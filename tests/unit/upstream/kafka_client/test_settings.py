@@ -48,6 +48,16 @@ def test_secret_is_in_no_text(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_broker_that_is_back_is_found_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By consumers and producers, unless the configuration says otherwise."""
+    made: list[dict[str, object]] = []
+    monkeypatch.setattr(Settings, "_make", lambda self, kind, given: made.append(given))
+    for found in (settings(tmp_path), settings(tmp_path, **{"reconnect.backoff.max.ms": 5_000})):
+        found.consumer("g", "c")
+        found.producer("c")
+    assert [each["reconnect.backoff.max.ms"] for each in made] == [1_000, 1_000, 5_000, 5_000]
+
+
 def test_one_line_of_a_kind_in_a_minute() -> None:
     """A cluster that is away would fill the log; what was left out is counted in the next line."""
     clock = ManualClock()
