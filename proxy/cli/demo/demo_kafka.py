@@ -37,6 +37,8 @@ def kafka_demo(
         address: A Kafka that is there; None: one is started.
         as_json: Whether the outcome is printed as JSON.
     """
+    from upstream.kafka_client.package import confluent
+
     run = uuid.uuid4().hex[:12]
     messages = load_events(count)
 
@@ -46,6 +48,7 @@ def kafka_demo(
 
     with tempfile.TemporaryDirectory(prefix="pyddmq-demo-") as scratch, _errors():
         folder = Path(scratch)
+        confluent()  # Before a Kafka is fetched and started, for nothing without it.
         with _kafka(folder, address, told) as where:
             topic = f"permits-{run}"
             _make_topic(where, topic)
@@ -116,13 +119,11 @@ def _make_topic(address: str, topic: str) -> None:
 
     from conf.sections.kafka import KafkaClusterConfig
     from upstream.kafka_client.new_topic import make_topic
-    from upstream.kafka_client.package import confluent
 
     try:
         config = KafkaClusterConfig.model_validate({"bootstrapServers": address})
     except ValidationError:
         raise CliError(f"PYDDMQ_KAFKA is {address!r}; write host:port", ExitCode.USAGE) from None
-    confluent()
     look_who_listens(address)
     make_topic(config, topic, PARTITIONS, client_id="pyddmq-demo", clock=SystemClock())
 

@@ -56,13 +56,6 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        name="the account of a chaos run excuses a node that was stopped in order",
-        file="tests/kafka/chaos_account.py",
-        old="            return False\n        went = min(",
-        new="            pass\n        went = min(",
-        caught_by=("tests/kafka/test_chaos_account.py::test_node_that_stops_in_order_has_waited_for_its_commit",),
-    ),
-    Mutant(
         name="a partition that goes after the lease was over goes without its last commit",
         file="upstream/kafka/partitions.py",
         old="            if still:\n",

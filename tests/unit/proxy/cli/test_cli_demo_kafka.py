@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.app import run
+from proxy.cli.demo import demo_kafka
 from proxy.cli.demo.demo_kafka import look_who_listens
 from proxy.demo.kafka import download as jars
 from tests.conftest import need_module
@@ -50,6 +51,8 @@ def test_wrong_address_and_missing_package_are_told(
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     assert run(["demo", "--upstream", "kafka", "--kafka", "localhost:1"]) == 8
     assert "pip install 'pyddmq[kafka]'" in capsys.readouterr().err
+    monkeypatch.setattr(demo_kafka, "kafka_jars", lambda: pytest.fail("a Kafka is fetched in vain"))
+    assert run(["demo", "--upstream", "kafka"]) == 8
 
 
 def test_address_where_nobody_listens_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
