@@ -377,6 +377,7 @@ class GroupQueue:
             keeps its key.
         stopped: It stands still until an operator has decided about a message of it (`upstream.outcomes.stops`).
         withheld: Nothing more of it is handed out: it is about to be another member's, and answers still count.
+        revoked: It was taken away: what was begun before, a call or a dead letter, finishes nothing any more.
         unanswered: Deliveries that ended without an answer, by offset, oldest first: their answers may still come.
         next: Next offset to look up in the queue.
         pending: What the source looked up and did not give out yet.
@@ -404,6 +405,7 @@ class GroupQueue:
         "queue",
         "queue_id",
         "retries",
+        "revoked",
         "stopped",
         "subscription",
         "topic",
@@ -426,6 +428,7 @@ class GroupQueue:
         self.retries = line.topic != queue.topic
         self.stopped = False
         self.withheld = False
+        self.revoked = False
         self.delivered_until = self.uncertain_until = queue.max_offset
         self.check_until = tracker.high
         self.adopted: dict[int, Delivery] = {}

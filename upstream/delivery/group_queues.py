@@ -127,6 +127,9 @@ class GroupQueues:
     def revoke(self, topic: str, gone: Iterable[GroupQueue]) -> None:
         """Forget queues that were taken away: an answer for one of them is as one for an unknown queue."""
         for group_queue in gone:
+            group_queue.revoked = True
+            # Given back, the queue waits for none of the records that are on their way.
+            group_queue.tracker.undecided.clear()
             if self.by_topic.get(topic, {}).get(group_queue.qid) is group_queue:
                 del self.by_topic[topic][group_queue.qid]
 

@@ -447,7 +447,8 @@ class Subscription(SubscriptionFacts):
             # The next generation may have the message again; its consumption counts all the same.
             last = self._running.is_last(step)
             for job, answer in zip(jobs, answers, strict=True):
-                if answer is Status.FINISH or (last and answer is Status.CONTINUE):
+                consumed = answer is Status.FINISH or (last and answer is Status.CONTINUE)
+                if consumed and not job.group_queue.revoked:
                     job.group_queue.tracker.finish(job.offset)
         else:
             now = self.now()

@@ -11,6 +11,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from upstream.job import UpstreamJob
 from upstream.kafka.link import KafkaFailure, KafkaRecord, Producer
+from upstream.kafka.topics import own
 from upstream.source import Appended
 
 AGAIN_SECONDS = 1.0
@@ -61,8 +62,8 @@ class DeadLetterWriter:
             self._runtime.scheduler.call_later(AGAIN_SECONDS, attempt)
 
         def attempt() -> None:
-            if job.group_queue.subscription is not job.subscription:
-                # The partition is another member's, or another generation reads it: that one decides anew.
+            if own(job.group_queue.queue).gone:
+                # Whoever has the partition now decides anew. Another generation of this member waits for the letter.
                 return
             try:
                 self._producer.produce(topic, None, record.key, record.value, headers, produced)

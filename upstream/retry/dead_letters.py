@@ -112,6 +112,8 @@ class DeadLetters:
             resolved(job, UNDECIDED)
             return
         self.pending -= 1
+        if job.group_queue.revoked:
+            return
         job.group_queue.tracker.undecided.pop(job.offset, None)
         self._progress.dead_lettered(job.group_queue.tracker, job.offset)
         self._progress.dead_letters_done(topic, queue_id, offset + 1)

@@ -71,6 +71,8 @@ class RetryTopic:
     ) -> None:
         if error is None:
             self.pending -= 1
+            if job.group_queue.revoked:
+                return
             job.group_queue.tracker.undecided.pop(job.offset, None)
             job.group_queue.tracker.finish(job.offset)
             self._progress.dead_letters_done(topic, queue_id, offset + 1)

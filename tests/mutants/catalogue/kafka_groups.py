@@ -13,6 +13,8 @@ CLIENT = "tests/unit/upstream/kafka_client/test_kafka_client.py"
 MEMBER = "tests/unit/upstream/kafka_client/test_member_parts.py"
 TROUBLES = "tests/unit/upstream/kafka_client/test_troubles.py"
 
+LETTERS = "tests/unit/upstream/kafka/test_letters_on_their_way.py"
+REVOKED = "tests/unit/upstream/delivery/test_revoked_queues.py"
 KEPT = "tests/unit/upstream/kafka/test_answered_is_kept.py"
 
 MUTANTS = (
@@ -340,5 +342,31 @@ MUTANTS = (
         old='none of it any more."""\n        self._ask_again()\n',
         new='none of it any more."""\n        return\n',
         caught_by=(f"{MEMBER}::test_answer_that_never_comes_is_not_waited_for",),
+    ),
+    Mutant(
+        rows=("W28",),
+        name="what was begun in an earlier term of a partition finishes a message of the next",
+        file="upstream/delivery/group_queues.py",
+        old="group_queue.revoked = True",
+        new="group_queue.revoked = False",
+        caught_by=(
+            f"{LETTERS}::test_letter_of_an_earlier_term_finishes_nothing_of_the_next",
+            f"{LETTERS}::test_call_of_an_earlier_term_finishes_nothing_of_the_next",
+            f"{REVOKED}::test_record_of_an_earlier_term_finishes_nothing_of_the_next",
+        ),
+    ),
+    Mutant(
+        name="a queue that was given back waits for records of its earlier term",
+        file="upstream/delivery/group_queues.py",
+        old="            group_queue.tracker.undecided.clear()\n",
+        new="",
+        caught_by=(f"{REVOKED}::test_record_of_an_earlier_term_finishes_nothing_of_the_next",),
+    ),
+    Mutant(
+        name="a dead letter that is refused is forgotten when another partition of its topic moves",
+        file="upstream/kafka/dead_letters.py",
+        old="if own(job.group_queue.queue).gone:",
+        new="if job.group_queue.subscription is not job.subscription:",
+        caught_by=(f"{LETTERS}::test_letter_that_is_refused_while_another_partition_moves_is_sent_again",),
     ),
 )

@@ -1,0 +1,144 @@
+"""Dead letters that Kafka has not acknowledged yet when the partition, or another one of the topic, moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from actions.registry import BUILT_IN, Registry
+from proxy.testing import VirtualClock, VirtualLoop
+from pyddmq.actions import Action, Job, Status
+from tests.contract.grounds import ClassicKafkaGround, KafkaGround
+from tests.unit.upstream_world import Client
+from upstream.calls.node_calls import NodeCalls
+from upstream.kafka.dead_letters import AGAIN_SECONDS
+from upstream.kafka.link import KafkaFailure, Produced
+from upstream.kafka.partitions import MemberSettings
+from upstream.testing.virtual_threads import VirtualThreads
+
+KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [], "timeout": 60_000, "maxPullBatchSize": 8}
+SETTINGS = MemberSettings(session_seconds=10, revoke_seconds=2)
+REFUSED = KafkaFailure("_MSG_TIMED_OUT", "Local: Message timed out")
+
+
+class Mailbag:
+    """A producer whose sends lie until they are let go."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes | None, Produced]] = []
+
+    def produce(  # noqa: PLR0917 - as `upstream.kafka.link.Producer` has it
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        done: Produced,
+    ) -> None:
+        """Keep it."""
+        self.sent.append((value, done))
+
+    def let_go(self, failure: KafkaFailure | None = None) -> list[bytes | None]:
+        """Acknowledge, or refuse, all that lie; return their values."""
+        sent, self.sent = self.sent, []
+        for _, done in sent:
+            done(failure, 0, 0)
+        return [value for value, _ in sent]
+
+
+@pytest.fixture(params=[KafkaGround, ClassicKafkaGround], ids=["consumer", "classic"])
+def kind(request: pytest.FixtureRequest) -> type[KafkaGround]:
+    """Return a simulated Kafka of either protocol."""
+    made: type[KafkaGround] = request.param
+    return made
+
+
+def _node(kind: type[KafkaGround]) -> tuple[KafkaGround, Mailbag]:
+    ground, mailbag = kind(KEYED, queues=2, settings=SETTINGS), Mailbag()
+    vars(vars(ground.member)["_dead_letters"])["_producer"] = mailbag
+    return ground, mailbag
+
+
+def test_letter_of_an_earlier_term_finishes_nothing_of_the_next(kind: type[KafkaGround]) -> None:
+    """The message is at work again by then: it is committed when that has ended, and does not come after it."""
+    (ground, mailbag), client = _node(kind), Client()
+    ground.put("bad", key="k")
+    [place] = ground.take(client)
+    ground.ack(client, place, fail=True)
+    assert len(mailbag.sent) == 1
+    [member] = ground.client.members
+    ground.cluster().expel(member)
+    ground.advance(15)
+    assert list(ground.take(client)) == [place], "it came back, and its message with it"
+    assert mailbag.let_go() == [b"bad"]
+    ground.advance(1)
+    assert ground.committed() == place[1], "it is out"
+    ground.ack(client, place, fail=True)
+    assert mailbag.let_go() == [b"bad"]
+    ground.advance(1)
+    assert (ground.committed() or 0) > place[1]
+    assert ground.take(client) == {}
+
+
+def test_letter_that_is_refused_while_another_partition_moves_is_sent_again(kind: type[KafkaGround]) -> None:
+    """The topic is read anew without the one that went; the key of the message would wait for ever."""
+    (ground, mailbag), client = _node(kind), Client()
+    for queue in range(2):
+        ground.put(f"bad {queue}", key=f"k{queue}", queue=queue)
+        ground.put(f"behind {queue}", key=f"k{queue}", queue=queue)
+    taken = ground.take(client)
+    ground.ack(client, *taken, fail=True)
+    kept = 1 - ground.revoke()
+    assert len(mailbag.let_go(REFUSED)) == 2
+    ground.advance(AGAIN_SECONDS)
+    assert mailbag.let_go() == [b"bad %d" % kept], "the other one is decided by who has it now"
+    ground.advance(1)
+    assert list(ground.take(client).values()) == [b"behind %d" % kept]
+
+
+class KafkaCalls(KafkaGround):
+    """A node whose actions run in threads of a virtual loop, each call for as long as `thread_seconds` says."""
+
+    def open(self) -> None:
+        """Start the node."""
+        self.loop, self.thread_seconds = VirtualLoop(), 0.0
+        self.clock: Any = VirtualClock(self.loop)
+        self.scheduler: Any = self.loop
+        threads = VirtualThreads(self.loop, lambda: self.thread_seconds)
+        self.calls = NodeCalls(clock=self.clock, scheduler=self.loop, tasks=self.loop, threads=threads, calls_max=8)
+        super().open()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.loop.run(lambda: False, seconds=seconds)
+
+
+def test_call_of_an_earlier_term_finishes_nothing_of_the_next() -> None:
+    """A success that comes when the next term has the message in a call of its own is not that call's."""
+    seen: list[Job] = []
+
+    class Work(Action):
+        may_be_last = True
+        blocking = True
+
+        def act(self, job: Job) -> Status:
+            seen.append(job)
+            return Status.FINISH
+
+    subscription = {**KEYED, "actions": ["Async", "Work"]}
+    ground = KafkaCalls(subscription, queues=1, settings=SETTINGS, registry=Registry({**BUILT_IN, "Work": Work}))
+    ground.thread_seconds = 30.0
+    ground.put("slow", key="k")
+    ground.thread_seconds = 60.0
+    [member] = ground.client.members
+    ground.cluster().expel(member)
+    ground.advance(20)
+    assert len(seen) == 2, "it came back, and is called again"
+    offset = ground.group_queue().tracker.watermark
+    ground.advance(20)
+    assert ground.committed() == offset, "the first call has ended, and the second is under way"
+    ground.advance(60)
+    assert (ground.committed() or 0) > offset
