@@ -116,7 +116,7 @@ class ConsumerGroup:
             ended=self._ended,
         )
         self._figures = GroupFigures(
-            self._parts,
+            parts=self._parts,
             places=self._slots,
             generations=self._generations,
             queues_by_topic=self.queues_by_topic,
