@@ -36,8 +36,8 @@ from upstream.progress.journal_format import (
     SnapshotEnd,
     TrackerEntry,
     decode,
+    encode,
     encode_block,
-    encode_header,
     read_block,
 )
 
@@ -157,7 +157,7 @@ class AckJournal:
         number = self._number + 1
         buffers: list[Buffer] = []
         position = 0
-        for payload in [encode_header(number), *payloads]:
+        for payload in [encode(Header(FORMAT_VERSION, number)), *payloads]:
             buffers += (encode_block(number, position, payload), payload)
             position += BLOCK_HEADER.size + len(payload)
         buffers.append(END_OF_BLOCKS)

@@ -270,7 +270,7 @@ class Progress:
             return
         before = tracker.failures.get(offset, Failure())
         tracker.failures[offset] = before.with_count(kind, count, due_wall_ms)
-        self._writer.stage(form.encode_failed(tracker.tracker_id, offset, kind, count, due_wall_ms))
+        self._writer.stage(form.encode(form.Failed(tracker.tracker_id, offset, kind, count, due_wall_ms)))
 
     def failures(self, tracker: OffsetTracker) -> dict[int, Failure]:
         """Return the failed attempts of a tracker's unfinished offsets, by offset; a copy."""
@@ -280,7 +280,7 @@ class Progress:
         """Note that the offset's dead-letter record is durable, and finish it (D16)."""
         if tracker.finish(offset):
             tracker.dead_letters += 1
-            self._writer.stage(form.encode_dead(tracker.tracker_id, offset))
+            self._writer.stage(form.encode(form.Dead(tracker.tracker_id, offset)))
 
     def lost(self, tracker: OffsetTracker, count: int) -> None:
         """Count messages that retention took from a tracker; called in the turn in which they are finished there."""
@@ -361,7 +361,7 @@ class Progress:
         known = self._table.known[tracker.tracker_id]
         known.fence_offset = -1
         known.let_go = False
-        self._writer.stage_segment(form.encode_reset(tracker.tracker_id, offset))
+        self._writer.stage_segment(form.encode(form.Reset(tracker.tracker_id, offset)))
         self._commit_next = True
 
     def follow(self, tracker: OffsetTracker) -> None:

@@ -126,7 +126,7 @@ class Reconciler:
         each.claimed = 0
         each.fences.clear()
         each.file_values[:] = [value]
-        self.markers.append(form.encode_reset(tracker.tracker_id, value))
+        self.markers.append(form.encode(form.Reset(tracker.tracker_id, value)))
         self.changed = True
 
     def _follow_end_of_log(self, each: Replayed) -> None:
@@ -150,5 +150,5 @@ class Reconciler:
             self._mark_truncated(tracker, tracker.high)
 
     def _mark_truncated(self, tracker: OffsetTracker, end: int) -> None:
-        self.markers.append(form.encode_truncated(tracker.tracker_id, end, self._queues.truncated_to))
+        self.markers.append(form.encode(form.Truncated(tracker.tracker_id, end, self._queues.truncated_to)))
         self.changed = True

@@ -11,7 +11,7 @@ from broker.testing import PowerCut, SimDisk
 from tests.unit.progress_world import ACKS, GROUP, SYNC_TAKES, TOPIC, Node, cut, finished, killed
 from upstream.progress import ack_writer, reconcile
 from upstream.progress.journal import AckJournal
-from upstream.progress.journal_format import encode_snapshot_end, encode_written
+from upstream.progress.journal_format import SnapshotEnd, Written, encode
 from upstream.progress.progress import ProgressFailed, ProgressFull
 from upstream.progress.tracker import FailureKind
 
@@ -462,11 +462,11 @@ def test_segment_shows_nothing_of_one_whose_name_the_power_took() -> None:
         disk = SimDisk()
         journal = AckJournal(ACKS, disk, segment_bytes=4096)
         journal.read()
-        journal.roll([encode_snapshot_end(0)])
+        journal.roll([encode(SnapshotEnd(0))])
         disk.sync_folder(ACKS)
-        journal.begin_segment([encode_snapshot_end(0)])
+        journal.begin_segment([encode(SnapshotEnd(0))])
         for _ in range(20):
-            journal.append(encode_written() * 10)
+            journal.append(encode(Written()) * 10)
         journal.sync()
         disk.crash(Random(seed))
         if disk.list(ACKS) != [f"{1:016d}.acks", "spare"]:
@@ -474,7 +474,7 @@ def test_segment_shows_nothing_of_one_whose_name_the_power_took() -> None:
         seen += 1
         journal = AckJournal(ACKS, disk, segment_bytes=4096)
         journal.read()
-        journal.roll([encode_snapshot_end(0)])
+        journal.roll([encode(SnapshotEnd(0))])
         content = AckJournal(ACKS, disk, segment_bytes=4096).read()
         assert content is not None
         assert (content.number, content.whole, content.holes, len(content.entries)) == (2, True, 0, 2)

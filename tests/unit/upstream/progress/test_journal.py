@@ -34,7 +34,7 @@ def snapshot(*trackers: OffsetTracker) -> list[bytes]:
         )
         for each in trackers
     ]
-    return [*entries, form.encode_snapshot_end(len(trackers))]
+    return [*entries, form.encode(form.SnapshotEnd(len(trackers)))]
 
 
 def a_tracker(tracker_id: int = 0, watermark: int = 0) -> OffsetTracker:
@@ -136,7 +136,7 @@ def test_behind_a_damaged_block_dead_letters_are_not_taken_for_settled(tmp_path:
         places = []
         for offset in range(1, 4):
             places.append(journal.used_bytes)
-            journal.append(form.encode_dead(0, offset) + form.encode_scanned("%DLQ%g", 0, offset))
+            journal.append(form.encode(form.Dead(0, offset)) + form.encode_scanned("%DLQ%g", 0, offset))
         journal.close()
         path = segment_file(folder)
         data = bytearray(path.read_bytes())
@@ -221,7 +221,7 @@ def test_random_damage_never_raises_and_finishes_nothing_new(seed: int) -> None:
     data = bytearray(SEGMENT_BYTES_MIN)
     position = 0
     finished = set()
-    blocks = [form.encode_header(3), *snapshot(a_tracker())]
+    blocks = [form.encode(form.Header(form.FORMAT_VERSION, 3)), *snapshot(a_tracker())]
     for _ in range(30):
         start = draw.randrange(500)
         finished |= set(range(start, start + 5))
@@ -240,7 +240,11 @@ def test_random_damage_never_raises_and_finishes_nothing_new(seed: int) -> None:
 
 def test_newer_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     """A journal of a later version is not guessed at."""
-    payload = form.encode_header(1)[:1] + (form.FORMAT_VERSION + 1).to_bytes(2, "little") + (1).to_bytes(8, "little")
+    payload = (
+        form.encode(form.Header(form.FORMAT_VERSION, 1))[:1]
+        + (form.FORMAT_VERSION + 1).to_bytes(2, "little")
+        + (1).to_bytes(8, "little")
+    )
     (tmp_path / f"{1:016d}.acks").write_bytes(form.encode_block(1, 0, payload) + payload)
     with pytest.raises(StoreFormatNewer, match="start the newer version"):
         opened(tmp_path)

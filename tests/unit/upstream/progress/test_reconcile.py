@@ -208,7 +208,7 @@ def test_forged_range_far_above_the_watermark_is_clamped_and_told() -> None:
     node = Node(disk)
     node.publish(40)
     node.ack(*range(5), 20)
-    forged = form.encode_acked(node.tracker().tracker_id, -1, [1 << 20, 1 << 28]) + form.encode_dead(0, 1 << 29)
+    forged = form.encode_acked(node.tracker().tracker_id, -1, [1 << 20, 1 << 28]) + form.encode(form.Dead(0, 1 << 29))
     node.progress._writer.stage(forged)
     node.progress.flush()
     disk.kill()
