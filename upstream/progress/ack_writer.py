@@ -281,7 +281,7 @@ class AckWriter:
             self._begin_next = True
         elif self._unsynced:
             self._in_flight = self._written
-            self._syncing = self._journal.begin_sync(self._beside, self._synced)
+            self._syncing = self._beside.begin(self._journal.file, self._synced)
 
     def _synced(self, error: OSError | None) -> None:
         """Note that a sync beside the loop has ended; what was written after it began waits for the next one."""

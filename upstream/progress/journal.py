@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from broker.errors import StoreFormatNewer
 from broker.runtime.disks.unreadable import read_around
 from broker.runtime.names import is_number
-from broker.runtime.seams import Buffer, Disk, DiskFile, Syncing, Syncs, Told
+from broker.runtime.seams import Buffer, Disk, DiskFile
 from broker.runtime.steps import run_now
 from upstream.progress.journal_format import (
     BLOCK_HEADER,
@@ -70,7 +70,7 @@ class SegmentContent:
 
 
 class AckJournal:
-    """The segments of one node's ack journal; `read` once, then `roll`, then `append`.
+    """The segments of one node's ack journal; `reading` once, then `begin_segment`, then `append`.
 
     Attributes:
         folder: Where it is kept.
@@ -94,18 +94,9 @@ class AckJournal:
         self._capacity = 0
 
     @property
-    def used_bytes(self) -> int:
-        """Bytes written to the current segment."""
-        return self._position
-
-    @property
     def number(self) -> int:
-        """Number of the current segment; 0 before the first `roll`."""
+        """Number of the current segment; 0 before the first `begin_segment`."""
         return self._number
-
-    def read(self) -> SegmentContent | None:
-        """Do `reading` in one go."""
-        return run_now(self.reading())
 
     def reading(self) -> Generator[None, None, SegmentContent | None]:
         """Read the segment that counts, in steps: the newest whose snapshot is intact, or whole, or else the newest.
@@ -131,17 +122,6 @@ class AckJournal:
         if best is not None and best.whole and (len(numbers) == 1 or self._is_made_durable(best.number)):
             self._reclaim(best.number)
         return best
-
-    def roll(self, payloads: Sequence[Buffer]) -> None:
-        """Begin a new segment with these blocks (a snapshot), make it durable, and give up all earlier ones.
-
-        Raises:
-            OSError: As `begin_segment`; of the syncs: nothing may be written any more.
-        """
-        self.begin_segment(payloads)
-        self.sync()
-        self.disk.sync_folder(self.folder)
-        self.give_up_earlier()
 
     def begin_segment(self, payloads: Sequence[Buffer]) -> None:
         """Begin a new segment with these blocks (a snapshot of all that was appended); `append` goes on there.
@@ -191,13 +171,13 @@ class AckJournal:
         """Write one block, with one write call.
 
         Returns:
-            False, with nothing written, when the segment is full: `roll` then.
+            False, with nothing written, when the segment is full: `begin_segment` then.
 
         Raises:
-            OSError: The write failed; nothing may be written any more, except after ENOSPC, which asks for a `roll`.
+            OSError: The write failed; nothing may be written any more, but after ENOSPC, which asks for a new segment.
         """
         file = self._file
-        assert file is not None, "append before roll"
+        assert file is not None, "append before begin_segment"
         position = self._position
         if position + len(payload) + _BLOCK_OVERHEAD > self._capacity:
             return False
@@ -207,19 +187,13 @@ class AckJournal:
 
     def sync(self) -> None:
         """Make all appended blocks durable. Raises OSError; never to be tried again after that."""
-        assert self._file is not None, "sync before roll"
-        self._file.sync()
+        self.file.sync()
 
     @property
     def file(self) -> DiskFile:
         """The current segment."""
-        assert self._file is not None, "asked before roll"
+        assert self._file is not None, "asked before begin_segment"
         return self._file
-
-    def begin_sync(self, syncs: Syncs, done: Told) -> Syncing:
-        """Begin to make the blocks appended so far durable; `done` is told, and of an error what `sync` says holds."""
-        assert self._file is not None, "sync before roll"
-        return syncs.begin(self._file, done)
 
     def ensure_spare(self) -> bool:
         """Claim the space of the next segment when it is not set aside yet; False when the disk is full.
