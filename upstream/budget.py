@@ -118,8 +118,7 @@ class Budget:
 
     def flushed(self) -> None:
         """Forget all that was staged: it is durable or refused."""
-        if self.begun:
-            self.end(len(self.begun))
+        self.end(len(self.begun))
         self.used -= self.staged_bytes
         self.staged_bytes = 0
 

@@ -41,11 +41,9 @@ class GroupFigures:
                 name,
                 self.generations.state_of(place),
                 self.queues_by_topic.get(name, {}).values(),
-                place.subscription,
+                place,
                 self.paused(name),
                 loss=node.progress.losses.of(group, name),
-                owner=place.owner,
-                problem=place.problem,
                 unknown=node.broker.unknown(name),
             )
             topics.append(stats)

@@ -10,7 +10,6 @@ from upstream.job import GroupQueue, Reply, Slices, UpstreamJob
 from upstream.outcomes.outcomes import Outcomes
 from upstream.running.action_context import Pushes
 from upstream.running.admission import Admission
-from upstream.running.calling import Calling
 from upstream.source import Source
 from upstream.waiting.buffer import PullBuffer
 
@@ -34,7 +33,6 @@ class SubscriptionFacts:
     made_bodies: MadeBodies | None = None
     outcomes: Outcomes
     _admission: Admission
-    _calling: Calling
     _source: Source
 
     @property

@@ -13,6 +13,7 @@ Every case is counted and logged once per queue; each costs redelivery only.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
 import structlog
 
@@ -47,7 +48,7 @@ ACKS_DROPPED = declare(
 )
 
 
-def names_of(tracker: OffsetTracker) -> dict[str, str | int]:
+def names_of(tracker: OffsetTracker) -> dict[str, Any]:
     """Return what a log line says of a tracker."""
     return {"group": tracker.group, "topic": tracker.topic, "queue": tracker.queue_id}
 
