@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from broker.errors import StoreFormatNewer
@@ -109,7 +110,7 @@ class AckJournal:
             StoreFormatNewer: A newer version wrote it.
         """
         self.disk.make_folder(self.folder)
-        numbers = self._numbers()
+        numbers = segment_numbers(self.folder, self.disk)
         best: SegmentContent | None = None
         for number in reversed(numbers):
             content = yield from self._read_segment(number)
@@ -204,16 +205,14 @@ class AckJournal:
         path = self._path(_SPARE)
         if self.disk.exists(path):
             return True
-        file = self.disk.open(path, create=True)
-        try:
-            file.allocate(self._segment_bytes)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            self.disk.remove(path)
-            return False
-        finally:
-            file.close()
+        with closing(self.disk.open(path, create=True)) as file:
+            try:
+                file.allocate(self._segment_bytes)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                self.disk.remove(path)
+                return False
         return True
 
     def close(self) -> None:
@@ -227,20 +226,12 @@ class AckJournal:
         return f"{self.folder}/{name}"
 
     def _segment_path(self, number: int) -> str:
-        return self._path(f"{number:016d}{_SUFFIX}")
-
-    def _numbers(self) -> list[int]:
-        names = self.disk.list(self.folder)
-        stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
-        return sorted(int(stem) for stem in stems if is_number(stem))
+        return self._path(segment_name(number))
 
     def _read_segment(self, number: int) -> Generator[None, None, SegmentContent]:
-        file = self.disk.open(self._segment_path(number))
-        try:
+        with closing(self.disk.open(self._segment_path(number))) as file:
             # What the disk does not give out is damage: blocks in it are passed over.
             data, _ = read_around(file, 0, file.size())
-        finally:
-            file.close()
         return (yield from scanning_segment(number, data, folder=self.folder))
 
     def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int, bool]:
@@ -281,11 +272,8 @@ class AckJournal:
     def _is_made_durable(self, number: int) -> bool:
         """Sync the segment that counts: a process that was killed may not have done it, and the others are given up."""
         try:
-            file = self.disk.open(self._segment_path(number))
-            try:
+            with closing(self.disk.open(self._segment_path(number))) as file:
                 file.sync()
-            finally:
-                file.close()
             self.disk.sync_folder(self.folder)
         except OSError:
             # The next segment is another file, and what is kept here until then is looked at again.
@@ -296,7 +284,7 @@ class AckJournal:
         """Turn segments other than `keep` into the spare, or delete them; trouble here costs space only."""
         spare = self._path(_SPARE)
         try:
-            for number in self._numbers():
+            for number in segment_numbers(self.folder, self.disk):
                 if number == keep:
                     continue
                 path = self._segment_path(number)
@@ -309,11 +297,24 @@ class AckJournal:
             return
 
     def _fits_as_spare(self, path: str) -> bool:
-        file = self.disk.open(path)
-        try:
+        with closing(self.disk.open(path)) as file:
             return self._segment_bytes <= file.size() <= 2 * self._segment_bytes
-        finally:
-            file.close()
+
+
+def segment_name(number: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{number:016d}{_SUFFIX}"
+
+
+def segment_number(name: str) -> int | None:
+    """Return the number of the segment that a file of this name is; None for any other file."""
+    stem = name.removesuffix(_SUFFIX)
+    return int(stem) if is_number(stem) and name == segment_name(int(stem)) else None
+
+
+def segment_numbers(folder: str, disk: Disk) -> list[int]:
+    """Return the numbers of the segments in a folder, ascending. Raises OSError."""
+    return sorted(number for name in disk.list(folder) if (number := segment_number(name)) is not None)
 
 
 def _worth(content: SegmentContent) -> tuple[bool, bool, bool]:
