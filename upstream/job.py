@@ -319,6 +319,11 @@ class UpstreamJob(_Fields):
         """Failed attempts so far, of all kinds and over restarts."""
         return self.history.attempts if self.history else 0
 
+    @property
+    def log_facts(self) -> dict[str, Any]:
+        """What a log line says of it, beside its group."""
+        return {"topic": self.topic, "qid": self.qid, "offset": self.offset}
+
     def drop_data(self) -> None:
         """Forget body and parsed data; they are read again when somebody asks (D15)."""
         self.record = None

@@ -121,9 +121,7 @@ class Ground(World):
         messages = generation.slices(batch.jobs)
         if messages is None:
             reply = generation.sort_out(batch.jobs, self.group.reply_bytes_max)
-            self.group.drop_unreadable(batch, reply.unreadable)
-            self.group.drop_unusable(reply.unusable)
-            self.group.return_undelivered(reply.left)
+            self.group.settle(reply)
             messages = reply.messages
         return messages
 

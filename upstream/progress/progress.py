@@ -78,7 +78,6 @@ class Progress:
         ack_flush: Literal["async", "sync"],
         lost: LostSnapshot,
         file_writes: FileWrites,
-        driver: Driver | None,
     ) -> None:
         """Assemble; use `opening`."""
         clock, metrics = runtime.clock, runtime.metrics
@@ -96,7 +95,6 @@ class Progress:
             fence=self._table.fence,
             snapshot=self._table.snapshot,
             syncs=file_writes.syncs and TimedSyncs(file_writes.syncs, clock, metrics, "ack_journal"),
-            driver=driver,
         )
         self._commits = OffsetCommits(
             offsets,
@@ -164,7 +162,6 @@ class Progress:
             ack_flush=ack_flush,
             lost=lost,
             file_writes=file_writes,
-            driver=driver,
         )
         entries = content.entries if content is not None else []
         found = yield from replaying(entries, partial(_end_of, queues))
@@ -173,7 +170,8 @@ class Progress:
         progress._snapshot_lost = snapshot_lost
         take_over = (yield from queues.taking_over(offsets)) if content is None or offsets.changed_outside else None
         progress._adopt(found, take_over)
-        progress._writer.begin()
+        if driver is not None:
+            progress._writer.begin(driver)
         log.info(
             "acks_replayed",
             trackers=len(progress.trackers),

@@ -316,8 +316,14 @@ class OffsetTracker:
     def load(self, watermark: int, marks: bytes | bytearray) -> None:
         """Stand where a snapshot stood; stages nothing. `marks` starts at the watermark and may be untidy."""
         self.watermark = watermark
-        self._marks[:] = marks
-        self._tidy()
+        row = self._marks
+        row[:] = marks
+        # What `_marks` promises holds again.
+        del row[row.rfind(_ONE) + 1 :]
+        self.ahead = row.count(1)
+        if row and row[0]:
+            self._advance()
+        self.started = max(self.started, self.watermark)
 
     def reset(self, offset: int) -> None:
         """Stand at `offset` with nothing finished above it, whatever was known before; stages nothing."""
@@ -388,15 +394,6 @@ class OffsetTracker:
                 f"{AHEAD_MAX} above the watermark {self.watermark}"
             )
         self._marks.extend(bytes(index - len(self._marks)))
-
-    def _tidy(self) -> None:
-        """Restore the invariants of `_marks` after it was replaced."""
-        marks = self._marks
-        del marks[marks.rfind(_ONE) + 1 :]
-        self.ahead = marks.count(1)
-        if marks and marks[0]:
-            self._advance()
-        self.started = max(self.started, self.watermark)
 
     def _forget_failures(self, start: int, end: int) -> None:
         failures = self.failures

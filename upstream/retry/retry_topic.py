@@ -88,9 +88,7 @@ class RetryTopic:
             else "failed"
         )
         self._metrics.counter(REFUSED, self._group, reason).add()
-        self._limited_log.note(
-            "retry_in_place", self._group, topic=job.topic, qid=job.qid, offset=job.offset, error=str(error)
-        )
+        self._limited_log.note("retry_in_place", self._group, **job.log_facts, error=str(error))
 
     def stop(self) -> None:
         """Remember how far the records have been dealt with, so that the next start need not read them."""
