@@ -27,6 +27,7 @@ from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
@@ -148,10 +149,12 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
     for at in range(0, messages, _BATCH):
         _store_batch(store, clock, at, _BATCH)
         store.flush()
-    progress = Progress.open(
-        "/bench",
-        queues=EmbeddedQueues(store),
-        runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
+    progress = run_now(
+        Progress.opening(
+            "/bench",
+            queues=EmbeddedQueues(store),
+            runtime=runtime_of(disk, clock, metrics=metrics, scheduler=scheduler),
+        )
     )
     subscription = {
         "topic": "bench",

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 JOB_BYTES = 640
@@ -44,11 +45,14 @@ class Pressure(IntEnum):
 _BEGINS_EIGHTHS = {Pressure.EASED: 4, Pressure.SLOWED: 5, Pressure.REFUSING: 6, Pressure.CLOSING: 7}
 
 
+@dataclass(slots=True, eq=False)
 class Budget:
     """The account of one node.
 
     Attributes:
         limit: The ceiling in bytes.
+        count_jobs: Counts the jobs that there are; None: as many as were added.
+        changed: Told the measures in force before and now, when they change.
         used: Bytes held now. Whoever adds directly asks `reached` or calls `recount` afterwards.
         job_bytes: How much of that is for jobs: an upper bound, exact after each count.
         staged_bytes: How much of that is for publishes that wait for a flush.
@@ -58,34 +62,18 @@ class Budget:
         settlers: Who has something taken off that has gone without a word: called before each count.
     """
 
-    __slots__ = (
-        "_changed",
-        "_count_jobs",
-        "begun",
-        "job_bytes",
-        "level",
-        "limit",
-        "next_at",
-        "settlers",
-        "staged_bytes",
-        "used",
-    )
+    limit: int = LIMIT_UNBOUNDED
+    count_jobs: Callable[[], int] | None = field(default=None, kw_only=True)
+    changed: Callable[[Pressure, Pressure], None] | None = field(default=None, kw_only=True)
+    used: int = 0
+    job_bytes: int = 0
+    staged_bytes: int = 0
+    begun: deque[int] = field(default_factory=deque)
+    level: Pressure = Pressure.NONE
+    settlers: list[Callable[[], None]] = field(default_factory=list)
+    next_at: int = field(init=False)
 
-    def __init__(
-        self,
-        limit: int = LIMIT_UNBOUNDED,
-        *,
-        count_jobs: Callable[[], int] | None = None,
-        changed: Callable[[Pressure, Pressure], None] | None = None,
-    ) -> None:
-        self.used = 0
-        self.job_bytes = 0
-        self.staged_bytes = 0
-        self.begun: deque[int] = deque()
-        self.level = Pressure.NONE
-        self.settlers: list[Callable[[], None]] = []
-        self._count_jobs, self._changed = count_jobs, changed
-        self.limit = limit
+    def __post_init__(self) -> None:
         self.next_at = self.begins(Pressure.EASED)
 
     def begins(self, level: Pressure) -> int:
@@ -130,8 +118,7 @@ class Budget:
 
     def flushed(self) -> None:
         """Forget all that was staged: it is durable or refused."""
-        if self.begun:
-            self.end(len(self.begun))
+        self.end(len(self.begun))
         self.used -= self.staged_bytes
         self.staged_bytes = 0
 
@@ -139,8 +126,8 @@ class Budget:
         """Count the jobs that there are and see which measures that calls for."""
         for settle in self.settlers:
             settle()
-        if self._count_jobs is not None:
-            counted = self._count_jobs() * JOB_BYTES
+        if self.count_jobs is not None:
+            counted = self.count_jobs() * JOB_BYTES
             self.used += counted - self.job_bytes
             self.job_bytes = counted
         old = level = self.level
@@ -152,5 +139,5 @@ class Budget:
         self.next_at = self.begins(Pressure(level + 1)) if level < Pressure.CLOSING else LIMIT_UNBOUNDED
         if level != old:
             self.level = level
-            if self._changed is not None:
-                self._changed(old, level)
+            if self.changed is not None:
+                self.changed(old, level)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.runtime.accelerators import accelerated
@@ -318,6 +319,11 @@ class UpstreamJob(_Fields):
         """Failed attempts so far, of all kinds and over restarts."""
         return self.history.attempts if self.history else 0
 
+    @property
+    def log_facts(self) -> dict[str, Any]:
+        """What a log line says of it, beside its group."""
+        return {"topic": self.topic, "qid": self.qid, "offset": self.offset}
+
     def drop_data(self) -> None:
         """Forget body and parsed data; they are read again when somebody asks (D15)."""
         self.record = None
@@ -341,22 +347,21 @@ class UpstreamJob(_Fields):
         return f"<job {self.topic} {self.queue_id}:{self.offset} {self.state.name}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TopicLine:
     """One topic in the pull buffer: the rotation of its group queues, how many jobs it has, and who asked when.
 
     `asked_at` is the monotonic moment of the last pull for this topic alone; -1.0: none.
     """
 
-    __slots__ = ("asked_at", "group_queues", "jobs", "listed", "topic")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.group_queues: deque[GroupQueue] = deque()
-        self.listed = False
-        self.jobs = 0
-        self.asked_at = -1.0
+    topic: str
+    group_queues: deque[GroupQueue] = field(default_factory=deque)
+    listed: bool = False
+    jobs: int = 0
+    asked_at: float = -1.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class GroupQueue:
     """State of one (group, topic, queue).
 
@@ -387,61 +392,40 @@ class GroupQueue:
         answered_at: Monotonic moment of the last answer for one of its messages; -1.0: none.
     """
 
-    __slots__ = (
-        "adopted",
-        "answered_at",
-        "apart",
-        "calls",
-        "check_until",
-        "delivered_until",
-        "front",
-        "gone",
-        "line",
-        "listed",
-        "live",
-        "next",
-        "pending",
-        "qid",
-        "queue",
-        "queue_id",
-        "retries",
-        "revoked",
-        "stopped",
-        "subscription",
-        "topic",
-        "tracker",
-        "unanswered",
-        "uncertain_until",
-        "waiting",
-        "withheld",
-    )
+    line: TopicLine
+    queue: QueueView
+    qid: str
+    tracker: OffsetTracker
+    topic: str = field(init=False)
+    queue_id: int = field(init=False)
+    subscription: Generation | None = None
+    live: dict[int, UpstreamJob] = field(default_factory=dict)
+    retries: bool = field(init=False)
+    stopped: bool = False
+    withheld: bool = False
+    revoked: bool = False
+    delivered_until: int = field(init=False)
+    uncertain_until: int = field(init=False)
+    check_until: int = field(init=False)
+    adopted: dict[int, Delivery] = field(default_factory=dict)
+    apart: set[int] = field(default_factory=set)
+    calls: dict[int, CallOut] = field(default_factory=dict)
+    unanswered: dict[int, list[Delivery]] = field(default_factory=dict)
+    next: int = field(init=False)
+    pending: list[Unit] = field(default_factory=list)
+    waiting: deque[UpstreamJob] = field(default_factory=deque)
+    front: list[tuple[int, UpstreamJob]] = field(default_factory=list)
+    gone: int = 0
+    listed: bool = False
+    answered_at: float = -1.0
 
-    def __init__(self, line: TopicLine, queue: QueueView, qid: str, tracker: OffsetTracker) -> None:
-        self.line = line
-        self.topic = queue.topic
-        self.queue_id = queue.queue_id
-        self.qid = qid
-        self.queue = queue
-        self.tracker = tracker
-        self.subscription: Generation | None = None
-        self.live: dict[int, UpstreamJob] = {}
-        self.retries = line.topic != queue.topic
-        self.stopped = False
-        self.withheld = False
-        self.revoked = False
-        self.delivered_until = self.uncertain_until = queue.max_offset
-        self.check_until = tracker.high
-        self.adopted: dict[int, Delivery] = {}
-        self.apart: set[int] = set()
-        self.calls: dict[int, CallOut] = {}
-        self.unanswered: dict[int, list[Delivery]] = {}
-        self.next = tracker.watermark
-        self.pending: list[Unit] = []
-        self.waiting: deque[UpstreamJob] = deque()
-        self.front: list[tuple[int, UpstreamJob]] = []
-        self.gone = 0
-        self.listed = False
-        self.answered_at = -1.0
+    def __post_init__(self) -> None:
+        self.topic = self.queue.topic
+        self.queue_id = self.queue.queue_id
+        self.retries = self.line.topic != self.topic
+        self.delivered_until = self.uncertain_until = self.queue.max_offset
+        self.check_until = self.tracker.high
+        self.next = self.tracker.watermark
 
     @property
     def in_flight(self) -> int:

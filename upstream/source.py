@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 from broker.errors import StoreError
 from broker.runtime.metrics import Counter
 from pyddmq.actions import Message
-from upstream.job import Generation, GroupQueue, Reply, Slices, UpstreamJob
+from upstream.job import Generation, GroupQueue, Slices, UpstreamJob
 from upstream.progress.progress import Origin, Progress
 from upstream.queues import Queues, QueueView, TopicView
 
@@ -176,11 +176,11 @@ class Source(Protocol):
         ...
 
     def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
-        """Return offsets and slices of a batch for its reply; None where one of its jobs needs a look: `sort_out`."""
+        """Return offsets and slices of a batch for its reply; None where one of its jobs needs a look: `located`."""
         ...
 
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """Look at the jobs of a batch one by one; those sent take at most `bytes_max` together, but for the first."""
+    def located(self, job: UpstreamJob) -> Slices:
+        """Return the slices of one message for a reply; raises as `body`."""
         ...
 
 

@@ -105,15 +105,20 @@ class Event(enum.Enum):
     """Its generation ends."""
 
 
+_NOBODY_HAS_IT = {
+    Event.SUCCEED: State.FINISHED,
+    Event.DEAD_LETTER: State.BURYING,
+    Event.SKIP: State.FINISHED,
+    Event.EXPIRE: State.FINISHED,
+    Event.ABANDON: State.ABANDONED,
+}
+"""How a job may end that no client and no action has, wherever it waits."""
+
 TABLE: dict[State, dict[Event, State]] = {
     State.READ: {
         Event.QUEUE_BEHIND: State.WAITING,
         Event.PASS_GATE: State.READY,
-        Event.SUCCEED: State.FINISHED,
-        Event.DEAD_LETTER: State.BURYING,
-        Event.SKIP: State.FINISHED,
-        Event.EXPIRE: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+        **_NOBODY_HAS_IT,
     },
     State.WAITING: {
         Event.RELEASE: State.READY,
@@ -125,11 +130,7 @@ TABLE: dict[State, dict[Event, State]] = {
         Event.ADMIT: State.RUNNING,
         Event.HOLD: State.HELD,
         Event.LEAVE: State.UNDECIDED,
-        Event.SUCCEED: State.FINISHED,
-        Event.DEAD_LETTER: State.BURYING,
-        Event.SKIP: State.FINISHED,
-        Event.EXPIRE: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+        **_NOBODY_HAS_IT,
     },
     State.RUNNING: {
         Event.OFFER: State.BUFFERED,
@@ -146,11 +147,7 @@ TABLE: dict[State, dict[Event, State]] = {
     State.BUFFERED: {
         Event.TAKE: State.OUT,
         Event.WITHDRAW: State.READY,
-        Event.SUCCEED: State.FINISHED,
-        Event.DEAD_LETTER: State.BURYING,
-        Event.SKIP: State.FINISHED,
-        Event.EXPIRE: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+        **_NOBODY_HAS_IT,
     },
     State.OUT: {
         Event.SUCCEED: State.FINISHED,
@@ -167,20 +164,12 @@ TABLE: dict[State, dict[Event, State]] = {
     State.RETRYING: {
         Event.COME_BACK: State.BUFFERED,
         Event.RERUN: State.RUNNING,
-        Event.SUCCEED: State.FINISHED,
-        Event.DEAD_LETTER: State.BURYING,
-        Event.SKIP: State.FINISHED,
-        Event.EXPIRE: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+        **_NOBODY_HAS_IT,
     },
     State.STOPPED: {
         Event.COME_BACK: State.BUFFERED,
         Event.RERUN: State.RUNNING,
-        Event.SUCCEED: State.FINISHED,
-        Event.DEAD_LETTER: State.BURYING,
-        Event.SKIP: State.FINISHED,
-        Event.EXPIRE: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+        **_NOBODY_HAS_IT,
     },
     State.BURYING: {
         Event.COMPLETE: State.FINISHED,

@@ -437,9 +437,7 @@ class ConsumerService:
         reply = batch.jobs[0].subscription.sort_out(batch.jobs, group.reply_bytes_max)
         if reply.unreadable:
             self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(reply.unreadable))
-        group.drop_unreadable(batch, reply.unreadable)
-        group.drop_unusable(reply.unusable)
-        group.return_undelivered(reply.left)
+        group.settle(reply)
         return reply.messages
 
 

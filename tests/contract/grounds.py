@@ -10,6 +10,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import FileWrites
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.steps import run_now
 from conf.models import GroupConfig
 from tests.kafka_world import Heard
 from tests.unit.upstream_world import ROOT, Client, World
@@ -120,9 +121,7 @@ class Ground(World):
         messages = generation.slices(batch.jobs)
         if messages is None:
             reply = generation.sort_out(batch.jobs, self.group.reply_bytes_max)
-            self.group.drop_unreadable(batch, reply.unreadable)
-            self.group.drop_unusable(reply.unusable)
-            self.group.return_undelivered(reply.left)
+            self.group.settle(reply)
             messages = reply.messages
         return messages
 
@@ -171,11 +170,13 @@ class MemoryGround(Ground):
         self.memory = MemoryBroker(self.cluster, clock=self.clock, scheduler=self.scheduler)
         file_writes = FileWrites(self.disk)
         file_writes.syncs = SlowSyncs(self.cluster, self.scheduler)
-        self.progress = Progress.open(
-            ROOT,
-            queues=self.memory,
-            runtime=runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
-            file_writes=file_writes,
+        self.progress = run_now(
+            Progress.opening(
+                ROOT,
+                queues=self.memory,
+                runtime=runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
+                file_writes=file_writes,
+            )
         )
         self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(self.config())

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from broker.errors import StoreError
 from broker.format.record import CRC_BYTES, crc_property
+from broker.runtime.file_writes import at_once
 from broker.runtime.json_sum import sealed
 from broker.runtime.sums import crc32
 from broker.testing import ManualClock, SimDisk
@@ -129,7 +130,7 @@ def image() -> Image:
     world.run(2.0)
     store.topic_changes.delete("gone")
     world.node.progress.flush()
-    world.node.pauses.pause("billing", None, who="operator")
+    at_once(disk, world.node.pauses.pausing("billing", None, who="operator"))
     world.run(2.0)
     disk.kill()
     # What is made anew and large: an input must not cost megabytes.

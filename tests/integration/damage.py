@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.tools.check import Check, Finding, Severity
@@ -29,11 +30,13 @@ JOURNAL = f"{ROOT}/pyddmq/acks"
 def open_progress(disk: SimDisk, store: Store, metrics: Metrics | None = None, *, root: str = ROOT) -> Progress:
     """Open the ack journal of an open store."""
     clock = ManualClock()
-    return Progress.open(
-        root,
-        queues=EmbeddedQueues(store),
-        segment_bytes=8192,
-        runtime=runtime_of(disk, clock, metrics=metrics or Metrics(), scheduler=ManualScheduler(clock)),
+    return run_now(
+        Progress.opening(
+            root,
+            queues=EmbeddedQueues(store),
+            segment_bytes=8192,
+            runtime=runtime_of(disk, clock, metrics=metrics or Metrics(), scheduler=ManualScheduler(clock)),
+        )
     )
 
 

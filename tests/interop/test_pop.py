@@ -9,6 +9,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
+from broker.runtime.steps import run_now
 from broker.scheduled.popped import REVIVE_PREFIX
 from broker.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
@@ -42,10 +43,12 @@ def test_what_was_popped_and_not_acknowledged_comes_again_here_and_there(rocket:
     store = open_store(root)
     metrics = Metrics()
     scheduler = ManualScheduler(ManualClock())
-    progress = Progress.open(
-        str(root),
-        queues=EmbeddedQueues(store),
-        runtime=runtime_of(RealDisk(), SystemClock(), metrics=metrics, scheduler=scheduler),
+    progress = run_now(
+        Progress.opening(
+            str(root),
+            queues=EmbeddedQueues(store),
+            runtime=runtime_of(RealDisk(), SystemClock(), metrics=metrics, scheduler=scheduler),
+        )
     )
     tracker = progress.tracker(GROUP, TOPIC, 0, first_offset=lambda: 0)
     again = [number for number in range(POPPED) if not tracker.is_finished(number)]

@@ -24,6 +24,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler
 from broker.tools.interchange import adopted, broker_settings
@@ -253,10 +254,12 @@ def _kinds_stored(store: Store) -> set[int]:
 def open_progress(root: Path, store: Store) -> Progress:
     """Open the progress of all groups over a store."""
     scheduler = ManualScheduler(ManualClock())
-    return Progress.open(
-        str(root),
-        queues=EmbeddedQueues(store),
-        runtime=runtime_of(RealDisk(), SystemClock(), metrics=Metrics(), scheduler=scheduler),
+    return run_now(
+        Progress.opening(
+            str(root),
+            queues=EmbeddedQueues(store),
+            runtime=runtime_of(RealDisk(), SystemClock(), metrics=Metrics(), scheduler=scheduler),
+        )
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.runtime.disk import RealDisk
+from broker.runtime.file_writes import at_once
 from pyddmq import Fetcher, Producer
 from tests.running_node import RunningNode
 from tests.spark.test_node_ranges import QIDS, YAML
@@ -112,11 +114,11 @@ def test_paused_group_is_told_and_not_waited_for_without_end(spark: Any, node: R
     """It gives nothing to anybody, however long one asks."""
 
     def paused() -> None:
-        node.node.pauses.pause("spark", None, who="a test")
+        at_once(RealDisk(), node.node.pauses.pausing("spark", None, who="a test"))
         node.node.groups["spark"].apply_pauses()
 
     def resumed() -> None:
-        node.node.pauses.resume("spark", None)
+        at_once(RealDisk(), node.node.pauses.resuming("spark", None))
         node.node.groups["spark"].apply_pauses()
 
     node.call(paused)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
@@ -16,10 +16,12 @@ from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.ack_writer import Driver
+from upstream.progress.journal import AckJournal
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
 
@@ -30,6 +32,14 @@ TOPIC, GROUP = "orders", "audit"
 SYNC_TAKES = 0.002
 """Seconds that a sync beside the loop takes at most."""
 OPTIONS = StoreOptions(segment_bytes=1 << 16, queue_file_units=1000)
+
+
+def roll(journal: AckJournal, snapshot: Sequence[bytes]) -> None:
+    """Begin a segment, make it durable, and give up the one before it, with nothing beside the loop."""
+    journal.begin_segment(snapshot)
+    journal.sync()
+    journal.disk.sync_folder(journal.folder)
+    journal.give_up_earlier()
 
 
 def first() -> int:
@@ -91,14 +101,16 @@ class Node:
             assert isinstance(disk, SimDisk)
             self.syncs = SimSyncs(disk, self.scheduler, Random(seed), seconds_max=SYNC_TAKES)
             self.store.file_writes.syncs = self.syncs
-        self.progress = Progress.open(
-            root,
-            queues=EmbeddedQueues(self.store),
-            segment_bytes=segment_bytes,
-            ack_flush=ack_flush,
-            file_writes=self.store.file_writes,
-            driver=driver,
-            runtime=runtime_of(disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
+        self.progress = run_now(
+            Progress.opening(
+                root,
+                queues=EmbeddedQueues(self.store),
+                segment_bytes=segment_bytes,
+                ack_flush=ack_flush,
+                file_writes=self.store.file_writes,
+                driver=driver,
+                runtime=runtime_of(disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
+            )
         )
 
     def publish(self, count: int, *, queue_id: int = 0, body: bytes = b"x") -> None:

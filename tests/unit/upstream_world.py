@@ -16,9 +16,11 @@ from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
+from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
@@ -105,11 +107,13 @@ class World:
         for each in self.subscriptions:
             if not each["topic"].startswith("%"):
                 self.store.create_topic(each["topic"], self.queues)
-        self.progress = Progress.open(
-            ROOT,
-            queues=EmbeddedQueues(self.store),
-            file_writes=self.store.file_writes,
-            runtime=runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
+        self.progress = run_now(
+            Progress.opening(
+                ROOT,
+                queues=EmbeddedQueues(self.store),
+                file_writes=self.store.file_writes,
+                runtime=runtime_of(self.disk, self.clock, metrics=self.metrics, scheduler=self.scheduler),
+            )
         )
         self.pauses = Pauses.open(ROOT, disk=self.disk, clock=self.clock)
         self.group = self.make_group(self.config())
@@ -172,13 +176,13 @@ class World:
 
     def pause(self, topic: str | None = None) -> bool:
         """Pause the group or a topic of it."""
-        changed = self.pauses.pause(self.group_name, topic, who="test")
+        changed = at_once(self.disk, self.pauses.pausing(self.group_name, topic, who="test"))
         self.group.apply_pauses()
         return changed
 
     def resume(self, topic: str | None = None) -> bool:
         """Resume the group or a topic of it."""
-        changed = self.pauses.resume(self.group_name, topic)
+        changed = at_once(self.disk, self.pauses.resuming(self.group_name, topic))
         self.group.apply_pauses()
         self.turn_end()
         return changed

@@ -41,12 +41,8 @@ class FetchedSource:
         """There is no job."""
         raise AssertionError(f"{job} of a low-level topic")
 
-    load = stored_ms = message_id = body
+    load = stored_ms = message_id = located = body
 
     def slices(self, jobs: Sequence[UpstreamJob]) -> NoReturn:
-        """There is no job."""
-        raise AssertionError(f"{jobs} of a low-level topic")
-
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> NoReturn:
         """There is no job."""
         raise AssertionError(f"{jobs} of a low-level topic")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.errors import QueuesOwned
 from conf.models import GroupConfig, SubscriptionConfig
-from pyddmq.actions import Action, BodyUnprocessable
+from pyddmq.actions import Action, MessageUnreadable
 from upstream.budget import Budget
 from upstream.delivery.generations import Generations, TopicPlace, same_generation
 from upstream.delivery.group_figures import GroupFigures
@@ -23,7 +23,7 @@ from upstream.delivery.subscription import Subscription
 from upstream.figures.counters import PARKED_REFUSED, UNKNOWN_QUEUE
 from upstream.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
 from upstream.holder import Holder
-from upstream.job import GroupQueue, UpstreamJob
+from upstream.job import GroupQueue, Reply, UpstreamJob
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
 from upstream.retry.retry_topic import RetryTopic, recover_retries
 from upstream.state import State
@@ -116,7 +116,7 @@ class ConsumerGroup:
             ended=self._ended,
         )
         self._figures = GroupFigures(
-            self._parts,
+            parts=self._parts,
             places=self._slots,
             generations=self._generations,
             queues_by_topic=self.queues_by_topic,
@@ -189,33 +189,23 @@ class ConsumerGroup:
         """Bytes of one reply beyond which no further message goes into it."""
         return self._buffer.limits.reply_bytes_max
 
-    def drop_unreadable(self, batch: Batch, jobs: Sequence[UpstreamJob]) -> None:
-        """Finish jobs of a batch whose records turned out damaged or gone when the reply was assembled."""
+    def settle(self, reply: Reply) -> None:
+        """Settle the jobs of a batch that its reply does not have.
+
+        Those whose records turned out damaged or gone are finished, those whose bodies cannot be unpacked are
+        dead-lettered (D17), and those without room are at once available again and uncounted (D18).
+        """
+        ended: list[tuple[UpstreamJob, Exception]] = [(job, MessageUnreadable("damaged")) for job in reply.unreadable]
+        ended += reply.unusable
+        jobs = [*(job for job, _ in ended), *reply.left]
         subscription = self._generation_with(jobs[0]) if jobs else None
         if subscription is None:
             return
-        for job in jobs:
-            if job.state is State.OUT:
-                subscription.outcomes.leave_delivery(job)
-                subscription.outcomes.skip(job, "damaged")
-        subscription.pump()
-
-    def drop_unusable(self, jobs: Sequence[tuple[UpstreamJob, BodyUnprocessable]]) -> None:
-        """Dead-letter jobs of a batch whose bodies cannot be unpacked, as the reply's assembly found (D17)."""
-        subscription = self._generation_with(jobs[0][0]) if jobs else None
-        if subscription is None:
-            return
-        for job, error in jobs:
+        for job, error in ended:
             if job.state is State.OUT:
                 subscription.outcomes.leave_delivery(job)
                 subscription.outcomes.error(job, error)
-        subscription.pump()
-
-    def return_undelivered(self, jobs: Sequence[UpstreamJob]) -> None:
-        """Take back jobs of a batch that its reply has no room for: at once available again and uncounted (D18)."""
-        subscription = self._generation_with(jobs[0]) if jobs else None
-        if subscription is not None:
-            subscription.outcomes.return_undelivered([job for job in jobs if job.delivery is not None])
+        subscription.outcomes.return_undelivered([job for job in reply.left if job.delivery is not None])
 
     def generation_of(self, group_queue: GroupQueue) -> Subscription | None:
         """Return the generation that reads a group queue; None while none does."""

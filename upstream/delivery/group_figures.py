@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from upstream.delivery.generations import Generations, TopicPlace
 from upstream.delivery.pauses import Pause
@@ -12,10 +13,11 @@ from upstream.job import GroupQueue
 from upstream.views import GroupView, SubscriptionView
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFigures:
     """Reads the figures of one group.
 
-    Args:
+    Attributes:
         parts: What its subscriptions share.
         places: Its topics, and what runs there.
         generations: Which of them run.
@@ -23,36 +25,25 @@ class GroupFigures:
         paused: The pause that holds for a topic.
     """
 
-    def __init__(
-        self,
-        parts: GroupParts,
-        *,
-        places: Mapping[str, TopicPlace],
-        generations: Generations,
-        queues_by_topic: Mapping[str, Mapping[str, GroupQueue]],
-        paused: Callable[[str], Pause | None],
-    ) -> None:
-        self._parts = parts
-        self._places = places
-        self._generations = generations
-        self._queues_by_topic = queues_by_topic
-        self._paused = paused
+    parts: GroupParts
+    places: Mapping[str, TopicPlace]
+    generations: Generations
+    queues_by_topic: Mapping[str, Mapping[str, GroupQueue]]
+    paused: Callable[[str], Pause | None]
 
     def stats(self, details_max: int) -> GroupView:
         """Lag, what is out to whom since when, at most so many of that, and keys that hold others up."""
-        node, group = self._parts.node, self._parts.group
+        node, group = self.parts.node, self.parts.group
         reader = StatsReader(times=node.broker, clock=node.runtime.clock)
         topics, out = [], []
-        for name, place in self._places.items():
+        for name, place in self.places.items():
             stats, deliveries = reader.topic(
                 name,
-                self._generations.state_of(place),
-                self._queues_by_topic.get(name, {}).values(),
-                place.subscription,
-                self._paused(name),
+                self.generations.state_of(place),
+                self.queues_by_topic.get(name, {}).values(),
+                place,
+                self.paused(name),
                 loss=node.progress.losses.of(group, name),
-                owner=place.owner,
-                problem=place.problem,
                 unknown=node.broker.unknown(name),
             )
             topics.append(stats)
@@ -61,12 +52,12 @@ class GroupFigures:
         out.sort(key=lambda each: each.since_ms)
         return GroupView(
             group=group,
-            parked_pulls=self._parts.buffer.parked_count,
-            buffered_bytes=self._parts.buffer.bytes,
+            parked_pulls=self.parts.buffer.parked_count,
+            buffered_bytes=self.parts.buffer.bytes,
             topics=topics,
             in_flight_total=len(out),
             in_flight=out[:details_max],
-            fetchers=self._parts.fetch_hooks.fetchers(),
+            fetchers=self.parts.fetch_hooks.fetchers(),
         )
 
     def _of_retries(self, reader: StatsReader) -> list[SubscriptionView]:
@@ -74,22 +65,22 @@ class GroupFigures:
         retries = self._retries()
         if not retries:
             return []
-        running = any(each.reads_retries and not each.draining for each in self._generations.running())
-        loss = self._parts.node.progress.losses.of(self._parts.group, self._parts.retry_topic.topic)
-        return [reader.retries(self._parts.retry_topic.topic, retries.values(), loss, running=running)]
+        running = any(each.reads_retries and not each.draining for each in self.generations.running())
+        loss = self.parts.node.progress.losses.of(self.parts.group, self.parts.retry_topic.topic)
+        return [reader.retries(self.parts.retry_topic.topic, retries.values(), loss, running=running)]
 
     def _retries(self) -> dict[int, GroupQueue]:
         """Each queue of the retry topic once, whichever topics read it."""
-        of_all = [each for of_topic in self._queues_by_topic.values() for each in of_topic.values()]
+        of_all = [each for of_topic in self.queues_by_topic.values() for each in of_topic.values()]
         return {each.queue_id: each for each in of_all if each.retries}
 
     def offsets(self, topic: str | None) -> list[TopicOffsets]:
         """Return where each topic, or the one named, stands, whatever is unfinished in it."""
         found = []
-        for name in self._places:
-            group_queues = self._queues_by_topic.get(name, {}).values()
+        for name in self.places:
+            group_queues = self.queues_by_topic.get(name, {}).values()
             found.append(TopicOffsets.of(name, [each for each in group_queues if not each.retries]))
         retries = self._retries()
         if retries:
-            found.append(TopicOffsets.of(self._parts.retry_topic.topic, retries.values()))
+            found.append(TopicOffsets.of(self.parts.retry_topic.topic, retries.values()))
         return [each for each in found if topic is None or each.topic == topic]

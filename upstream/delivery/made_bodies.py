@@ -15,17 +15,14 @@ thread, where the collector of cycles runs, so it only appends to a deque, and t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 from upstream.budget import Budget
-from upstream.job import Reply, Slices, UpstreamJob
-from upstream.source import Source
+from upstream.job import Slices, UpstreamJob
 
 SHARES = 16
 """Of the memory ceiling one subscription may have one for its bodies."""
 BODY_BYTES = 160
 """What a body takes beside its bytes; measured on 64-bit CPython 3.11."""
-_UNBOUNDED = 1 << 62
 
 
 class MadeBody:
@@ -85,25 +82,8 @@ class MadeBodies:
         self._budget.settlers.remove(self.settle)
         self._freed = deque()
 
-    def sort_out(self, source: Source, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """Do `Source.sort_out` with the bodies that were made, whose sizes count."""
-        reply = source.sort_out(jobs, _UNBOUNDED)
-        by_offset = {job.offset: job for job in jobs}
-        messages: list[tuple[int, Slices]] = []
-        room = bytes_max
-        for place, (offset, slices) in enumerate(reply.messages):
-            made = by_offset[offset].made
-            located = slices if made is None else _with_body(slices, made.data)
-            _, body_at, _, _, end = located
-            room -= end - body_at
-            if room < 0 and messages:
-                reply.left.extend(by_offset[each] for each, _ in reply.messages[place:])
-                break
-            messages.append((offset, located))
-        return Reply(messages, reply.unreadable, reply.unusable, reply.left)
 
-
-def _with_body(slices: Slices, body: bytes) -> Slices:
+def with_body(slices: Slices, body: bytes) -> Slices:
     """Return slices of a message with another body."""
     view, _, _, block_at, end = slices
     size = len(body)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from broker.errors import StoreUnreadable
-from broker.runtime.file_writes import FileWrite, Steps, at_once
+from broker.runtime.file_writes import FileWrite, Steps
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile
 
@@ -41,7 +41,6 @@ class Pauses:
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock) -> None:
         self._files = [SealedFile(disk, f"{root}/pyddmq/{name}") for name in ("paused.json", "paused-copy.json")]
-        self._disk = disk
         self._clock = clock
         self._table: dict[tuple[str, str | None], Pause] = {}
 
@@ -89,10 +88,6 @@ class Pauses:
         """Return the pause that holds for a topic of a group: the group's, or its own."""
         return self._table.get((group, None)) or self._table.get((group, topic))
 
-    def pause(self, group: str, topic: str | None, *, who: str) -> bool:
-        """`pausing` at once. Raises the same."""
-        return at_once(self._disk, self.pausing(group, topic, who=who))
-
     def pausing(self, group: str, topic: str | None, *, who: str) -> Steps[bool]:
         """Pause a group, or one topic of it; returns whether that changed anything.
 
@@ -103,10 +98,6 @@ class Pauses:
             return False
         yield from self._writing({**self._table, (group, topic): Pause(self._clock.wall_ms(), who)})
         return True
-
-    def resume(self, group: str, topic: str | None) -> bool:
-        """`resuming` at once. Raises the same."""
-        return at_once(self._disk, self.resuming(group, topic))
 
     def resuming(self, group: str, topic: str | None) -> Steps[bool]:
         """Resume a group with all its topics, or one topic; returns whether that changed anything.

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from broker.runtime.seams import Clock
+from upstream.delivery.generations import TopicPlace
 from upstream.delivery.pauses import Pause
-from upstream.delivery.subscription import Subscription
 from upstream.history import FAILING_ATTEMPTS
 from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.losses import NONE, Loss
@@ -118,17 +118,15 @@ class StatsReader(JobReader):
         self,
         name: str,
         state: str,
-        group_queues: Iterable[GroupQueue],
-        subscription: Subscription | None,
+        group_queues: Collection[GroupQueue],
+        place: TopicPlace,
         pause: Pause | None = None,
         *,
         loss: Loss = NONE,
-        owner: str | None = None,
-        problem: str = "",
         unknown: str | None = None,
     ) -> tuple[SubscriptionView, list[Delivery]]:
         """Figures of one topic, and what is out of it."""
-        group_queues = list(group_queues)
+        subscription = place.subscription
         counts = dict.fromkeys(State, 0)
         out: list[Delivery] = []
         heads: list[UpstreamJob] = []
@@ -185,7 +183,7 @@ class StatsReader(JobReader):
             calls_stuck=sorted(calls_stuck, key=lambda each: each.since_ms)[:KEYS_MAX],
             reading_stopped=subscription is not None and subscription.reading_stopped,
             throttled=() if subscription is None else subscription.throttled,
-            owner=owner,
+            owner=place.owner,
             paused_since_ms=None if pause is None else pause.since_ms,
             paused_by=None if pause is None else pause.who,
             failing_total=len(failing),
@@ -193,7 +191,7 @@ class StatsReader(JobReader):
             stopped_total=len(stopped),
             stopped=[self.stuck(job) for job in stopped[:KEYS_MAX]],
             dead_letters_refused=dead_letters_refused,
-            problem=problem or None,
+            problem=place.problem or None,
             unknown=unknown,
             stuck_keys_total=len(heads),
             stuck_keys=[self.stuck(job) for job in heads[:KEYS_MAX]],

@@ -126,7 +126,6 @@ class Subscription(SubscriptionFacts):
         self.opening = True
         self._line = buffer.line(config.topic)
         self.now = runtime.clock.monotonic
-        self._scheduler = runtime.scheduler
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
         self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pyddmq.actions import Message
-from upstream.delivery.made_bodies import MadeBodies
+from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
+from upstream.delivery.made_bodies import MadeBodies, with_body
 from upstream.job import GroupQueue, Reply, Slices, UpstreamJob
 from upstream.outcomes.outcomes import Outcomes
 from upstream.running.action_context import Pushes
 from upstream.running.admission import Admission
-from upstream.running.calling import Calling
 from upstream.source import Source
 from upstream.waiting.buffer import PullBuffer
 
@@ -34,7 +33,6 @@ class SubscriptionFacts:
     made_bodies: MadeBodies | None = None
     outcomes: Outcomes
     _admission: Admission
-    _calling: Calling
     _source: Source
 
     @property
@@ -79,10 +77,27 @@ class SubscriptionFacts:
         return self._source.slices(jobs) if self.made_bodies is None else None
 
     def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """Look at the jobs of a batch one by one; see `Source.sort_out`."""
-        if self.made_bodies is not None:
-            return self.made_bodies.sort_out(self._source, jobs, bytes_max)
-        return self._source.sort_out(jobs, bytes_max)
+        """Look at the jobs of a batch one by one; bodies that were made take the place of those in the log."""
+        reply = Reply([], [], [], [])
+        room = bytes_max
+        for place, job in enumerate(jobs):
+            try:
+                slices = self._source.located(job)
+            except MessageUnreadable:
+                reply.unreadable.append(job)
+                continue
+            except BodyUnprocessable as error:
+                reply.unusable.append((job, error))
+                continue
+            if job.made is not None:
+                slices = with_body(slices, job.made.data)
+            _, body_at, _, _, end = slices
+            room -= end - body_at
+            if room < 0 and reply.messages:
+                reply.left.extend(jobs[place:])
+                break
+            reply.messages.append((job.offset, slices))
+        return reply
 
     def message_id(self, job: UpstreamJob) -> str | None:
         """Return the id by which its producer knows a message, where it can be read."""

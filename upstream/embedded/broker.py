@@ -16,7 +16,7 @@ from broker.store import Store
 from pyddmq.actions import MessageUnreadable
 from upstream.embedded.ownership import QueueOwnership
 from upstream.embedded.queues import EmbeddedQueues, own
-from upstream.embedded.retries import origins, read_origin, read_replaced, retry_queues
+from upstream.embedded.retries import origins, read_origin, read_replaced, retry_queues, why_unreadable
 from upstream.embedded.source import EmbeddedSource
 from upstream.embedded.stretch import StretchReader
 from upstream.job import Generation, GroupQueue, UpstreamJob
@@ -116,10 +116,8 @@ class EmbeddedBroker(EmbeddedQueues):
     def _append(self, make: Callable[[], tuple[Put, int, bytes]], done: Appended) -> None:
         try:
             put, born_ms, host = make()
-        except DamagedRecord as error:
-            raise MessageUnreadable("damaged") from error
-        except RecordGone as error:
-            raise MessageUnreadable("gone") from error
+        except (DamagedRecord, RecordGone) as error:
+            raise MessageUnreadable(why_unreadable(error)) from error
         # The position is known when `append` returns, which is before `told` runs.
         position: list[int] = []
 

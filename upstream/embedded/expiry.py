@@ -42,6 +42,7 @@ from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.counters import SubscriptionCounters
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress, ProgressFailed
+from upstream.progress.reconcile import names_of
 from upstream.progress.tracker import OffsetTracker
 from upstream.progress.tracker_table import Key
 from upstream.state import Event, State, move
@@ -104,18 +105,16 @@ class Expiry:
     def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether a configured group has not finished something in the file."""
         group_queues = self._group_queues()
-        return any(
-            (tracker.group, tracker.topic, tracker.queue_id) in group_queues for tracker, _ in self._behind(expiring)
-        )
+        return any(key in group_queues for key, _, _ in self._behind(expiring))
 
     def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put what was tried or is out into the dead letters; see `RetentionHold.relocate`."""
         group_queues = self._group_queues()
         left, waits = count_max, False
-        for tracker, minimum in self._behind(expiring):
+        for key, tracker, minimum in self._behind(expiring):
             if is_dead_letter_topic(tracker.topic):
                 continue
-            group_queues_of = group_queues.get((tracker.group, tracker.topic, tracker.queue_id), [])
+            group_queues_of = group_queues.get(key, [])
             waits |= any(
                 job.state in _LEAVING and offset < minimum
                 for each in group_queues_of
@@ -140,10 +139,7 @@ class Expiry:
 
     def _synced(self, expiring: ExpiringSegment) -> AwaitedSteps[None]:
         """Have durable in the ack journal what is finished in the file; nothing where that did not change since."""
-        unfinished = {
-            (tracker.group, tracker.topic, tracker.queue_id): tracker.unfinished(minimum)
-            for tracker, minimum in self._behind(expiring)
-        }
+        unfinished = {key: tracker.unfinished(minimum) for key, tracker, minimum in self._behind(expiring)}
         if self._kept != unfinished:
             yield from self._wait(saved(self._store, self._progress.syncing()))
             self._kept = unfinished
@@ -161,18 +157,15 @@ class Expiry:
         self._waits, self._kept = 0, None
         group_queues = self._group_queues()
         touched = []
-        for tracker, minimum in list(self._behind(expiring)):
-            key = (tracker.group, tracker.topic, tracker.queue_id)
+        for key, tracker, minimum in list(self._behind(expiring)):
             first = tracker.watermark
             lost = tracker.finish_range(first, minimum) - self._unwanted.get(key, 0)
             if lost > 0:
                 self._progress.lost(tracker, lost)
                 self._limited_log.note(
                     "messages_lost_to_retention",
-                    tracker.group,
-                    lost,
-                    topic=tracker.topic,
-                    queue=tracker.queue_id,
+                    **names_of(tracker),
+                    count=lost,
                     first_offset=first,
                     last_offset=minimum - 1,
                     reason=expiring.reason,
@@ -186,34 +179,20 @@ class Expiry:
         self._unwanted.clear()
         _pump(touched)
 
-    def _behind(self, expiring: ExpiringSegment) -> Iterator[tuple[OffsetTracker, int]]:
+    def _behind(self, expiring: ExpiringSegment) -> Iterator[tuple[Key, OffsetTracker, int]]:
         """Trackers with something unfinished in the file, and the first offset that their queue keeps."""
-        for tracker in self._progress.trackers.values():
+        for key, tracker in self._progress.trackers.items():
             minimum = expiring.minimums.get((tracker.topic, tracker.queue_id), 0)
             if tracker.watermark < minimum and tracker.topic in self._store.topics:
-                yield tracker, minimum
+                yield key, tracker, minimum
 
-    def _group_queues(self) -> dict[Key, list[GroupQueue]]:
-        """Group queues per tracker: one, but for a retry topic one per topic whose messages it holds."""
+    def _group_queues(self, name: str | None = None) -> dict[Key, list[GroupQueue]]:
+        """Group queues per tracker, of one group or all: one, but for a retry topic one per topic that it holds."""
         found: dict[Key, list[GroupQueue]] = {}
         for group in self._groups():
-            for group_queue in group.group_queues():
+            for group_queue in group.group_queues() if name in (None, group.name) else ():
                 found.setdefault((group.name, group_queue.topic, group_queue.queue_id), []).append(group_queue)
         return found
-
-    def _group_queues_of(self, tracker: OffsetTracker) -> list[GroupQueue]:
-        """The group queues of one tracker as they are now: its group may have begun anew."""
-        group_queues = [
-            group_queue
-            for group in self._groups()
-            if group.name == tracker.group
-            for group_queue in group.group_queues()
-        ]
-        return [
-            group_queue
-            for group_queue in group_queues
-            if (group_queue.topic, group_queue.queue_id) == (tracker.topic, tracker.queue_id)
-        ]
 
     def _counters(self, tracker: OffsetTracker) -> SubscriptionCounters:
         return SubscriptionCounters(self._metrics, tracker.group, tracker.topic)
@@ -244,14 +223,7 @@ class Expiry:
             self._counters(tracker).skipped("damaged").add()
             _complete(group_queue, offset)
         except StoreError as error:
-            self._limited_log.note(
-                "dead_letter_refused",
-                tracker.group,
-                topic=tracker.topic,
-                queue=tracker.queue_id,
-                offset=offset,
-                error=str(error),
-            )
+            self._limited_log.note("dead_letter_refused", **names_of(tracker), offset=offset, error=str(error))
             self._counters(tracker).refused.add()
             return False
         return True
@@ -266,15 +238,10 @@ class Expiry:
         self._progress.dead_lettered(tracker, offset)
         self._progress.dead_letters_done(dead_letter_topic(tracker.group), 0, position[0] + 1)
         self._counters(tracker).dead_letters("expired").add()
-        self._limited_log.note(
-            "message_dead_lettered",
-            tracker.group,
-            topic=tracker.topic,
-            queue=tracker.queue_id,
-            offset=offset,
-            reason="expired",
-        )
-        group_queue = _group_queue_of(self._group_queues_of(tracker), offset)
+        self._limited_log.note("message_dead_lettered", **names_of(tracker), offset=offset, reason="expired")
+        # As they are now: the group may have begun anew.
+        group_queues = self._group_queues(tracker.group).get((tracker.group, tracker.topic, tracker.queue_id), [])
+        group_queue = _group_queue_of(group_queues, offset)
         _complete(group_queue, offset)
         _pump([] if group_queue is None else [group_queue])
 
@@ -286,8 +253,7 @@ class Expiry:
     def _count_unwanted(self, expiring: ExpiringSegment, group_queues: Mapping[Key, list[GroupQueue]]) -> None:
         """Count, while units can be read, unfinished messages whose tag the group does not want: they are no loss."""
         self._unwanted.clear()
-        for tracker, minimum in self._behind(expiring):
-            key = (tracker.group, tracker.topic, tracker.queue_id)
+        for key, tracker, minimum in self._behind(expiring):
             group_queue = next(iter(group_queues.get(key, [])), None)
             tags = (
                 group_queue.subscription.config.wanted_tags

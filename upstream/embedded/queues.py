@@ -45,7 +45,7 @@ class EmbeddedQueues:
     def taking_over(self, offsets: CommittedOffsets) -> Generator[None, None, TakeOver]:
         """Read, in steps, what RocketMQ's POP consumers had in hand. Raises OSError."""
         assert isinstance(offsets, ConsumerOffsets), "those that were opened here"
-        return taking_over(self.store, self, offsets)
+        return taking_over(self.store, self.queue, offsets)
 
     def offset_at(self, queue: QueueView, time_ms: int) -> int:
         """Search by store timestamps."""

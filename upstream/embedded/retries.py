@@ -56,6 +56,11 @@ def made_of(
         yield job
 
 
+def why_unreadable(error: DamagedRecord | RecordGone) -> str:
+    """Say what a record is that cannot be read, as counters and log lines name it."""
+    return "gone" if isinstance(error, RecordGone) else "damaged"
+
+
 def retry_queues(store: Store, group: str) -> list[ConsumeQueue]:
     """Queues in which retry records stand: the timers' for all groups, and those that had nothing to wait for."""
     own = store.topics.get(retry_topic(group))

@@ -21,9 +21,9 @@ from broker.queues.consume_queue import FILLER, FILLER_SIZE, ConsumeQueue
 from broker.runtime.bundle import Runtime
 from broker.store import Store
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
-from upstream.embedded.retries import made_of
+from upstream.embedded.retries import made_of, why_unreadable
 from upstream.history import History
-from upstream.job import Generation, GroupQueue, OrderKey, Reply, Unit, UpstreamJob
+from upstream.job import Generation, GroupQueue, OrderKey, Unit, UpstreamJob
 from upstream.progress.replay import finish_gone
 from upstream.source import Counts
 from upstream.waiting import job_loops
@@ -313,10 +313,8 @@ class EmbeddedSource:
                 continue
             try:
                 located = locate(self._read(physical, size))
-            except DamagedRecord:
-                self._unreadable(group_queue, offset, "damaged")
-            except RecordGone:
-                self._unreadable(group_queue, offset, "gone")
+            except (DamagedRecord, RecordGone) as error:
+                self._unreadable(group_queue, offset, why_unreadable(error))
             else:
                 yield unit, located
 
@@ -396,26 +394,14 @@ class EmbeddedSource:
             return None
         return list(zip(offsets, located, strict=True))
 
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """Find a batch's records one by one, unpacking their bodies; see `Source.sort_out`."""
-        reply = Reply([], [], [], [])
-        room = bytes_max
-        for place, job in enumerate(jobs):
-            try:
-                located = locate_body(self._read(job.physical, job.size), self._body_bytes_max)
-            except (DamagedRecord, RecordGone):
-                reply.unreadable.append(job)
-                continue
-            except BodyUnusable as error:
-                reply.unusable.append((job, BodyUnprocessable(error.reason, str(error))))
-                continue
-            _, body_at, _, _, end = located
-            room -= end - body_at
-            if room < 0 and reply.messages:
-                reply.left.extend(jobs[place:])
-                break
-            reply.messages.append((job.offset, located))
-        return reply
+    def located(self, job: UpstreamJob) -> Located:
+        """Find body and properties, the body unpacked; see `Source.located`."""
+        try:
+            return locate_body(self._read(job.physical, job.size), self._body_bytes_max)
+        except (DamagedRecord, RecordGone) as error:
+            raise MessageUnreadable(why_unreadable(error)) from error
+        except BodyUnusable as error:
+            raise BodyUnprocessable(error.reason, str(error)) from error
 
     def stored_ms(self, job: UpstreamJob) -> int | None:
         """Read a message's store timestamp from the log; see `Source.stored_ms`."""
@@ -444,10 +430,8 @@ class EmbeddedSource:
             if record is None:
                 record = job.record = self._read(job.physical, job.size)
             return record, *split(record, self._split_unusual)
-        except DamagedRecord as error:
-            raise MessageUnreadable("damaged") from error
-        except RecordGone as error:
-            raise MessageUnreadable("gone") from error
+        except (DamagedRecord, RecordGone) as error:
+            raise MessageUnreadable(why_unreadable(error)) from error
 
     def _split_unusual(self, record: memoryview) -> tuple[memoryview, bytes]:
         try:

@@ -20,6 +20,7 @@ from broker.format.properties import find_property
 from broker.format.record import HEADER_BYTES, Located, born_timestamp, store_timestamp
 from broker.queues.consume_queue import FILLER, ConsumeQueue
 from broker.store import Store
+from upstream.embedded.retries import why_unreadable
 from upstream.embedded.source import PRESSURE_NAME, is_pressure
 from upstream.source import Stretch, Wanted
 
@@ -118,10 +119,8 @@ class StretchReader:
         try:
             record = self._store.read(physical, size)
             located = locate_body(record, self._body_bytes_max)
-        except DamagedRecord:
-            return "damaged"
-        except RecordGone:
-            return "gone"
+        except (DamagedRecord, RecordGone) as error:
+            return why_unreadable(error)
         except BodyUnusable as error:
             return error.reason
         view, _, _, block_at, end = located

@@ -9,9 +9,8 @@ from its queue, and not from there as well.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Protocol
 
 import structlog
 
@@ -31,29 +30,27 @@ POPPED_TAKEN = declare(
 log = structlog.get_logger()
 
 
-class View(Protocol):
-    """The queues of the store."""
-
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue, None when there is none of that name and number."""
-        ...
+QueueOf = Callable[[str, int], ConsumeQueue | None]
+"""Returns a queue by topic and number, None when there is none."""
 
 
-def taking_over(store: Records, view: View, offsets: ConsumerOffsets) -> Generator[None, None, TakeOver]:
+def taking_over(store: Records, queue_of: QueueOf, offsets: ConsumerOffsets) -> Generator[None, None, TakeOver]:
     """Read what RocketMQ had in hand, in steps of bounded work. Raises OSError."""
     for found in popped(store, offsets):
         if found is not None:
-            return partial(take_over, found, view, offsets)
+            return partial(take_over, found, queue_of, offsets)
         yield
     raise AssertionError("it ends with what was found")
 
 
-def take_over(hand: Popped, view: View, offsets: ConsumerOffsets, tracker_of: TrackerOf, metrics: Metrics) -> bool:
+def take_over(
+    hand: Popped, queue_of: QueueOf, offsets: ConsumerOffsets, tracker_of: TrackerOf, metrics: Metrics
+) -> bool:
     """Make what is in hand unfinished, in memory; the caller makes journal and offsets durable.
 
     Args:
         hand: What is in hand.
-        view: Finds queues; what names none is passed over.
+        queue_of: Finds queues; what names none is passed over.
         offsets: Committed offsets; the revive group's are moved.
         tracker_of: Returns the tracker of a group's queue, which stands at the committed offset at least.
         metrics: Counts messages.
@@ -63,7 +60,7 @@ def take_over(hand: Popped, view: View, offsets: ConsumerOffsets, tracker_of: Tr
     """
     changed = False
     for (group, topic, queue_id), unacked in hand.in_hand.items():
-        queue = view.queue(topic, queue_id)
+        queue = queue_of(topic, queue_id)
         if queue is None or offsets.get(group, topic, queue_id) is None:
             # Without a committed offset the group begins below them anyway.
             continue
@@ -107,6 +104,3 @@ def make_unfinished(tracker: OffsetTracker, offsets: Sequence[int]) -> int:
             tracker.finish_range(at, min(end, following))
             at = following + 1 if following < end else end
     return len(again)
-
-
-__all__ = ["POPPED_TAKEN", "make_unfinished", "taking_over"]

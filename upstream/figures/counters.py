@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from broker.runtime.metrics import Counter, Metrics, declare
+from functools import partial
+
+from broker.runtime.metrics import Metrics, declare
 
 _LABELS = ("group", "topic")
 _REASONS = ("group", "topic", "reason")
@@ -79,8 +81,6 @@ class SubscriptionCounters:
     """The series of one group on one topic, looked up once."""
 
     def __init__(self, metrics: Metrics, group: str, topic: str) -> None:
-        self._metrics = metrics
-        self._labels = (group, topic)
         self.delivered = metrics.counter(DELIVERED, group, topic)
         self.batches = metrics.counter(PULLS, group, topic)
         self.finished = metrics.counter(FINISHED, group, topic)
@@ -97,23 +97,13 @@ class SubscriptionCounters:
         self.undecided = metrics.counter(UNDECIDED, group, topic)
         self.refused = metrics.counter(DEAD_LETTERS_REFUSED, group, topic)
         self.reading_stopped = metrics.counter(READING_STOPPED, group, topic)
-
-    def stale(self, reason: str) -> Counter:
+        self.stale = partial(metrics.counter, STALE, group, topic)
         """Results that changed nothing, for one reason."""
-        return self._metrics.counter(STALE, *self._labels, reason)
-
-    def skipped(self, reason: str) -> Counter:
+        self.skipped = partial(metrics.counter, SKIPPED, group, topic)
         """Messages finished without delivery, for one reason."""
-        return self._metrics.counter(SKIPPED, *self._labels, reason)
-
-    def dead_letters(self, reason: str) -> Counter:
+        self.dead_letters = partial(metrics.counter, DEAD_LETTERS, group, topic)
         """Messages moved to the dead-letter topic, for one kind of reason."""
-        return self._metrics.counter(DEAD_LETTERS, *self._labels, reason)
-
-    def stopped(self, reason: str) -> Counter:
+        self.stopped = partial(metrics.counter, STOPPED, group, topic)
         """Messages that wait for an operator, for one kind of reason."""
-        return self._metrics.counter(STOPPED, *self._labels, reason)
-
-    def bodies_unusable(self, reason: str) -> Counter:
+        self.bodies_unusable = partial(metrics.counter, BODIES_UNUSABLE, group, topic)
         """Messages whose body cannot be unpacked, for one reason."""
-        return self._metrics.counter(BODIES_UNUSABLE, *self._labels, reason)

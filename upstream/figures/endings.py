@@ -50,34 +50,15 @@ def ended_jobs(delivery: Delivery, offsets: Sequence[int]) -> list[UpstreamJob]:
     return [job for job in jobs if job.offset in wanted]
 
 
-class _Several:
-    """An `EndingListener` that tells several."""
-
-    def __init__(self, listeners: Sequence[EndingListener]) -> None:
-        self._listeners = listeners
-
-    def handed_out(self, delivery: Delivery) -> None:
-        for each in self._listeners:
-            each.handed_out(delivery)
-
-    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
-        for each in self._listeners:
-            each.finished(delivery, offsets)
-
-    def ended(self, job: UpstreamJob, ending: Ending) -> None:
-        for each in self._listeners:
-            each.ended(job, ending)
-
-
 @dataclass(slots=True)
 class EndingHook:
     """Where a group tells of endings.
 
     Attributes:
-        listener: Who is told; None: nobody.
+        listeners: Who is told.
     """
 
-    listener: EndingListener | None = None
+    listeners: tuple[EndingListener, ...] = ()
     _by_name: dict[str, EndingListener] = field(default_factory=dict)
 
     def put(self, name: str, listener: EndingListener | None) -> None:
@@ -86,5 +67,4 @@ class EndingHook:
             self._by_name.pop(name, None)
         else:
             self._by_name[name] = listener
-        several = list(self._by_name.values())
-        self.listener = _Several(several) if len(several) > 1 else several[0] if several else None
+        self.listeners = tuple(self._by_name.values())

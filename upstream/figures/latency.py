@@ -59,8 +59,8 @@ class Latency:
         """
         jobs = delivery.jobs
         assert jobs, "it goes out with messages"
-        if self._endings.listener is not None:
-            self._endings.listener.handed_out(delivery)
+        for listener in self._endings.listeners:
+            listener.handed_out(delivery)
         if not delivery.again:
             stored_ms = delivery.stored_ms = stored_ms_of(jobs[0])
             if stored_ms is not None:
@@ -76,8 +76,8 @@ class Latency:
 
     def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
         """Observe messages of one delivery that its client finished."""
-        if self._endings.listener is not None:
-            self._endings.listener.finished(delivery, offsets)
+        for listener in self._endings.listeners:
+            listener.finished(delivery, offsets)
         stored_ms = delivery.stored_ms
         if isinstance(stored_ms, int):
             self._end_to_end.observe(self._wall_us() - stored_ms * 1000, len(offsets))
@@ -96,12 +96,11 @@ class Latency:
 
     def ended(self, job: UpstreamJob, ending: Ending) -> None:
         """Tell who records what becomes of single messages."""
-        if self._endings.listener is not None:
-            self._endings.listener.ended(job, ending)
+        for listener in self._endings.listeners:
+            listener.ended(job, ending)
 
     def refused(self, generation: Generation, unit: Unit) -> None:
         """Tell them of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
-        if self._endings.listener is not None:
+        if self._endings.listeners:
             physical, size, _, offset, group_queue = unit
-            job = UpstreamJob(generation, group_queue, offset, physical, size, None)
-            self._endings.listener.ended(job, Ending.REFUSED)
+            self.ended(UpstreamJob(generation, group_queue, offset, physical, size, None), Ending.REFUSED)

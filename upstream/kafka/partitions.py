@@ -23,6 +23,7 @@ from itertools import groupby
 from broker.runtime.bundle import Runtime
 from broker.runtime.disks.volatile_disk import VolatileDisk
 from broker.runtime.later import Repeated
+from broker.runtime.steps import run_now
 from conf.models import GroupConfig
 from upstream.job import GroupQueue
 from upstream.kafka.blobs import Blobs, Named
@@ -108,7 +109,7 @@ class Partitions:
         """Whether the cluster has said what this member has, be it nothing."""
         self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
         volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
-        self.progress = Progress.open("", queues=self, runtime=volatile)
+        self.progress = run_now(Progress.opening("", queues=self, runtime=volatile))
         self.commits = Commits(
             self.group,
             member=member,

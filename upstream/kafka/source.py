@@ -15,7 +15,7 @@ from broker.runtime.metrics import Counter
 from broker.runtime.seams import Clock
 from pyddmq.actions import Message, MessageUnreadable
 from upstream.history import History
-from upstream.job import Generation, GroupQueue, OrderKey, Reply, Slices, UpstreamJob
+from upstream.job import Generation, GroupQueue, OrderKey, Slices, UpstreamJob
 from upstream.kafka.headers import decode, message_id, property_block, unnamable
 from upstream.kafka.link import KafkaRecord, PartitionReader, Place
 from upstream.kafka.stream import Stream, size_of
@@ -329,22 +329,9 @@ class KafkaSource:
         except MessageUnreadable:
             return None
 
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """One by one."""
-        reply = Reply([], [], [], [])
-        room = bytes_max
-        for place, job in enumerate(jobs):
-            try:
-                slices = slices_of(self.record(job))
-            except MessageUnreadable:
-                reply.unreadable.append(job)
-                continue
-            if slices[4] > room and reply.messages:
-                reply.left.extend(jobs[place:])
-                break
-            room -= slices[4]
-            reply.messages.append((job.offset, slices))
-        return reply
+    def located(self, job: UpstreamJob) -> Slices:
+        """Of one whose record is there."""
+        return slices_of(self.record(job))
 
 
 _GONE: tuple[tuple[str, bytes | None], ...] = (("", None),)

@@ -98,7 +98,7 @@ class Apart:
             self.complete(job)
             return
         self._counters.undecided.add()
-        self._limited_log.note("message_undecided", self._group, topic=job.topic, qid=job.qid, offset=job.offset)
+        self._limited_log.note("message_undecided", self._group, **job.log_facts)
 
     def complete(self, job: UpstreamJob) -> None:
         """End an UNDECIDED job whose offset is finished: by a late success, or by its record after all."""

@@ -132,7 +132,7 @@ class Leaving:
         self.count += 1
         if not self._dead_letters.write(job, reason, partial(self._dead_lettered, kind, held_permit)):
             self._counters.refused.add()
-            self._limited_log.note("dead_letter_refused", self._group, topic=job.topic, qid=job.qid, offset=job.offset)
+            self._limited_log.note("dead_letter_refused", self._group, **job.log_facts)
 
     def _dead_lettered(self, kind: str, held_permit: bool, job: UpstreamJob, problem: str | None) -> None:
         if self.stopped:
@@ -145,14 +145,8 @@ class Leaving:
             return
         if problem is None:
             self._counters.dead_letters(kind).add()
-            self._limited_log.note(
-                "message_dead_lettered",
-                self._group,
-                topic=job.topic,
-                qid=job.qid,
-                offset=job.offset,
-                reason=job.history.reason if job.history else kind,
-            )
+            reason = job.history.reason if job.history else kind
+            self._limited_log.note("message_dead_lettered", self._group, **job.log_facts, reason=reason)
         else:
             job.group_queue.tracker.finish(job.offset)
             self._counters.skipped(problem).add()

@@ -244,9 +244,7 @@ class Outcomes:
         reason = f"{type(error).__name__}: {error}"
         history = noted(job, reason, self._clock.monotonic())
         self.counters.errors.value += 1
-        self._limited_log.note(
-            "action_error", self.group, topic=job.topic, qid=job.qid, offset=job.offset, error=reason
-        )
+        self._limited_log.note("action_error", self.group, **job.log_facts, error=reason)
         earlier = history.errors + history.timeouts
         history.errors += 1
         if may_retry_error(earlier, self.config.max_retry):
@@ -322,9 +320,7 @@ class Outcomes:
 
     def skip(self, job: UpstreamJob, reason: str) -> None:
         """Finish, count and report a job whose record cannot be read."""
-        self._limited_log.note(
-            "message_unreadable", self.group, topic=job.topic, qid=job.qid, offset=job.offset, reason=reason
-        )
+        self._limited_log.note("message_unreadable", self.group, **job.log_facts, reason=reason)
         self._skip(job, reason, held_permit=job.state is not State.READ)
 
     def _skip(self, job: UpstreamJob, label: str, *, held_permit: bool) -> None:

@@ -105,9 +105,7 @@ class Stops:
         self._limited_log.note(
             "message_stopped",
             self._group,
-            topic=job.topic,
-            qid=job.qid,
-            offset=job.offset,
+            **job.log_facts,
             waits=stop.name.lower(),
             reason=reason,
         )

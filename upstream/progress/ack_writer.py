@@ -84,6 +84,7 @@ class AckWriter:
     Attributes:
         failed: Set while acks are refused.
         pending: Whether something is staged.
+        on_failed: The driver's, until it was called for the journal.
         limited_log: Of what was not written, here and by those that commit what is journaled.
     """
 
@@ -96,7 +97,6 @@ class AckWriter:
         fence: Callable[[OffsetTracker, int], int],
         snapshot: Callable[[], list[bytes]],
         syncs: Syncs | None = None,
-        driver: Driver | None = None,
     ) -> None:
         """Write to `journal`, which was read.
 
@@ -107,12 +107,11 @@ class AckWriter:
             fence: Tells the commit-log offset of a finished message, -1 where it says nothing new.
             snapshot: Tells the blocks that describe everything as it stands in memory.
             syncs: Makes the syncs of `begin_sync`; without them they are made at once.
-            driver: Hears, after `begin`, of what is staged and fails; without one the log says so.
         """
         self.failed: ProgressFailed | None = None
         self.pending = False
-        self._driver = driver
-        self._is_driven = self._is_failure_told = False
+        self._on_pending: Callable[[], None] | None = None
+        self.on_failed: Callable[[str, OSError], object] | None = None
         self.limited_log = RateLimitedLog(runtime.clock)
         self._journal = journal
         metrics = runtime.metrics
@@ -281,7 +280,7 @@ class AckWriter:
             self._begin_next = True
         elif self._unsynced:
             self._in_flight = self._written
-            self._syncing = self._journal.begin_sync(self._beside, self._synced)
+            self._syncing = self._beside.begin(self._journal.file, self._synced)
 
     def _synced(self, error: OSError | None) -> None:
         """Note that a sync beside the loop has ended; what was written after it began waits for the next one."""
@@ -334,22 +333,15 @@ class AckWriter:
         self._rolls.abandon()
         self._journal.close()
 
-    def begin(self) -> None:
-        """Have the driver hear of everything from now on: what failed before was the opening's failure."""
-        self._is_driven = self._driver is not None
-
-    @property
-    def on_failed(self) -> Callable[[str, OSError], object] | None:
-        """The driver's, until it was called for the journal."""
-        if self._driver is None or not self._is_driven or self._is_failure_told:
-            return None
-        return self._driver.on_failed
+    def begin(self, driver: Driver) -> None:
+        """Have a driver hear of what is staged and fails from now on; before, and without one, the log says it."""
+        self._on_pending, self.on_failed = driver
 
     def _mark_pending(self) -> None:
         self.pending = True
         self._next_sync.unless_due(SYNC_SECONDS)
-        if self._driver is not None and self._is_driven:
-            self._driver.on_pending()
+        if self._on_pending is not None:
+            self._on_pending()
 
     def _take_staged(self) -> bytes:
         parts = self._staged
@@ -421,7 +413,7 @@ class AckWriter:
         self._failures.value += 1
         on_failed = None if full else self.on_failed
         if on_failed is not None:
-            self._is_failure_told = True
+            self.on_failed = None
             on_failed(f"{what} the ack journal", error)
         elif type(before) is not type(failed):
             log.error("acks_refused", reason=str(failed))

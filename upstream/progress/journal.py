@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from broker.errors import StoreFormatNewer
 from broker.runtime.disks.unreadable import read_around
 from broker.runtime.names import is_number
-from broker.runtime.seams import Buffer, Disk, DiskFile, Syncing, Syncs, Told
+from broker.runtime.seams import Buffer, Disk, DiskFile
 from broker.runtime.steps import run_now
 from upstream.progress.journal_format import (
     BLOCK_HEADER,
@@ -36,8 +37,8 @@ from upstream.progress.journal_format import (
     SnapshotEnd,
     TrackerEntry,
     decode,
+    encode,
     encode_block,
-    encode_header,
     read_block,
 )
 
@@ -70,7 +71,7 @@ class SegmentContent:
 
 
 class AckJournal:
-    """The segments of one node's ack journal; `read` once, then `roll`, then `append`.
+    """The segments of one node's ack journal; `reading` once, then `begin_segment`, then `append`.
 
     Attributes:
         folder: Where it is kept.
@@ -94,18 +95,9 @@ class AckJournal:
         self._capacity = 0
 
     @property
-    def used_bytes(self) -> int:
-        """Bytes written to the current segment."""
-        return self._position
-
-    @property
     def number(self) -> int:
-        """Number of the current segment; 0 before the first `roll`."""
+        """Number of the current segment; 0 before the first `begin_segment`."""
         return self._number
-
-    def read(self) -> SegmentContent | None:
-        """Do `reading` in one go."""
-        return run_now(self.reading())
 
     def reading(self) -> Generator[None, None, SegmentContent | None]:
         """Read the segment that counts, in steps: the newest whose snapshot is intact, or whole, or else the newest.
@@ -118,7 +110,7 @@ class AckJournal:
             StoreFormatNewer: A newer version wrote it.
         """
         self.disk.make_folder(self.folder)
-        numbers = self._numbers()
+        numbers = segment_numbers(self.folder, self.disk)
         best: SegmentContent | None = None
         for number in reversed(numbers):
             content = yield from self._read_segment(number)
@@ -131,17 +123,6 @@ class AckJournal:
         if best is not None and best.whole and (len(numbers) == 1 or self._is_made_durable(best.number)):
             self._reclaim(best.number)
         return best
-
-    def roll(self, payloads: Sequence[Buffer]) -> None:
-        """Begin a new segment with these blocks (a snapshot), make it durable, and give up all earlier ones.
-
-        Raises:
-            OSError: As `begin_segment`; of the syncs: nothing may be written any more.
-        """
-        self.begin_segment(payloads)
-        self.sync()
-        self.disk.sync_folder(self.folder)
-        self.give_up_earlier()
 
     def begin_segment(self, payloads: Sequence[Buffer]) -> None:
         """Begin a new segment with these blocks (a snapshot of all that was appended); `append` goes on there.
@@ -157,7 +138,7 @@ class AckJournal:
         number = self._number + 1
         buffers: list[Buffer] = []
         position = 0
-        for payload in [encode_header(number), *payloads]:
+        for payload in [encode(Header(FORMAT_VERSION, number)), *payloads]:
             buffers += (encode_block(number, position, payload), payload)
             position += BLOCK_HEADER.size + len(payload)
         buffers.append(END_OF_BLOCKS)
@@ -191,13 +172,13 @@ class AckJournal:
         """Write one block, with one write call.
 
         Returns:
-            False, with nothing written, when the segment is full: `roll` then.
+            False, with nothing written, when the segment is full: `begin_segment` then.
 
         Raises:
-            OSError: The write failed; nothing may be written any more, except after ENOSPC, which asks for a `roll`.
+            OSError: The write failed; nothing may be written any more, but after ENOSPC, which asks for a new segment.
         """
         file = self._file
-        assert file is not None, "append before roll"
+        assert file is not None, "append before begin_segment"
         position = self._position
         if position + len(payload) + _BLOCK_OVERHEAD > self._capacity:
             return False
@@ -207,19 +188,13 @@ class AckJournal:
 
     def sync(self) -> None:
         """Make all appended blocks durable. Raises OSError; never to be tried again after that."""
-        assert self._file is not None, "sync before roll"
-        self._file.sync()
+        self.file.sync()
 
     @property
     def file(self) -> DiskFile:
         """The current segment."""
-        assert self._file is not None, "asked before roll"
+        assert self._file is not None, "asked before begin_segment"
         return self._file
-
-    def begin_sync(self, syncs: Syncs, done: Told) -> Syncing:
-        """Begin to make the blocks appended so far durable; `done` is told, and of an error what `sync` says holds."""
-        assert self._file is not None, "sync before roll"
-        return syncs.begin(self._file, done)
 
     def ensure_spare(self) -> bool:
         """Claim the space of the next segment when it is not set aside yet; False when the disk is full.
@@ -230,16 +205,14 @@ class AckJournal:
         path = self._path(_SPARE)
         if self.disk.exists(path):
             return True
-        file = self.disk.open(path, create=True)
-        try:
-            file.allocate(self._segment_bytes)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            self.disk.remove(path)
-            return False
-        finally:
-            file.close()
+        with closing(self.disk.open(path, create=True)) as file:
+            try:
+                file.allocate(self._segment_bytes)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                self.disk.remove(path)
+                return False
         return True
 
     def close(self) -> None:
@@ -253,20 +226,12 @@ class AckJournal:
         return f"{self.folder}/{name}"
 
     def _segment_path(self, number: int) -> str:
-        return self._path(f"{number:016d}{_SUFFIX}")
-
-    def _numbers(self) -> list[int]:
-        names = self.disk.list(self.folder)
-        stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
-        return sorted(int(stem) for stem in stems if is_number(stem))
+        return self._path(segment_name(number))
 
     def _read_segment(self, number: int) -> Generator[None, None, SegmentContent]:
-        file = self.disk.open(self._segment_path(number))
-        try:
+        with closing(self.disk.open(self._segment_path(number))) as file:
             # What the disk does not give out is damage: blocks in it are passed over.
             data, _ = read_around(file, 0, file.size())
-        finally:
-            file.close()
         return (yield from scanning_segment(number, data, folder=self.folder))
 
     def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int, bool]:
@@ -307,11 +272,8 @@ class AckJournal:
     def _is_made_durable(self, number: int) -> bool:
         """Sync the segment that counts: a process that was killed may not have done it, and the others are given up."""
         try:
-            file = self.disk.open(self._segment_path(number))
-            try:
+            with closing(self.disk.open(self._segment_path(number))) as file:
                 file.sync()
-            finally:
-                file.close()
             self.disk.sync_folder(self.folder)
         except OSError:
             # The next segment is another file, and what is kept here until then is looked at again.
@@ -322,7 +284,7 @@ class AckJournal:
         """Turn segments other than `keep` into the spare, or delete them; trouble here costs space only."""
         spare = self._path(_SPARE)
         try:
-            for number in self._numbers():
+            for number in segment_numbers(self.folder, self.disk):
                 if number == keep:
                     continue
                 path = self._segment_path(number)
@@ -335,11 +297,24 @@ class AckJournal:
             return
 
     def _fits_as_spare(self, path: str) -> bool:
-        file = self.disk.open(path)
-        try:
+        with closing(self.disk.open(path)) as file:
             return self._segment_bytes <= file.size() <= 2 * self._segment_bytes
-        finally:
-            file.close()
+
+
+def segment_name(number: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{number:016d}{_SUFFIX}"
+
+
+def segment_number(name: str) -> int | None:
+    """Return the number of the segment that a file of this name is; None for any other file."""
+    stem = name.removesuffix(_SUFFIX)
+    return int(stem) if is_number(stem) and name == segment_name(int(stem)) else None
+
+
+def segment_numbers(folder: str, disk: Disk) -> list[int]:
+    """Return the numbers of the segments in a folder, ascending. Raises OSError."""
+    return sorted(number for name in disk.list(folder) if (number := segment_number(name)) is not None)
 
 
 def _worth(content: SegmentContent) -> tuple[bool, bool, bool]:

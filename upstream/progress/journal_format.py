@@ -38,16 +38,8 @@ _SALT = struct.Struct("<QQI")  # segment number, position, payload bytes
 
 HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED, COUNTED = range(1, 13)
 
-_HEADER = struct.Struct("<BHQ")
 _TRACKER = struct.Struct("<BIHHIqqqBBII")
-_SNAPSHOT_END = struct.Struct("<BI")
 _ACKED = struct.Struct("<BIqqIH")
-_FAILED = struct.Struct("<BIqBIq")
-_DEAD = struct.Struct("<BIq")
-_RESET = struct.Struct("<BIq")
-_TRUNCATED = struct.Struct("<BIqq")
-_WRITING = struct.Struct("<BIq")
-_WRITTEN = struct.Struct("<B")
 _SCANNED = struct.Struct("<BHIq")
 _COUNTED = struct.Struct("<BIqqq")
 
@@ -160,10 +152,20 @@ class Counted(NamedTuple):
     """Messages that became dead letters."""
 
 
-Entry = (
-    Header | TrackerEntry | SnapshotEnd | Acked | Failed | Dead | Reset | Truncated | Writing | Written | Scanned
-    | Counted
-)  # fmt: skip
+Plain = Header | SnapshotEnd | Failed | Dead | Reset | Truncated | Writing | Written
+"""Entries that are their kind and their fields, in this order, and nothing else."""
+Entry = Plain | TrackerEntry | Acked | Scanned | Counted
+
+_PLAIN: dict[type[Plain], tuple[int, struct.Struct]] = {
+    Header: (HEADER, struct.Struct("<BHQ")),
+    SnapshotEnd: (SNAPSHOT_END, struct.Struct("<BI")),
+    Failed: (FAILED, struct.Struct("<BIqBIq")),
+    Dead: (DEAD, struct.Struct("<BIq")),
+    Reset: (RESET, struct.Struct("<BIq")),
+    Truncated: (TRUNCATED, struct.Struct("<BIqq")),
+    Writing: (WRITING, struct.Struct("<BIq")),
+    Written: (WRITTEN, struct.Struct("<B")),
+}
 
 
 class JournalDamaged(Exception):
@@ -190,9 +192,10 @@ def read_block(number: int, data: memoryview, position: int) -> memoryview | Non
     return payload
 
 
-def encode_header(number: int) -> bytes:
-    """Encode the first entry of segment `number`."""
-    return _HEADER.pack(HEADER, FORMAT_VERSION, number)
+def encode(entry: Plain) -> bytes:
+    """Encode an entry that is its kind and its fields."""
+    kind, form = _PLAIN[type(entry)]
+    return form.pack(kind, *entry)
 
 
 def encode_tracker(entry: TrackerEntry) -> bytes:
@@ -216,11 +219,6 @@ def encode_tracker(entry: TrackerEntry) -> bytes:
     )
     values = struct.pack(f"<{len(entry.file_values)}q", *entry.file_values)
     return b"".join((head, group, topic, values, finished))
-
-
-def encode_snapshot_end(trackers: int) -> bytes:
-    """Encode the end of a snapshot of so many trackers."""
-    return _SNAPSHOT_END.pack(SNAPSHOT_END, trackers)
 
 
 def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
@@ -248,43 +246,13 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
     return encode_acked(tracker_id, -1, ranges[:middle]) + encode_acked(tracker_id, fence, ranges[middle:])
 
 
-def encode_failed(tracker_id: int, offset: int, kind: FailureKind, count: int, due_wall_ms: int) -> bytes:
-    """Encode a failed attempt."""
-    return _FAILED.pack(FAILED, tracker_id, offset, kind, count, due_wall_ms)
-
-
 def encode_failure(tracker_id: int, offset: int, failure: Failure) -> bytes:
     """Encode all failed attempts of one offset: an entry per kind that there was."""
     return b"".join(
-        encode_failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms)
+        encode(Failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms))
         for kind in FailureKind
         if failure.count(kind)
     )
-
-
-def encode_dead(tracker_id: int, offset: int) -> bytes:
-    """Encode that an offset was dead-lettered."""
-    return _DEAD.pack(DEAD, tracker_id, offset)
-
-
-def encode_reset(tracker_id: int, offset: int) -> bytes:
-    """Encode an operator's reset."""
-    return _RESET.pack(RESET, tracker_id, offset)
-
-
-def encode_truncated(tracker_id: int, end: int, physical: int) -> bytes:
-    """Encode that the log lost its tail."""
-    return _TRUNCATED.pack(TRUNCATED, tracker_id, end, physical)
-
-
-def encode_writing(tracker_id: int, value: int) -> bytes:
-    """Encode that consumerOffset.json is about to get this value."""
-    return _WRITING.pack(WRITING, tracker_id, value)
-
-
-def encode_written() -> bytes:
-    """Encode that consumerOffset.json has every announced value."""
-    return _WRITTEN.pack(WRITTEN)
 
 
 def encode_scanned(topic: str, queue_id: int, offset: int) -> bytes:
@@ -364,8 +332,9 @@ def _decode_acked(data: memoryview, at: int) -> tuple[Entry, int]:
 
 
 def _decode_failed(data: memoryview, at: int) -> tuple[Entry, int]:
-    _, tracker_id, offset, kind, count, due = _FAILED.unpack_from(data, at)
-    return Failed(tracker_id, offset, FailureKind(kind), count, due), at + _FAILED.size
+    form = _PLAIN[Failed][1]
+    _, tracker_id, offset, kind, count, due = form.unpack_from(data, at)
+    return Failed(tracker_id, offset, FailureKind(kind), count, due), at + form.size
 
 
 def _decode_scanned(data: memoryview, at: int) -> tuple[Entry, int]:
@@ -384,17 +353,11 @@ def _decode_counted(data: memoryview, at: int) -> tuple[Entry, int]:
     return entry, at + _COUNTED.size
 
 
-_DECODERS = {
-    HEADER: _plain(_HEADER, Header),
+_DECODERS = {kind: _plain(form, make) for make, (kind, form) in _PLAIN.items()}
+_DECODERS |= {
     TRACKER: _decode_tracker,
-    SNAPSHOT_END: _plain(_SNAPSHOT_END, SnapshotEnd),
     ACKED: _decode_acked,
     FAILED: _decode_failed,
-    DEAD: _plain(_DEAD, Dead),
-    RESET: _plain(_RESET, Reset),
-    TRUNCATED: _plain(_TRUNCATED, Truncated),
-    WRITING: _plain(_WRITING, Writing),
-    WRITTEN: _plain(_WRITTEN, Written),
     SCANNED: _decode_scanned,
     COUNTED: _decode_counted,
 }

@@ -101,7 +101,7 @@ class OffsetCommits:
         if changed:
             for known in changed:
                 del known.file_values[:-1]
-            self._writer.stage(form.encode_written())
+            self._writer.stage(form.encode(form.Written()))
             self._metrics.counter(OFFSETS_COMMITTED).add(len(changed))
 
     def _writing(self) -> Steps[bool]:
@@ -128,7 +128,7 @@ class OffsetCommits:
             if len(values) < FILE_VALUES_MAX and values[-1:] != [value]:
                 values.append(value)
                 announced.append(known)
-                self._writer.stage(form.encode_writing(known.tracker.tracker_id, value))
+                self._writer.stage(form.encode(form.Writing(known.tracker.tracker_id, value)))
         try:
             yield from self._writer.syncing()
         except ProgressFailed:

@@ -26,7 +26,6 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.disks.timed_syncs import TimedSyncs
 from broker.runtime.file_writes import FileWrite, FileWrites
 from broker.runtime.metrics import declare
-from broker.runtime.steps import run_now
 from upstream.losses import Losses
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, Driver, ProgressFailed, ProgressFull
@@ -61,10 +60,6 @@ Begin = Callable[[str, str, int], int | None]
 """Tells the first offset of a group in a queue of a topic; None for what it does not subscribe."""
 
 
-def _nowhere(group: str, topic: str, queue_id: int) -> int | None:
-    return None
-
-
 def _end_of(queues: Queues, topic: str, queue_id: int) -> int | None:
     queue = queues.queue(topic, queue_id)
     return None if queue is None else queue.max_offset
@@ -83,9 +78,8 @@ class Progress:
         ack_flush: Literal["async", "sync"],
         lost: LostSnapshot,
         file_writes: FileWrites,
-        driver: Driver | None,
     ) -> None:
-        """Assemble; use `open`."""
+        """Assemble; use `opening`."""
         clock, metrics = runtime.clock, runtime.metrics
         self._table = TrackerTable(queues)
         self.trackers = self._table.by_key
@@ -101,7 +95,6 @@ class Progress:
             fence=self._table.fence,
             snapshot=self._table.snapshot,
             syncs=file_writes.syncs and TimedSyncs(file_writes.syncs, clock, metrics, "ack_journal"),
-            driver=driver,
         )
         self._commits = OffsetCommits(
             offsets,
@@ -118,7 +111,7 @@ class Progress:
         self._groups_known = False
 
     @classmethod
-    def open(
+    def opening(
         cls,
         root: str,
         *,
@@ -128,8 +121,10 @@ class Progress:
         segment_bytes: int = SEGMENT_BYTES,
         file_writes: FileWrites | None = None,
         driver: Driver | None = None,
-    ) -> Progress:
-        """Read the journal and consumerOffset.json, and bring both in line with the log; durable on return.
+    ) -> Generator[None, None, Progress]:
+        """Read the journal and consumerOffset.json, and bring both in line with the log, in steps of bounded work.
+
+        Nothing but a note is written before the last step, which may be left out; all is durable after it.
 
         Args:
             root: The store's root; the journal lies in `pyddmq/acks` below it.
@@ -145,31 +140,6 @@ class Progress:
             StoreFormatNewer: A newer version wrote it.
             StoreUnreadable: consumerOffset.json and its copies are damaged.
         """
-        return run_now(
-            cls.opening(
-                root,
-                queues=queues,
-                runtime=runtime,
-                ack_flush=ack_flush,
-                segment_bytes=segment_bytes,
-                file_writes=file_writes,
-                driver=driver,
-            )
-        )
-
-    @classmethod
-    def opening(
-        cls,
-        root: str,
-        *,
-        queues: Queues,
-        runtime: Runtime,
-        ack_flush: Literal["async", "sync"] = "async",
-        segment_bytes: int = SEGMENT_BYTES,
-        file_writes: FileWrites | None = None,
-        driver: Driver | None = None,
-    ) -> Generator[None, None, Progress]:
-        """`open` in steps of bounded work. Nothing but a note is written before the last, which may be left out."""
         disk, clock, metrics = runtime.disk, runtime.clock, runtime.metrics
         started = clock.monotonic()
         file_writes = file_writes or FileWrites(disk)
@@ -192,7 +162,6 @@ class Progress:
             ack_flush=ack_flush,
             lost=lost,
             file_writes=file_writes,
-            driver=driver,
         )
         entries = content.entries if content is not None else []
         found = yield from replaying(entries, partial(_end_of, queues))
@@ -201,7 +170,8 @@ class Progress:
         progress._snapshot_lost = snapshot_lost
         take_over = (yield from queues.taking_over(offsets)) if content is None or offsets.changed_outside else None
         progress._adopt(found, take_over)
-        progress._writer.begin()
+        if driver is not None:
+            progress._writer.begin(driver)
         log.info(
             "acks_replayed",
             trackers=len(progress.trackers),
@@ -270,17 +240,13 @@ class Progress:
             return
         before = tracker.failures.get(offset, Failure())
         tracker.failures[offset] = before.with_count(kind, count, due_wall_ms)
-        self._writer.stage(form.encode_failed(tracker.tracker_id, offset, kind, count, due_wall_ms))
-
-    def failures(self, tracker: OffsetTracker) -> dict[int, Failure]:
-        """Return the failed attempts of a tracker's unfinished offsets, by offset; a copy."""
-        return dict(tracker.failures)
+        self._writer.stage(form.encode(form.Failed(tracker.tracker_id, offset, kind, count, due_wall_ms)))
 
     def dead_lettered(self, tracker: OffsetTracker, offset: int) -> None:
         """Note that the offset's dead-letter record is durable, and finish it (D16)."""
         if tracker.finish(offset):
             tracker.dead_letters += 1
-            self._writer.stage(form.encode_dead(tracker.tracker_id, offset))
+            self._writer.stage(form.encode(form.Dead(tracker.tracker_id, offset)))
 
     def lost(self, tracker: OffsetTracker, count: int) -> None:
         """Count messages that retention took from a tracker; called in the turn in which they are finished there."""
@@ -299,37 +265,35 @@ class Progress:
             self._table.scanned[topic, queue_id] = offset
             self._writer.stage(form.encode_scanned(topic, queue_id, offset))
 
-    def mark_dead_lettered_from(
-        self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin], *, begin: Begin = _nowhere
-    ) -> int:
-        """Finish the origins of dead letters that the journal did not hear of (D16), and remember the position.
+    def finish_replaced(
+        self,
+        queue: QueueView,
+        replaced_by: Callable[[QueueView, int], Iterable[Origin]],
+        *,
+        begin: Begin,
+        sent_back: bool = False,
+    ) -> None:
+        """Finish the messages that the records of a queue replace and the journal did not hear of (D16, D27, D37).
 
-        The caller reads the records from `scan_position` to `offset` (exclusive) of a dead-letter queue, before the
-        group starts, and flushes afterwards. `begin` tells where the group starts in a queue that neither journal nor
-        committed offsets know: what became of a message there is told by its dead letter alone.
+        To be called before the group starts; what it finishes is durable with the next flush.
 
-        Returns:
-            How many origins were not finished before.
+        Args:
+            queue: Holds dead letters, or retry records; is read from `scan_position` on, which then is its end.
+            replaced_by: Reads what its records replace, from an offset on.
+            begin: Tells where the group starts in a queue that neither journal nor committed offsets know: what became
+                of a message there is told by the record alone.
+            sent_back: They are retry records.
         """
-        found = 0
-        for tracker, origin in self._unfinished(origins, begin):
-            self.dead_lettered(tracker, origin.offset)
-            self._metrics.counter(DEAD_LETTERS_RECOVERED, origin.group).add()
-            found += 1
-        self.dead_letters_done(topic, queue_id, offset)
-        return found
-
-    def mark_sent_back_from(
-        self, topic: str, queue_id: int, offset: int, origins: Iterable[Origin], *, begin: Begin = _nowhere
-    ) -> int:
-        """As `mark_dead_lettered_from`, for what retry records replace (D37)."""
-        found = 0
-        for tracker, origin in self._unfinished(origins, begin):
-            tracker.finish(origin.offset)
-            self._metrics.counter(RETRIES_RECOVERED, origin.group).add()
-            found += 1
-        self.dead_letters_done(topic, queue_id, offset)
-        return found
+        start = self.scan_position(queue.topic, queue.queue_id)
+        if start >= queue.max_offset:
+            return
+        finish, recovered = (
+            (OffsetTracker.finish, RETRIES_RECOVERED) if sent_back else (self.dead_lettered, DEAD_LETTERS_RECOVERED)
+        )
+        for tracker, origin in self._unfinished(replaced_by(queue, start), begin):
+            finish(tracker, origin.offset)
+            self._metrics.counter(recovered, origin.group).add()
+        self.dead_letters_done(queue.topic, queue.queue_id, queue.max_offset)
 
     def _unfinished(self, origins: Iterable[Origin], begin: Begin) -> Iterator[tuple[OffsetTracker, Origin]]:
         for origin in origins:
@@ -361,7 +325,7 @@ class Progress:
         known = self._table.known[tracker.tracker_id]
         known.fence_offset = -1
         known.let_go = False
-        self._writer.stage_segment(form.encode_reset(tracker.tracker_id, offset))
+        self._writer.stage_segment(form.encode(form.Reset(tracker.tracker_id, offset)))
         self._commit_next = True
 
     def follow(self, tracker: OffsetTracker) -> None:

@@ -13,6 +13,7 @@ Every case is counted and logged once per queue; each costs redelivery only.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
 import structlog
 
@@ -47,7 +48,7 @@ ACKS_DROPPED = declare(
 )
 
 
-def names_of(tracker: OffsetTracker) -> dict[str, str | int]:
+def names_of(tracker: OffsetTracker) -> dict[str, Any]:
     """Return what a log line says of a tracker."""
     return {"group": tracker.group, "topic": tracker.topic, "queue": tracker.queue_id}
 
@@ -126,7 +127,7 @@ class Reconciler:
         each.claimed = 0
         each.fences.clear()
         each.file_values[:] = [value]
-        self.markers.append(form.encode_reset(tracker.tracker_id, value))
+        self.markers.append(form.encode(form.Reset(tracker.tracker_id, value)))
         self.changed = True
 
     def _follow_end_of_log(self, each: Replayed) -> None:
@@ -150,5 +151,5 @@ class Reconciler:
             self._mark_truncated(tracker, tracker.high)
 
     def _mark_truncated(self, tracker: OffsetTracker, end: int) -> None:
-        self.markers.append(form.encode_truncated(tracker.tracker_id, end, self._queues.truncated_to))
+        self.markers.append(form.encode(form.Truncated(tracker.tracker_id, end, self._queues.truncated_to)))
         self.changed = True

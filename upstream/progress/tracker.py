@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 AHEAD_MAX = 1 << 30
@@ -69,78 +70,49 @@ class Failure(NamedTuple):
         return self[kind - 1]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OffsetTracker:
     """Finished offsets of one (group, topic, queue).
 
     Every call that finishes something stages the newly finished range for the ack journal: the first one of a turn
-    calls `on_staged(self)`, and `take_staged` hands all of them over, merged.
+    calls what `stage_to` was given, and `take_staged` hands all of them over, merged. Before that nothing is staged.
     """
 
-    __slots__ = (
-        "_marks",
-        "_mixed",
-        "_on_staged",
-        "_staged",
-        "ahead",
-        "counts_staged",
-        "dead_letters",
-        "expired",
-        "expired_ms",
-        "expiring",
-        "failures",
-        "group",
-        "place",
-        "queue_id",
-        "started",
-        "topic",
-        "tracker_id",
-        "undecided",
-        "watermark",
-    )
+    group: str
+    topic: str
+    queue_id: int
+    watermark: int = field(default=0, kw_only=True)
+    tracker_id: int = field(default=0, kw_only=True)
+    ahead: int = 0
+    """Offsets finished above the watermark."""
+    started: int = field(init=False)
+    """One past the highest offset handed to the pipeline; the source moves it, nothing here depends on it."""
+    place: tuple[int, int] | None = None
+    """Offset and commit-log offset of a message that finished since the last flush, from one who had both."""
+    expired: int = 0
+    """Messages that retention took before they were finished, over restarts and resets."""
+    expired_ms: int = 0
+    """When that last happened, wall clock; 0: never."""
+    dead_letters: int = 0
+    """Messages that became dead letters, likewise."""
+    counts_staged: bool = False
+    """Whether `expired` is to be journaled, with what finished in the same turn."""
+    expiring: set[int] = field(default_factory=set)
+    """Offsets whose dead letter retention has appended and which are finished when it is durable."""
+    undecided: dict[int, bool] = field(default_factory=dict)
+    """Offsets whose retry (True) or dead letter (False) was appended and is not known to be durable: of a failed
+    disk the log tells after a restart, so this process makes no other attempt at them."""
+    failures: dict[int, Failure] = field(default_factory=dict)
+    """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
+    # marks[i] is 1 when offset watermark + i is finished. Empty, or the first byte is 0 and the last one 1.
+    _marks: bytearray = field(default_factory=bytearray)
+    # Flat pairs start, end of what finished since the last take; neighbours in call order are merged.
+    _staged: list[int] = field(default_factory=list)
+    _mixed: bool = False  # whether `_staged` may be out of order
+    _on_staged: Callable[[OffsetTracker], object] | None = None
 
-    def __init__(
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        *,
-        watermark: int = 0,
-        tracker_id: int = 0,
-        on_staged: Callable[[OffsetTracker], object] | None = None,
-    ) -> None:
-        """Make a tracker that stands at `watermark`; without `on_staged` nothing is staged (replay, plain use)."""
-        self.group = group
-        self.topic = topic
-        self.queue_id = queue_id
-        self.tracker_id = tracker_id
-        self.watermark = watermark
-        self.ahead = 0
-        """Offsets finished above the watermark."""
-        self.started = watermark
-        """One past the highest offset handed to the pipeline; the source moves it, nothing here depends on it."""
-        self.place: tuple[int, int] | None = None
-        """Offset and commit-log offset of a message that finished since the last flush, from one who had both."""
-        self.expired = 0
-        """Messages that retention took before they were finished, over restarts and resets."""
-        self.expired_ms = 0
-        """When that last happened, wall clock; 0: never."""
-        self.dead_letters = 0
-        """Messages that became dead letters, likewise."""
-        self.counts_staged = False
-        """Whether `expired` is to be journaled, with what finished in the same turn."""
-        self.expiring: set[int] = set()
-        """Offsets whose dead letter retention has appended and which are finished when it is durable."""
-        self.undecided: dict[int, bool] = {}
-        """Offsets whose retry (True) or dead letter (False) was appended and is not known to be durable: of a failed
-        disk the log tells after a restart, so this process makes no other attempt at them."""
-        self.failures: dict[int, Failure] = {}
-        """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
-        # marks[i] is 1 when offset watermark + i is finished. Empty, or the first byte is 0 and the last one 1.
-        self._marks = bytearray()
-        # Flat pairs start, end of what finished since the last take; neighbours in call order are merged.
-        self._staged: list[int] = []
-        self._mixed = False  # whether `_staged` may be out of order
-        self._on_staged = on_staged
+    def __post_init__(self) -> None:
+        self.started = self.watermark
 
     def finish(self, offset: int) -> bool:
         """Mark one offset as finished.
@@ -344,8 +316,14 @@ class OffsetTracker:
     def load(self, watermark: int, marks: bytes | bytearray) -> None:
         """Stand where a snapshot stood; stages nothing. `marks` starts at the watermark and may be untidy."""
         self.watermark = watermark
-        self._marks[:] = marks
-        self._tidy()
+        row = self._marks
+        row[:] = marks
+        # What `_marks` promises holds again.
+        del row[row.rfind(_ONE) + 1 :]
+        self.ahead = row.count(1)
+        if row and row[0]:
+            self._advance()
+        self.started = max(self.started, self.watermark)
 
     def reset(self, offset: int) -> None:
         """Stand at `offset` with nothing finished above it, whatever was known before; stages nothing."""
@@ -416,15 +394,6 @@ class OffsetTracker:
                 f"{AHEAD_MAX} above the watermark {self.watermark}"
             )
         self._marks.extend(bytes(index - len(self._marks)))
-
-    def _tidy(self) -> None:
-        """Restore the invariants of `_marks` after it was replaced."""
-        marks = self._marks
-        del marks[marks.rfind(_ONE) + 1 :]
-        self.ahead = marks.count(1)
-        if marks and marks[0]:
-            self._advance()
-        self.started = max(self.started, self.watermark)
 
     def _forget_failures(self, start: int, end: int) -> None:
         failures = self.failures

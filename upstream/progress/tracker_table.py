@@ -85,7 +85,7 @@ class TrackerTable:
                 counts = tracker.expired, tracker.expired_ms, tracker.dead_letters
                 blocks.append(form.encode_counted(tracker.tracker_id, *counts))
         blocks += [form.encode_scanned(*key, offset) for key, offset in self.scanned.items()]
-        blocks.append(form.encode_snapshot_end(len(self.known)))
+        blocks.append(form.encode(form.SnapshotEnd(len(self.known))))
         return blocks
 
     def entry(self, known: Known) -> bytes:

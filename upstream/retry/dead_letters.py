@@ -135,22 +135,11 @@ class DeadLetters:
                 self.pending -= 1
 
 
-def recover_dead_letters(group: str, *, broker: Broker, progress: Progress, begin: Begin) -> int:
+def recover_dead_letters(group: str, *, broker: Broker, progress: Progress, begin: Begin) -> None:
     """Finish the messages of a group whose dead letters exist although the ack journal does not know it (D16).
 
-    To be called after a restart, before the group reads anything. `begin`: as for `Progress.mark_dead_lettered_from`.
-
-    Returns:
-        How many there were.
+    To be called after a restart, before the group reads anything. `begin`: as for `Progress.finish_replaced`.
     """
-    name = broker.dead_letter_topic(group)
-    topic = broker.topic(name)
-    if topic is None:
-        return 0
-    found = 0
-    for queue in topic.queues:
-        start = progress.scan_position(name, queue.queue_id)
-        if start < queue.max_offset:
-            origins = broker.replaced_by_dead_letters(queue, start)
-            found += progress.mark_dead_lettered_from(name, queue.queue_id, queue.max_offset, origins, begin=begin)
-    return found
+    topic = broker.topic(broker.dead_letter_topic(group))
+    for queue in topic.queues if topic is not None else ():
+        progress.finish_replaced(queue, broker.replaced_by_dead_letters, begin=begin)

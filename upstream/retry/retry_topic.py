@@ -90,9 +90,7 @@ class RetryTopic:
             else "failed"
         )
         self._metrics.counter(REFUSED, self._group, reason).add()
-        self._limited_log.note(
-            "retry_in_place", self._group, topic=job.topic, qid=job.qid, offset=job.offset, error=str(error)
-        )
+        self._limited_log.note("retry_in_place", self._group, **job.log_facts, error=str(error))
 
     def stop(self) -> None:
         """Remember how far the records have been dealt with, so that the next start need not read them."""
@@ -101,23 +99,15 @@ class RetryTopic:
                 self._progress.dead_letters_done(queue.topic, queue.queue_id, queue.max_offset)
 
 
-def recover_retries(group: str, *, broker: Broker, progress: Progress, begin: Begin) -> int:
+def recover_retries(group: str, *, broker: Broker, progress: Progress, begin: Begin) -> None:
     """Finish the messages whose retry records exist although the ack journal does not know it (D27, D37).
 
-    To be called after a restart, before the group reads anything. `begin`: as for `Progress.mark_dead_lettered_from`.
-
-    Returns:
-        How many there were.
+    To be called after a restart, before the group reads anything. `begin`: as for `Progress.finish_replaced`.
     """
-    found = 0
     for queue in broker.retry_queues(group):
         if queue.topic != broker.retry_topic(group):
             if (queue.topic, queue.queue_id) in progress.shared_read:
                 # Its records are those of all groups, and what this process appended it has finished.
                 continue
             progress.shared_read.add((queue.topic, queue.queue_id))
-        start = progress.scan_position(queue.topic, queue.queue_id)
-        if start < queue.max_offset:
-            origins = broker.replaced_by_retries(queue, start)
-            found += progress.mark_sent_back_from(queue.topic, queue.queue_id, queue.max_offset, origins, begin=begin)
-    return found
+        progress.finish_replaced(queue, broker.replaced_by_retries, begin=begin, sent_back=True)

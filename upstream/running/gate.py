@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
-from upstream.calls.answers import ActionMisbehaved, no_answer
+from upstream.calls.answers import ActionMisbehaved
 from upstream.job import UpstreamJob
 from upstream.running.calling import Calling
 from upstream.running.pipeline import Pipeline
+from upstream.running.running import carry_out
 from upstream.state import State
 from upstream.waiting.order import compile_path
 
@@ -58,17 +59,12 @@ class Gate:
         for place, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
             if answer is Status.CONTINUE:
                 onward.append(job)
-            elif answer is Status.FINISH:
-                self._outcomes.succeed(job)
-            elif answer is Status.FAIL:
-                self._outcomes.fail(job, "an action answered FAIL")
-            elif isinstance(answer, Exception):
-                self._outcomes.error(job, answer)
-            elif answer is Status.ASYNCHRONIZED:
+                continue
+            if answer is Status.ASYNCHRONIZED:
                 self._outcomes.error(job, ActionMisbehaved("an action before the order gate answered ASYNCHRONIZED"))
             else:
-                self._outcomes.error(job, no_answer(answer))
-            if job.state is State.READ and answer is not Status.CONTINUE:
+                carry_out(self._outcomes, job, answer)
+            if job.state is State.READ:
                 # It will be tried again. Nothing that was read after it may pass it, for its key is not known; jobs
                 # held by an earlier pass of this batch come after these.
                 self.closed = True

@@ -85,15 +85,21 @@ class Running:
                 continue
             if answer is _CONTINUE:
                 onward.append(job)
-            elif answer is Status.FINISH:
-                self._outcomes.succeed(job)
-            elif answer is Status.FAIL:
-                self._outcomes.fail(job, "an action answered FAIL")
-            elif isinstance(answer, Exception):
-                self._outcomes.error(job, answer)
             elif answer is not _ASYNCHRONIZED:
-                self._outcomes.error(job, no_answer(answer))
+                carry_out(self._outcomes, job, answer)
         return onward
+
+
+def carry_out(outcomes: Outcomes, job: UpstreamJob, answer: object) -> None:
+    """Do what an answer says that neither passes a job on nor keeps it (R16)."""
+    if answer is Status.FINISH:
+        outcomes.succeed(job)
+    elif answer is Status.FAIL:
+        outcomes.fail(job, "an action answered FAIL")
+    elif isinstance(answer, Exception):
+        outcomes.error(job, answer)
+    else:
+        outcomes.error(job, no_answer(answer))
 
 
 def is_in_action(job: UpstreamJob) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from broker.runtime.seams import Clock, Handle, Scheduler
 from pyddmq.actions import Message, MessageUnreadable
 from upstream.history import History
-from upstream.job import Generation, GroupQueue, OrderKey, Reply, Slices, UpstreamJob
+from upstream.job import Generation, GroupQueue, OrderKey, Slices, UpstreamJob
 from upstream.progress.replay import finish_gone
 from upstream.queues import QueueView
 from upstream.source import Counts
@@ -200,15 +200,9 @@ class MemorySource:
         except MessageUnreadable:
             return None
 
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
-        """One by one."""
-        reply = Reply([], [], [], [])
-        for job in jobs:
-            try:
-                reply.messages.append((job.offset, slices_of(self._read(job))))
-            except MessageUnreadable:
-                reply.unreadable.append(job)
-        return reply
+    def located(self, job: UpstreamJob) -> Slices:
+        """Of one that was fetched."""
+        return slices_of(self._read(job))
 
 
 def slices_of(record: Record) -> Slices:

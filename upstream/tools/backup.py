@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ from broker.runtime.state_file import read_whole, write_whole
 from broker.scheduled.timer.pending.state import without_files
 from broker.tools.interchange import geometry_of
 from broker.tools.readonly import ReadOnlyStore
-from upstream.progress.journal import scan_segment
+from upstream.progress.journal import scan_segment, segment_name, segment_numbers
 
 MANIFEST = "backup.json"
 FORMAT_VERSION = 1
@@ -98,12 +99,9 @@ class Backup:
         for path in self._queue_files():
             self._copy_named(path, files)
         # Opened only now: what the small files speak of is in the log by now.
-        store = ReadOnlyStore.open(self.root, disk=self.source, clock=self.clock)
-        try:
+        with closing(ReadOnlyStore.open(self.root, disk=self.source, clock=self.clock)) as store:
             self._copy_log(store, files)
             end = store.end
-        finally:
-            store.close()
         owners = read_whole(self.source, f"{self.root}/{_OWNERS}")
         if owners is not None:
             files[_OWNERS] = self._write(_OWNERS, owners)
@@ -161,21 +159,19 @@ class Backup:
 
     def _journal(self) -> dict[str, bytes] | None:
         """Return the newest segment with an intact snapshot; all of them when none has one, None when they moved."""
-        names = [name for name in self.source.list(f"{self.root}/{_ACKS}") if is_number(name.removesuffix(".acks"))]
+        folder = f"{self.root}/{_ACKS}"
+        numbers = segment_numbers(folder, self.source)
         found: dict[str, bytes] = {}
-        for name in reversed(names):
-            path = f"{_ACKS}/{name}"
+        for number in reversed(numbers):
+            path = f"{_ACKS}/{segment_name(number)}"
             data = read_whole(self.source, f"{self.root}/{path}")
             if data is None:
                 return None
             found[path] = data
-            if scan_segment(int(name.removesuffix(".acks")), data, folder=f"{self.root}/{_ACKS}").intact:
+            if scan_segment(number, data, folder=folder).intact:
                 # Still of that name: its bytes were not being reused while they were read.
-                return {path: data} if name in self.source.list(f"{self.root}/{_ACKS}") else None
-        return found if names == self._names_now() else None
-
-    def _names_now(self) -> list[str]:
-        return [name for name in self.source.list(f"{self.root}/{_ACKS}") if is_number(name.removesuffix(".acks"))]
+                return {path: data} if number in segment_numbers(folder, self.source) else None
+        return found if numbers == segment_numbers(folder, self.source) else None
 
     # Large files
 
@@ -193,10 +189,8 @@ class Backup:
             file = self.source.open(f"{self.root}/{path}")
         except FileNotFoundError:
             return
-        try:
+        with closing(file):
             files[path] = self._copy(path, file, file.size(), file.size())
-        finally:
-            file.close()
 
     def _copy_log(self, store: ReadOnlyStore, files: dict[str, dict[str, Any]]) -> None:
         size = store.geometry.segment_bytes
@@ -211,19 +205,20 @@ class Backup:
             except FileNotFoundError:
                 # Retention; what is behind it is copied all the same.
                 continue
-            try:
+            with closing(file):
                 used = min(max(store.end - segment.base, 0), size)
                 files[path] = self._copy(path, file, used, size, closed=used == size)
-            finally:
-                file.close()
 
     def _copy(self, path: str, file: DiskFile, used: int, size: int, *, closed: bool = False) -> dict[str, Any]:
         """Copy `used` bytes of an open file into one of `size` bytes, or link a closed one; return its line."""
         target = f"{self.target}/{path}"
         self.disk.make_folder(target.rpartition("/")[0])
-        linked = closed and self._linked(f"{self.root}/{path}", target)
+        out = None
+        if closed and self.link is not None:
+            self.link(f"{self.root}/{path}", target)
+        else:
+            out = self.disk.open(target, create=True)
         digest = hashlib.sha256()
-        out = None if linked else self.disk.open(target, create=True)
         try:
             for at in range(0, used, _CHUNK_BYTES):
                 data = file.read(at, min(_CHUNK_BYTES, used - at))
@@ -241,21 +236,12 @@ class Backup:
                 out.close()
         return {"bytes": size, "sha256": digest.hexdigest()}
 
-    def _linked(self, source: str, target: str) -> bool:
-        if self.link is None:
-            return False
-        self.link(source, target)
-        return True
-
     def _write(self, path: str, data: bytes) -> dict[str, Any]:
         target = f"{self.target}/{path}"
         self.disk.make_folder(target.rpartition("/")[0])
-        file = self.disk.open(target, create=True)
-        try:
+        with closing(self.disk.open(target, create=True)) as file:
             file.write(0, [data])
             file.sync()
-        finally:
-            file.close()
         return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
     def _advance(self, count: int) -> None:
@@ -322,49 +308,38 @@ def restore(folder: str, root: str, *, disk: Disk, progress: ProgressCallback | 
     _refuse_names(folder, disk)
     total = sum(line["bytes"] for line in files.values())
     done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, total)
+
     for path, line in files.items():
-        done = _restore_file(folder, root, path, line, disk=disk, done=done, progress=progress, total=total)
+        _restore_file(f"{folder}/{path}", f"{root}/{path}", line, disk, advance)
     for path in sorted({path.rpartition("/")[0] for path in files}):
         disk.sync_folder(f"{root}/{path}".rstrip("/"))
     return manifest
 
 
-def _restore_file(
-    folder: str,
-    root: str,
-    path: str,
-    line: dict[str, Any],
-    *,
-    disk: Disk,
-    done: int,
-    total: int,
-    progress: ProgressCallback | None,
-) -> int:
-    """Copy one file and compare it; returns the bytes done so far."""
+def _restore_file(source: str, target: str, line: dict[str, Any], disk: Disk, advance: Callable[[int], None]) -> None:
+    """Copy one file and compare it."""
     try:
-        file = disk.open(f"{folder}/{path}")
+        file = disk.open(source)
     except FileNotFoundError as error:
-        raise BackupError(f"{folder}/{path} is missing; the backup is not whole, take another") from error
-    target = f"{root}/{path}"
+        raise BackupError(f"{source} is missing; the backup is not whole, take another") from error
     disk.make_folder(target.rpartition("/")[0])
-    out = disk.open(target, create=True)
-    try:
+    with closing(file), closing(disk.open(target, create=True)) as out:
         digest = hashlib.sha256()
         size = file.size()
         for at in range(0, size, _CHUNK_BYTES):
             data = file.read(at, min(_CHUNK_BYTES, size - at))
             digest.update(data)
             out.write(at, [data])
-            done += len(data)
-            if progress is not None:
-                progress(done, total)
+            advance(len(data))
         if size != line["bytes"] or digest.hexdigest() != line["sha256"]:
-            raise BackupError(f"{folder}/{path} is damaged: it differs from its sum in {MANIFEST}; take another backup")
+            raise BackupError(f"{source} is damaged: it differs from its sum in {MANIFEST}; take another backup")
         out.sync()
-    finally:
-        out.close()
-        file.close()
-    return done
 
 
 def _refuse_links(folder: str, files: Iterable[str], disk: Disk) -> None:

@@ -8,16 +8,14 @@ from broker.errors import StoreError
 from broker.opening.recovery import ProgressCallback
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.disks.read_only_disk import ReadingDisk
-from broker.runtime.names import is_number
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import read_whole
 from broker.tools.check import Check, Finding, Severity
 from broker.tools.check.small_files import foreign
-from upstream.progress.journal import SegmentContent, scan_segment
+from upstream.progress.journal import SegmentContent, scan_segment, segment_name, segment_number, segment_numbers
 from upstream.progress.replay import Replay, replay
 
 FOLDER = "pyddmq/acks"
-_SUFFIX = ".acks"
 _COME_AGAIN = "messages whose acks were in it come again; none is lost"
 _ROLLED = "the journal is opened, which begins a new segment with all that could be read"
 
@@ -45,12 +43,9 @@ def check_data(check: Check, progress: ProgressCallback | None = None) -> Iterat
 
 def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
     """Check the segments of the ack journal. Raises StoreFormatNewer."""
-    numbers = []
+    numbers = segment_numbers(f"{root}/{FOLDER}", disk)
     for name in disk.list(f"{root}/{FOLDER}"):
-        stem = name.removesuffix(_SUFFIX)
-        if name.endswith(_SUFFIX) and is_number(stem):
-            numbers.append(int(stem))
-        elif name != "spare":
+        if name != "spare" and segment_number(name) is None:
             yield foreign(f"{FOLDER}/{name}")
     contents = [content for number in numbers if (content := read_segment(root, number, disk=disk)) is not None]
     whole = [content for content in contents if content.whole]
@@ -78,7 +73,7 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
 
 def read_segment(root: str, number: int, *, disk: Disk) -> SegmentContent | None:
     """Return what a segment holds, None when its owner has given it up. Raises StoreFormatNewer."""
-    raw = read_whole(disk, f"{root}/{FOLDER}/{number:016d}{_SUFFIX}")
+    raw = read_whole(disk, f"{root}/{_path(number)}")
     return None if raw is None else scan_segment(number, raw, folder=f"{root}/{FOLDER}")
 
 
@@ -137,8 +132,7 @@ def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> 
     Raises:
         StoreFormatNewer: A newer version wrote it.
     """
-    names = [name.removesuffix(_SUFFIX) for name in disk.list(f"{root}/{FOLDER}") if name.endswith(_SUFFIX)]
-    for number in sorted((int(name) for name in names if is_number(name)), reverse=True):
+    for number in reversed(segment_numbers(f"{root}/{FOLDER}", disk)):
         content = read_segment(root, number, disk=disk)
         if content is not None and content.whole:
             return replay(content.entries, lambda topic, queue_id: ends.get((topic, queue_id)))
@@ -180,4 +174,4 @@ def _finding(
 
 
 def _path(number: int) -> str:
-    return f"{FOLDER}/{number:016d}{_SUFFIX}"
+    return f"{FOLDER}/{segment_name(number)}"

@@ -9,6 +9,7 @@ from typing import Any
 from broker.opening.recovery import ProgressCallback
 from broker.runtime.bundle import runtime_of
 from broker.runtime.seams import Clock, Disk
+from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.tools.check import Check, Finding
 from broker.tools.repair import repair
@@ -31,7 +32,7 @@ def repair_data(
         return list(check_data(check, progress))
 
     def journal(store: Store) -> None:
-        Progress.open(root, queues=EmbeddedQueues(store), runtime=runtime).close()
+        run_now(Progress.opening(root, queues=EmbeddedQueues(store), runtime=runtime)).close()
 
     return repair(root, runtime, findings_of=findings_of, then=journal)
 

@@ -65,20 +65,16 @@ class BufferLimits:
     bytes_max: int = 4 << 30
 
 
+@dataclass(slots=True, eq=False)
 class Parked:
     """A pull that waits. `open` is false once it was answered or withdrawn."""
 
-    __slots__ = ("count_max", "holder", "number", "open", "topic", "wake")
-
-    def __init__(
-        self, number: int, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[Batch], None]
-    ) -> None:
-        self.number = number
-        self.topic = topic
-        self.count_max = count_max
-        self.holder = holder
-        self.wake = wake
-        self.open = True
+    number: int
+    topic: str | None
+    count_max: int | None
+    holder: Holder
+    wake: Callable[[Batch], None]
+    open: bool = True
 
 
 class PullBuffer:

@@ -77,12 +77,13 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
 @contextlib.contextmanager
 def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progress]]:
     """`opened`, with the ack journal."""
+    from broker.runtime.steps import run_now
     from upstream.embedded.queues import EmbeddedQueues
     from upstream.progress.progress import Progress
 
     with opened(data, change=change) as found:
         # The loop never runs: everything is made durable by `close`.
-        progress = Progress.open(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime)
+        progress = run_now(Progress.opening(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime))
         try:
             yield found.store, progress
         finally:

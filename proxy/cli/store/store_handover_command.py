@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from broker.runtime.steps import run_now
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line
@@ -44,7 +45,7 @@ def handover(
         seen = points_of.before(str(data.absolute()), RealDisk(read_only=True))
     arrives = came_from is not None or (to is None and seen.theirs)
     with opened(data) as found:
-        progress = Progress.open(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime)
+        progress = run_now(Progress.opening(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime))
         make = points_of.from_rocketmq if arrives else points_of.to_rocketmq
         points = list(make(found, progress, seen))
         progress.close()

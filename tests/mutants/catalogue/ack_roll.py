@@ -172,8 +172,8 @@ MUTANTS = (
     Mutant(
         name="a start does not make the name of the segment that counts durable",
         file="upstream/progress/journal.py",
-        old="                file.close()\n            self.disk.sync_folder(self.folder)\n        except OSError:\n",
-        new="                file.close()\n        except OSError:\n",
+        old="                file.sync()\n            self.disk.sync_folder(self.folder)\n        except OSError:\n",
+        new="                file.sync()\n        except OSError:\n",
         caught_by=(f"{ROLL}::test_start_after_a_kill_amid_a_roll_gives_up_no_segment_before_another_is_durable",),
     ),
     Mutant(

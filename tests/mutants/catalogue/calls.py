@@ -49,8 +49,7 @@ MUTANTS = (
     Mutant(
         name="what answers nothing is kept for ever",
         file="upstream/running/running.py",
-        old="            elif answer is not _ASYNCHRONIZED:\n"
-        "                self._outcomes.error(job, no_answer(answer))\n",
+        old="    else:\n        outcomes.error(job, no_answer(answer))\n",
         new="",
         caught_by=(f"{CALLING}::test_failures_of_calls_end_in_the_dead_letters_with_type_and_text",),
     ),

@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         name="a start does not read which messages were sent back",
         file="upstream/retry/retry_topic.py",
-        old="            origins = broker.replaced_by_retries(queue, start)\n",
-        new="            origins = broker.replaced_by_retries(queue, queue.max_offset)\n",
+        old="queue, broker.replaced_by_retries, begin",
+        new="queue, lambda each, _: broker.replaced_by_retries(each, each.max_offset), begin",
         caught_by=(
             "tests/integration/broker/features/test_retry_topic_stops.py::test_stop_at_every_change_neither_loses_nor_doubles_a_retry",
         ),
@@ -242,8 +242,8 @@ MUTANTS = (
     Mutant(
         name="a start does not read which messages became dead letters",
         file="upstream/retry/dead_letters.py",
-        old="            origins = broker.replaced_by_dead_letters(queue, start)\n",
-        new="            origins = broker.replaced_by_dead_letters(queue, queue.max_offset)\n",
+        old="queue, broker.replaced_by_dead_letters, begin",
+        new="queue, lambda each, _: broker.replaced_by_dead_letters(each, each.max_offset), begin",
         caught_by=(f"{DEAD_LETTERS}::test_restart_between_record_and_journal_entry_writes_no_dead_letter_twice",),
     ),
     Mutant(

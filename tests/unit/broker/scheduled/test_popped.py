@@ -14,6 +14,7 @@ from broker.log.put import Put
 from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
+from broker.runtime.steps import run_now
 from broker.scheduled.popped import TIMER_TOPIC, popped
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, SimDisk
@@ -131,10 +132,12 @@ def test_nonsense_is_in_nobodys_hand(body: bytes | dict[str, Any]) -> None:
     store.close()
     committed(disk, 5)
     store = open_store(disk, segment_bytes=1 << 18)
-    progress = Progress.open(
-        ROOT,
-        queues=EmbeddedQueues(store),
-        runtime=runtime_of(disk, ManualClock(), metrics=Metrics(), scheduler=ManualScheduler(ManualClock())),
+    progress = run_now(
+        Progress.opening(
+            ROOT,
+            queues=EmbeddedQueues(store),
+            runtime=runtime_of(disk, ManualClock(), metrics=Metrics(), scheduler=ManualScheduler(ManualClock())),
+        )
     )
     assert progress.tracker(GROUP, "t", 0, first_offset=lambda: 0).watermark == (
         0 if isinstance(body, dict) and "n" in body else 5
@@ -154,10 +157,12 @@ def test_hand_over_makes_them_unfinished_once_and_for_the_way_back() -> None:
     for again in range(3):
         store = open_store(disk, segment_bytes=1 << 18)
         clock = ManualClock()
-        progress = Progress.open(
-            ROOT,
-            queues=EmbeddedQueues(store),
-            runtime=runtime_of(disk, clock, metrics=metrics, scheduler=ManualScheduler(clock)),
+        progress = run_now(
+            Progress.opening(
+                ROOT,
+                queues=EmbeddedQueues(store),
+                runtime=runtime_of(disk, clock, metrics=metrics, scheduler=ManualScheduler(clock)),
+            )
         )
         tracker = progress.trackers[GROUP, "t", 0]
         wanted = [10, 11, 13, 14, 15, 16, 17, 30, 31][again:]

@@ -16,6 +16,7 @@ from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT
 from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
+from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.state_file import SealedFile
@@ -79,10 +80,12 @@ def points(data: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dic
 def progress_of(data: Path, store: Store) -> Progress:
     """Trackers and acks."""
     clock = ManualClock(NOW_S * 1000)
-    return Progress.open(
-        str(data),
-        queues=EmbeddedQueues(store),
-        runtime=runtime_of(RealDisk(), clock, metrics=Metrics(), scheduler=ManualScheduler(clock)),
+    return run_now(
+        Progress.opening(
+            str(data),
+            queues=EmbeddedQueues(store),
+            runtime=runtime_of(RealDisk(), clock, metrics=Metrics(), scheduler=ManualScheduler(clock)),
+        )
     )
 
 
@@ -104,7 +107,8 @@ def test_what_groups_have_beyond_their_offsets_is_counted(data: Path, capsys: py
     tracker = progress.tracker("g", "t", 0, first_offset=lambda: 0)
     tracker.finish_range(3, 7)
     progress.fail(tracker, 1, kind=FailureKind.FAIL, count=1, due_wall_ms=0)
-    Pauses.open(str(data), disk=RealDisk(), clock=ManualClock()).pause("g", "t", who="test")
+    disk = RealDisk()
+    at_once(disk, Pauses.open(str(data), disk=disk, clock=ManualClock()).pausing("g", "t", who="test"))
     progress.close()
     store.close()
     found = points(data, capsys)

@@ -28,7 +28,7 @@ def sent(made: World, jobs: list[UpstreamJob], bytes_max: int = 1 << 20) -> list
     assert subscription.slices(jobs) is None
     reply = subscription.sort_out(jobs, bytes_max)
     assert not reply.unreadable
-    made.group.return_undelivered(reply.left)
+    made.group.settle(reply)
     return [bytes(view[begin:end]) for _, (view, begin, end, _, _) in reply.messages]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from actions.registry import BUILT_IN, Registry
 from broker.errors import StoreUnreadable
+from broker.runtime.file_writes import at_once
 from broker.testing import ManualClock, PowerCut, SimDisk
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import ROOT, Client, World
@@ -108,7 +109,7 @@ def stops() -> Iterator[tuple[SimDisk, int]]:
     """Yield disks that stop at one change after the other."""
     for changes in range(40):
         disk = SimDisk()
-        fresh(disk).pause("g", "one", who="x")
+        at_once(disk, fresh(disk).pausing("g", "one", who="x"))
         disk.stop_after(changes)
         yield disk, changes
 
@@ -119,7 +120,7 @@ def test_stop_at_every_change_leaves_the_old_or_the_new_pauses() -> None:
     for disk, changes in stops():
         answered = False
         try:
-            fresh(disk).pause("g", "two", who="x")
+            at_once(disk, fresh(disk).pausing("g", "two", who="x"))
             answered = True
         except PowerCut:
             cuts += 1
@@ -137,7 +138,7 @@ def test_flipped_bit_costs_no_pause_and_two_damaged_copies_say_what_to_do() -> N
     """Each copy stands in for the other; with both damaged the node does not guess."""
     for name in ("paused.json", "paused-copy.json"):
         disk = SimDisk()
-        fresh(disk).pause("g", None, who="x")
+        at_once(disk, fresh(disk).pausing("g", None, who="x"))
         disk.flip_bit(f"{ROOT}/pyddmq/{name}", 20)
         assert fresh(disk).of("g", "anything") is not None
     disk.flip_bit(f"{ROOT}/pyddmq/paused.json", 20)

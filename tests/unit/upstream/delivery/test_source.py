@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from broker.format.java import string_hash
 from broker.format.record import split, strip_own
 from tests.unit.upstream_world import QID, Client, World
+from upstream.job import Reply
 
 
 @settings(max_examples=25)
@@ -92,7 +93,7 @@ def test_record_damaged_after_it_was_read_is_dropped_from_the_reply() -> None:
     client = Client()
     batch = world.pull(client)
     assert batch is not None
-    world.group.drop_unreadable(batch, batch.jobs)
+    world.group.settle(Reply([], batch.jobs, [], []))
     assert [world.body(job) for job in world.pull_all(client)] == [2]
     assert world.count("pyddmq_skipped_messages_total", "g", "t", "damaged") == 1
 

@@ -23,7 +23,7 @@ ORDERED: dict[str, Any] = {
 def read(world: World) -> tuple[SubscriptionView, list[Delivery]]:
     """Read what there is of topic `t`."""
     reader = StatsReader(times=world.broker(), clock=world.clock)
-    return reader.topic("t", "running", list(world.group.group_queues()), world.group._slots["t"].subscription)
+    return reader.topic("t", "running", list(world.group.group_queues()), world.group._slots["t"])
 
 
 def lag(**known: Any) -> QueueLag:

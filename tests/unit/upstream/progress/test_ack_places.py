@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.runtime.steps import run_now
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.progress.journal import AckJournal
 from upstream.progress.journal_format import Acked
@@ -37,7 +38,7 @@ def test_an_ack_is_vouched_for_without_reading_its_queue() -> None:
     assert queue_bytes_read(world) == before
     physicals = [physical for physical, _, _ in world.store.topics["t"].queues[0].read(0, 8)]
     world.sim.kill()
-    content = AckJournal(f"{ROOT}/pyddmq/acks", world.sim).read()
+    content = run_now(AckJournal(f"{ROOT}/pyddmq/acks", world.sim).reading())
     assert content is not None
     acked = [entry for entry in content.entries if isinstance(entry, Acked)]
     assert [entry.fence for entry in acked] == [physicals[2], physicals[7]]
@@ -53,7 +54,7 @@ def test_the_place_of_one_message_never_vouches_for_another() -> None:
     world.turn_end()
     [physical] = [physical for physical, _, _ in world.store.topics["t"].queues[0].read(6, 1)]
     world.sim.kill()
-    content = AckJournal(f"{ROOT}/pyddmq/acks", world.sim).read()
+    content = run_now(AckJournal(f"{ROOT}/pyddmq/acks", world.sim).reading())
     assert content is not None
     [acked] = [entry for entry in content.entries if isinstance(entry, Acked)]
     assert acked.fence == physical

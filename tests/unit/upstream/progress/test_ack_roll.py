@@ -7,11 +7,12 @@ from random import Random
 
 import pytest
 
+from broker.runtime.steps import run_now
 from broker.testing import PowerCut, SimDisk
-from tests.unit.progress_world import ACKS, GROUP, SYNC_TAKES, TOPIC, Node, cut, finished, killed
+from tests.unit.progress_world import ACKS, GROUP, SYNC_TAKES, TOPIC, Node, cut, finished, killed, roll
 from upstream.progress import ack_writer, reconcile
 from upstream.progress.journal import AckJournal
-from upstream.progress.journal_format import encode_snapshot_end, encode_written
+from upstream.progress.journal_format import SnapshotEnd, Written, encode
 from upstream.progress.progress import ProgressFailed, ProgressFull
 from upstream.progress.tracker import FailureKind
 
@@ -48,7 +49,7 @@ def full(disk: SimDisk | None = None, *, fails: int = 0, seed: int = 2) -> Node:
     node.progress.sync()
     begun = segments(node)
     journal = node.progress._writer._journal
-    while journal.used_bytes + 100 < journal._capacity:
+    while journal._position + 100 < journal._capacity:
         fill(node)
     node.progress.sync()
     assert segments(node) == begun
@@ -142,7 +143,7 @@ def test_what_was_synced_before_a_roll_holds_until_it_is_durable() -> None:
         found = finished(node)
         lost += 9 not in found
         assert {0, 7} <= found <= {0, 7, 9}
-        assert set(range(50, 150)) <= set(node.progress.failures(node.tracker()))
+        assert set(range(50, 150)) <= set(node.tracker().failures)
     assert lost, "no power loss took what was not synced"
 
 
@@ -461,21 +462,21 @@ def test_segment_shows_nothing_of_one_whose_name_the_power_took() -> None:
     for seed in range(20):
         disk = SimDisk()
         journal = AckJournal(ACKS, disk, segment_bytes=4096)
-        journal.read()
-        journal.roll([encode_snapshot_end(0)])
+        run_now(journal.reading())
+        roll(journal, [encode(SnapshotEnd(0))])
         disk.sync_folder(ACKS)
-        journal.begin_segment([encode_snapshot_end(0)])
+        journal.begin_segment([encode(SnapshotEnd(0))])
         for _ in range(20):
-            journal.append(encode_written() * 10)
+            journal.append(encode(Written()) * 10)
         journal.sync()
         disk.crash(Random(seed))
         if disk.list(ACKS) != [f"{1:016d}.acks", "spare"]:
             continue
         seen += 1
         journal = AckJournal(ACKS, disk, segment_bytes=4096)
-        journal.read()
-        journal.roll([encode_snapshot_end(0)])
-        content = AckJournal(ACKS, disk, segment_bytes=4096).read()
+        run_now(journal.reading())
+        roll(journal, [encode(SnapshotEnd(0))])
+        content = run_now(AckJournal(ACKS, disk, segment_bytes=4096).reading())
         assert content is not None
         assert (content.number, content.whole, content.holes, len(content.entries)) == (2, True, 0, 2)
     assert seen > 3

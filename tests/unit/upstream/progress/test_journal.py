@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from broker.errors import StoreFormatNewer
 from broker.runtime.disk import RealDisk
+from broker.runtime.steps import run_now
+from tests.unit.progress_world import roll
 from upstream.progress import journal_format as form
 from upstream.progress.finished_marks import pack
 from upstream.progress.journal import SEGMENT_BYTES_MIN, AckJournal, SegmentContent, scan_segment
@@ -21,7 +23,7 @@ from upstream.progress.tracker import OffsetTracker
 def opened(folder: Path, *, segment_bytes: int = SEGMENT_BYTES_MIN) -> tuple[AckJournal, SegmentContent | None]:
     """Open a journal on the real disk, with what it held."""
     journal = AckJournal(str(folder), RealDisk(), segment_bytes=segment_bytes)
-    return journal, journal.read()
+    return journal, run_now(journal.reading())
 
 
 def snapshot(*trackers: OffsetTracker) -> list[bytes]:
@@ -34,7 +36,7 @@ def snapshot(*trackers: OffsetTracker) -> list[bytes]:
         )
         for each in trackers
     ]
-    return [*entries, form.encode_snapshot_end(len(trackers))]
+    return [*entries, form.encode(form.SnapshotEnd(len(trackers)))]
 
 
 def a_tracker(tracker_id: int = 0, watermark: int = 0) -> OffsetTracker:
@@ -51,7 +53,7 @@ def test_journal_never_written_reads_as_none(tmp_path: Path) -> None:
 def test_appended_blocks_are_read_after_reopening(tmp_path: Path) -> None:
     """What append returned from is in the file, in order, behind the snapshot."""
     journal, _ = opened(tmp_path)
-    journal.roll(snapshot(a_tracker()))
+    roll(journal, snapshot(a_tracker()))
     assert journal.append(form.encode_acked(0, -1, [3, 5]))
     assert journal.append(form.encode_acked(0, -1, [0, 1]))
     journal.close()
@@ -66,12 +68,12 @@ def test_segment_when_full_asks_for_a_roll_and_takes_no_more_files(tmp_path: Pat
     """However much is written, a segment and a spare are all there is; the space is claimed beforehand."""
     journal, _ = opened(tmp_path)
     tracker = a_tracker()
-    journal.roll(snapshot(tracker))
+    roll(journal, snapshot(tracker))
     rolls = 0
     for offset in range(0, 2000, 2):
         tracker.finish(offset)
         if not journal.append(form.encode_acked(0, -1, [offset, offset + 1])):
-            journal.roll(snapshot(tracker))
+            roll(journal, snapshot(tracker))
             rolls += 1
     journal.close()
     assert rolls > 5
@@ -88,11 +90,11 @@ def test_segment_when_full_asks_for_a_roll_and_takes_no_more_files(tmp_path: Pat
 def test_recycled_segment_never_shows_blocks_of_its_earlier_life(tmp_path: Path) -> None:
     """The spare still holds old blocks; their sums carry another segment's number."""
     journal, _ = opened(tmp_path)
-    journal.roll(snapshot(a_tracker()))
+    roll(journal, snapshot(a_tracker()))
     for offset in range(20):
         journal.append(form.encode_acked(0, -1, [100 + offset, 101 + offset]))
     for _ in range(3):
-        journal.roll(snapshot(a_tracker(watermark=5)))
+        roll(journal, snapshot(a_tracker(watermark=5)))
     journal.close()
     _, content = opened(tmp_path)
     assert content is not None
@@ -110,10 +112,10 @@ def segment_file(folder: Path) -> Path:
 def test_damaged_block_in_the_middle_costs_only_itself(tmp_path: Path) -> None:
     """One flipped bit: that block's acks come again, all others hold, and the hole is counted."""
     journal, _ = opened(tmp_path)
-    journal.roll(snapshot(a_tracker()))
+    roll(journal, snapshot(a_tracker()))
     places = []
     for offset in range(10):
-        places.append(journal.used_bytes)
+        places.append(journal._position)
         journal.append(form.encode_acked(0, -1, [offset, offset + 1]))
     journal.close()
     path = segment_file(tmp_path)
@@ -132,11 +134,11 @@ def test_behind_a_damaged_block_dead_letters_are_not_taken_for_settled(tmp_path:
     for damaged in (False, True):
         folder = tmp_path / str(damaged)
         journal, _ = opened(folder)
-        journal.roll(snapshot(a_tracker()))
+        roll(journal, snapshot(a_tracker()))
         places = []
         for offset in range(1, 4):
-            places.append(journal.used_bytes)
-            journal.append(form.encode_dead(0, offset) + form.encode_scanned("%DLQ%g", 0, offset))
+            places.append(journal._position)
+            journal.append(form.encode(form.Dead(0, offset)) + form.encode_scanned("%DLQ%g", 0, offset))
         journal.close()
         path = segment_file(folder)
         data = bytearray(path.read_bytes())
@@ -151,11 +153,11 @@ def test_behind_a_damaged_block_dead_letters_are_not_taken_for_settled(tmp_path:
 def test_torn_tail_is_ignored(tmp_path: Path) -> None:
     """A last block that was half written is no hole: everything before it holds."""
     journal, _ = opened(tmp_path)
-    journal.roll(snapshot(a_tracker()))
+    roll(journal, snapshot(a_tracker()))
     journal.append(form.encode_acked(0, -1, [0, 3]))
-    place = journal.used_bytes
+    place = journal._position
     journal.append(form.encode_acked(0, -1, [3, 6]))
-    end = journal.used_bytes
+    end = journal._position
     journal.close()
     path = segment_file(tmp_path)
     data = bytearray(path.read_bytes())
@@ -173,13 +175,13 @@ def test_torn_tail_is_ignored(tmp_path: Path) -> None:
 def test_new_segment_without_its_snapshot_leaves_the_one_before_it_in_charge(tmp_path: Path) -> None:
     """A crash while a segment begins: the older one is replayed, and the half-made one is used again."""
     journal, _ = opened(tmp_path)
-    journal.roll(snapshot(a_tracker(), a_tracker(1)))
+    roll(journal, snapshot(a_tracker(), a_tracker(1)))
     journal.append(form.encode_acked(1, -1, [0, 9]))
     journal.close()
     old = segment_file(tmp_path)
     kept = old.read_bytes()
     journal, _ = opened(tmp_path)
-    journal.roll(snapshot(a_tracker(watermark=2), a_tracker(1, watermark=9)))
+    roll(journal, snapshot(a_tracker(watermark=2), a_tracker(1, watermark=9)))
     journal.close()
     new = segment_file(tmp_path)
     data = new.read_bytes()
@@ -197,10 +199,10 @@ def test_new_segment_without_its_snapshot_leaves_the_one_before_it_in_charge(tmp
 def test_every_single_flipped_bit_is_noticed_and_finishes_nothing_new(tmp_path: Path) -> None:
     """Wherever one bit flips, no offset is taken for finished that was not."""
     journal, _ = opened(tmp_path)
-    journal.roll(snapshot(a_tracker()))
+    roll(journal, snapshot(a_tracker()))
     for offset in range(0, 40, 4):
         journal.append(form.encode_acked(0, -1, [offset, offset + 3]))
-    used = journal.used_bytes
+    used = journal._position
     journal.close()
     data = bytearray(segment_file(tmp_path).read_bytes())
     whole = replay(scan_segment(1, bytes(data)).entries).trackers[0].tracker
@@ -221,7 +223,7 @@ def test_random_damage_never_raises_and_finishes_nothing_new(seed: int) -> None:
     data = bytearray(SEGMENT_BYTES_MIN)
     position = 0
     finished = set()
-    blocks = [form.encode_header(3), *snapshot(a_tracker())]
+    blocks = [form.encode(form.Header(form.FORMAT_VERSION, 3)), *snapshot(a_tracker())]
     for _ in range(30):
         start = draw.randrange(500)
         finished |= set(range(start, start + 5))
@@ -240,7 +242,11 @@ def test_random_damage_never_raises_and_finishes_nothing_new(seed: int) -> None:
 
 def test_newer_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     """A journal of a later version is not guessed at."""
-    payload = form.encode_header(1)[:1] + (form.FORMAT_VERSION + 1).to_bytes(2, "little") + (1).to_bytes(8, "little")
+    payload = (
+        form.encode(form.Header(form.FORMAT_VERSION, 1))[:1]
+        + (form.FORMAT_VERSION + 1).to_bytes(2, "little")
+        + (1).to_bytes(8, "little")
+    )
     (tmp_path / f"{1:016d}.acks").write_bytes(form.encode_block(1, 0, payload) + payload)
     with pytest.raises(StoreFormatNewer, match="start the newer version"):
         opened(tmp_path)

@@ -97,14 +97,14 @@ def test_other_entries_round_trip() -> None:
     """Every kind of entry is read as it was written, one after the other."""
     payload = b"".join(
         [
-            form.encode_header(7),
-            form.encode_snapshot_end(3),
-            form.encode_failed(1, 2, FailureKind.TIMEOUT, 3, 1_700_000_000_000),
-            form.encode_dead(4, 5),
-            form.encode_reset(6, 7),
-            form.encode_truncated(8, 9, 10),
-            form.encode_writing(11, 12),
-            form.encode_written(),
+            form.encode(form.Header(form.FORMAT_VERSION, 7)),
+            form.encode(form.SnapshotEnd(3)),
+            form.encode(form.Failed(1, 2, FailureKind.TIMEOUT, 3, 1_700_000_000_000)),
+            form.encode(form.Dead(4, 5)),
+            form.encode(form.Reset(6, 7)),
+            form.encode(form.Truncated(8, 9, 10)),
+            form.encode(form.Writing(11, 12)),
+            form.encode(form.Written()),
             form.encode_scanned("%DLQ%group", 0, 13),
             form.encode_counted(14, 15, 1_700_000_000_000, 16),
         ]
@@ -171,7 +171,7 @@ def test_all_failures_of_an_offset_are_an_entry_for_each_kind_there_was() -> Non
     ("payload", "why"),
     [
         (bytes([99]), "99"),
-        (form.encode_dead(1, 2)[:-1], "unpack"),
+        (form.encode(form.Dead(1, 2))[:-1], "unpack"),
         (struct.pack("<BIqqIH", form.ACKED, 1, -1, form.OFFSET_MAX, 1, 0), "outside of any queue"),
         (struct.pack("<BIqqIH", form.ACKED, 1, -1, -1, 5, 0), "outside of any queue"),
         (struct.pack("<BIHHIqqqBBII", form.TRACKER, 1, 1, 1, 0, -1, -1, -1, 0, 1, 0, 0) + b"gt", "a watermark of -1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -248,7 +249,7 @@ def test_failures_survive_a_kill_with_counts_and_due_times() -> None:
     node.ack(6)
     for _ in range(2):  # from entries, and then from a snapshot
         node = killed(node)
-        failures = node.progress.failures(node.tracker())
+        failures = node.tracker().failures
         assert list(failures) == [4]
         assert [failures[4].count(kind) for kind in FailureKind] == [2, 0, 1, 0]
         assert failures[4].due_wall_ms == 950
@@ -261,7 +262,7 @@ def test_failure_of_a_finished_offset_is_ignored() -> None:
     node.ack(3)
     node.progress.fail(node.tracker(), 3, kind=FailureKind.FAIL, count=1, due_wall_ms=0)
     assert not node.progress.pending
-    assert node.progress.failures(node.tracker()) == {}
+    assert node.tracker().failures == {}
 
 
 def test_dead_lettered_offset_is_finished_and_its_position_remembered() -> None:
@@ -292,7 +293,8 @@ def test_dead_letters_newer_than_the_journal_finish_their_origins() -> None:
         Origin(GROUP, TOPIC, 0, 70),  # beyond the log
         Origin("nobody", TOPIC, 0, 5),
     ]
-    assert node.progress.mark_dead_lettered_from(f"%DLQ%{GROUP}", 0, 5, origins) == 1
+    dead_letters = Mock(topic=f"%DLQ%{GROUP}", queue_id=0, max_offset=5)
+    node.progress.finish_replaced(dead_letters, lambda queue, start: origins, begin=lambda *_: None)
     node.progress.flush()
     assert node.metrics.value(progress.DEAD_LETTERS_RECOVERED, GROUP) == 1
     node = killed(node)
@@ -314,7 +316,7 @@ def test_reset_is_durable_with_its_flush_in_journal_and_file() -> None:
             node.progress.flush()
             node = cut(node, seed)
             assert finished(node) == set(range(target))
-            assert node.progress.failures(node.tracker()) == {}
+            assert node.tracker().failures == {}
             assert node.metrics.value(reconcile.OFFSETS_FOREIGN) == 0
 
 

@@ -37,7 +37,7 @@ def test_offset_changed_by_others_wins_and_drops_the_acks_above_it() -> None:
         rewrite_offset(disk, value)
         node = Node(disk)
         assert finished(node) == set(range(value))
-        assert node.progress.failures(node.tracker()) == {}
+        assert node.tracker().failures == {}
         assert node.metrics.value(reconcile.OFFSETS_FOREIGN, GROUP) == 1
         assert node.metrics.value(reconcile.ACKS_DROPPED, GROUP) == 2
         node.ack(30)
@@ -90,7 +90,7 @@ def test_offsets_beyond_a_lost_tail_are_clamped_before_the_first_append() -> Non
     assert node.store.topics[TOPIC].queues[0].max_offset == 30
     node.publish(10)
     assert finished(node) == {*range(10), 20, 29}
-    assert node.progress.failures(node.tracker()) == {}
+    assert node.tracker().failures == {}
     node = killed(node)
     assert finished(node) == {*range(10), 20, 29}
     assert node.metrics.value(reconcile.OFFSETS_CLAMPED) == 0
@@ -208,7 +208,7 @@ def test_forged_range_far_above_the_watermark_is_clamped_and_told() -> None:
     node = Node(disk)
     node.publish(40)
     node.ack(*range(5), 20)
-    forged = form.encode_acked(node.tracker().tracker_id, -1, [1 << 20, 1 << 28]) + form.encode_dead(0, 1 << 29)
+    forged = form.encode_acked(node.tracker().tracker_id, -1, [1 << 20, 1 << 28]) + form.encode(form.Dead(0, 1 << 29))
     node.progress._writer.stage(forged)
     node.progress.flush()
     disk.kill()

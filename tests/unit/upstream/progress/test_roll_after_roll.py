@@ -17,7 +17,7 @@ def staged_at_the_end_of_a_roll() -> Node:
     node = rolling()
     begun = segments(node)
     journal = node.progress._writer._journal
-    while journal.used_bytes + 40 < journal._capacity:
+    while journal._position + 40 < journal._capacity:
         fill(node)
     assert segments(node) == begun
     node.progress._writer.begin_sync()

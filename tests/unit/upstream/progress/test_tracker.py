@@ -30,7 +30,8 @@ class TrackerModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
-        self.tracker = OffsetTracker("group", "topic", 0, on_staged=self._note)
+        self.tracker = OffsetTracker("group", "topic", 0)
+        self.tracker.stage_to(self._note)
         self.finished: set[int] = set()
         self.fresh: set[int] = set()
         self.floor = 0
@@ -187,7 +188,8 @@ def test_range_from_the_watermark_may_be_of_any_length() -> None:
 def test_neighbouring_acks_within_a_turn_become_one_range() -> None:
     """Contiguous acks are merged before they are written, in whatever order they came."""
     staged: list[OffsetTracker] = []
-    tracker = OffsetTracker("group", "topic", 0, on_staged=staged.append)
+    tracker = OffsetTracker("group", "topic", 0)
+    tracker.stage_to(staged.append)
     tracker.finish_many([5, 4])
     tracker.finish(3)
     tracker.finish_range(6, 9)
