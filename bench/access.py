@@ -37,7 +37,7 @@ from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from proxy.testing.codec import encode_call
-from proxy.wire import COMPACT
+from proxy.wire.call import COMPACT
 
 COUNTS = {1: 6_000, 32: 48_000}
 MEASURES = {"publish": runs.publish, "pull": runs.pull}

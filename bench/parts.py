@@ -26,8 +26,8 @@ from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from proxy.services.message_checks import MessageChecks
 from proxy.services.topic_port import TopicPort
-from proxy.wire import scan_send, scan_send_batch
 from proxy.wire.call import parse_call
+from proxy.wire.scanning.scan import scan_send, scan_send_batch
 
 MESSAGES = 960
 PASSES = 30

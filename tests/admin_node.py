@@ -20,6 +20,7 @@ from lag.samples import QueueSample
 from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.live_node import LiveNode
 from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer, Mode
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
@@ -50,20 +51,21 @@ class FixedClock:
         pass
 
 
-class PlainNode:
-    """Holds lists and hands them out; `reload` counts its calls and answers `outcome`."""
+class PlainNode(LiveNode):
+    """Holds lists and hands them out; `reload` counts its calls and answers `outcome`. There is no node behind it."""
+
+    state: State = "ready"
+    reasons: Sequence[str] = ()
+    recovery: RecoveryView | None = None
+    access: AccessMode = "loopback"
+    started_monotonic: float = 100.0
 
     def __init__(self) -> None:
-        self.state: State = "ready"
-        self.reasons: Sequence[str] = ()
-        self.recovery: RecoveryView | None = None
         self.version = "0.2.0"
         self.cluster = "DefaultCluster"
         self.broker_name = "broker-0"
-        self.access: AccessMode = "loopback"
         self.clock: Clock = FixedClock()
         self.limited_log = RateLimitedLog(self.clock)
-        self.started_monotonic = 100.0
         self.metrics = Metrics()
         self.topic_list: list[TopicView] = []
         self.group_list: list[GroupView] = []

@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from broker.format.record import CRC_PREFIX, HEADER, MAGIC_V1, batch_property
-from proxy.wire import BINARY, COMPACT, Call
 from proxy.wire import binary as codes
-from proxy.wire.call import CALL, message_head
+from proxy.wire.call import BINARY, CALL, COMPACT, Call, message_head
 from proxy.wire.generic.tables import Field, StructType, Type, method, struct_type
 from proxy.wire.generic.write import encode_struct
 from pyddmq import idl

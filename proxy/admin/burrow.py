@@ -16,7 +16,7 @@ from aiohttp import web
 from broker.runtime.async_steps import run_async
 from lag.rules.burrow import DEFAULTS
 from proxy.operate.burrow import Queues, status_of, topics_of
-from proxy.operate.node_view import NodeView
+from proxy.operate.live_node import LiveNode
 
 PREFIX = "/v3/"
 MODULE = "pyddmq"
@@ -32,7 +32,7 @@ class BurrowPaths:
         node: The node.
     """
 
-    def __init__(self, node: NodeView) -> None:
+    def __init__(self, node: LiveNode) -> None:
         self._node = node
         self._host = platform.node()
 

@@ -16,7 +16,7 @@ from broker.runtime.metrics import SPECS, Spec, declare
 from proxy.admin.lag_metrics import LAG_NAMES
 from proxy.admin.loop_lag import LoopLag
 from proxy.operate.attention.findings import DETAILS_MAX, findings
-from proxy.operate.node_view import NodeView
+from proxy.operate.live_node import LiveNode
 from upstream.views import PushView
 
 BUILD_INFO = declare(
@@ -99,7 +99,7 @@ _Sample = tuple[tuple[str, ...], float]
 class NodeCollector:
     """A prometheus_client collector over one node; it keeps nothing between scrapes."""
 
-    def __init__(self, node: NodeView, loop_lag: LoopLag, loop_name: str) -> None:
+    def __init__(self, node: LiveNode, loop_lag: LoopLag, loop_name: str) -> None:
         self._node = node
         self._loop_lag = loop_lag
         self._loop_name = loop_name
@@ -198,7 +198,7 @@ def _histogram_family(spec: Spec, series: Iterable[tuple[tuple[str, ...], Histog
 class Exposition:
     """Renders one node's metrics and those of its process."""
 
-    def __init__(self, node: NodeView, loop_lag: LoopLag, loop_name: str) -> None:
+    def __init__(self, node: LiveNode, loop_lag: LoopLag, loop_name: str) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(NodeCollector(node, loop_lag, loop_name))
         if sys.platform == "linux":

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from broker.runtime.async_steps import run_async
 from broker.runtime.steps import Ended, step
 from proxy.operate.answers import LIMIT_MAX
-from proxy.operate.node_view import NodeView
+from proxy.operate.live_node import LiveNode
 from proxy.operate.views.lag import LagAnswer
 
 SECONDS_MIN = 4.0
@@ -28,7 +28,7 @@ class LastLag:
         node: The node.
     """
 
-    def __init__(self, node: NodeView) -> None:
+    def __init__(self, node: LiveNode) -> None:
         self._node = node
         self._answer: LagAnswer | None = None
         self._again_at = 0.0

@@ -20,8 +20,8 @@ from proxy.operate.answers import counter_sums, groups_of, topics_of
 from proxy.operate.attention.findings import findings
 from proxy.operate.attention.of_groups import STUCK_SECONDS, UNPULLED_SECONDS
 from proxy.operate.latencies import latencies
+from proxy.operate.live_node import LiveNode
 from proxy.operate.moments import moment_text
-from proxy.operate.node_view import NodeView
 from proxy.operate.push_texts import state_text, throttled_text
 from proxy.operate.text import age, amount, byte_size, duration
 from proxy.operate.views.lag import LagAnswer
@@ -34,7 +34,7 @@ DETAILS_MAX = 2_000
 
 
 def render(
-    node: NodeView,
+    node: LiveNode,
     *,
     loop_lag_seconds: float,
     lag: LagAnswer | None = None,
@@ -96,7 +96,7 @@ def refusal(status: int, text: str, *, may_sign_in: bool = False) -> str:
     )
 
 
-def _head(node: NodeView, group: str | None, refresh: bool, viewer: Viewer | None) -> str:
+def _head(node: LiveNode, group: str | None, refresh: bool, viewer: Viewer | None) -> str:
     chip = {"ready": "good", "failed": "bad"}.get(node.state, "warn")
     here = "/" if group is None else f"/?group={quote(group, safe='')}"
     again = _refreshing(here, viewer) if refresh else ""
@@ -121,7 +121,7 @@ def _refreshing(here: str, viewer: Viewer | None) -> str:
     return f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}{escape(target)}">'
 
 
-def _opened(node: NodeView) -> str:
+def _opened(node: LiveNode) -> str:
     """Say that nobody is asked who he is, where the ports may be anywhere."""
     if node.access != "open":
         return ""
@@ -132,7 +132,7 @@ def _opened(node: NodeView) -> str:
     return f'<ul class="look"><li class="warn">{text}</li></ul>'
 
 
-def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float, *, of: str | None) -> str:
+def _attention(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float, *, of: str | None) -> str:
     """Return what needs attention; with `of` what is about that group alone."""
     found = [each for each in findings(node, groups, loop_lag_seconds) if of in (None, each.group)]
     if not found:
@@ -145,7 +145,7 @@ def _attention(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: fl
     return f'<ul class="look">{"".join(lines)}</ul>'
 
 
-def _tiles(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
+def _tiles(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
     topics = [topic for group in groups for topic in group.topics]
     oldest = max((topic.lag_seconds or 0.0 for topic in topics), default=0.0)
     behind = f"{sum(topic.lag or 0 for topic in topics):,}"
@@ -302,7 +302,7 @@ def _out_table(groups: Sequence[GroupView], now_ms: int) -> str:
     return table("Out with clients", header, [cells for _, cells in rows], "Nothing is out.", note=note)
 
 
-def _clients_table(node: NodeView) -> str:
+def _clients_table(node: LiveNode) -> str:
     now_ms = node.clock.wall_ms()
     connections = sorted(node.connections(), key=lambda each: each.since_ms)
     rows = [
@@ -318,7 +318,7 @@ def _clients_table(node: NodeView) -> str:
     return table("Clients", ("Client", "Service", "Doing", "#Requests", "#Connected"), rows, "No client is connected.")
 
 
-def _topics_table(node: NodeView) -> str:
+def _topics_table(node: LiveNode) -> str:
     rows = [
         [
             Cell(topic.topic, "k"),
@@ -332,7 +332,7 @@ def _topics_table(node: NodeView) -> str:
     return table("Topics", ("Topic", "Kind", "Takes", "#Queues", "#Messages held"), rows, "No topic yet.")
 
 
-def _counters_table(node: NodeView) -> str:
+def _counters_table(node: LiveNode) -> str:
     rows = [
         [Cell(name, "c"), Cell(SPECS[name].help, "k"), Cell(f"{value:,}", "n")]
         for name, value in counter_sums(node).items()
@@ -342,7 +342,7 @@ def _counters_table(node: NodeView) -> str:
     return table(title, ("Counter", "Meaning", "#Since the start"), rows, "All are zero.", rows_max=500)
 
 
-def _latencies_table(node: NodeView, group: str | None) -> str:
+def _latencies_table(node: LiveNode, group: str | None) -> str:
     rows = [
         [
             Cell(each.name, "k"),

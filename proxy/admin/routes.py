@@ -40,10 +40,10 @@ from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
 from proxy.operate.changes.desk import Asker, Change, ChangeBody, ChangeDesk, ChangeRefused
+from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups import dead_letters, delays, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.moments import parse_duration
-from proxy.operate.node_view import NodeView
 from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
@@ -79,7 +79,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Listing(Protocol):
     """An answer that lists all, or what belongs to one name."""
 
-    def __call__(self, node: NodeView, *, limit: int, name: str | None) -> View | None:
+    def __call__(self, node: LiveNode, *, limit: int, name: str | None) -> View | None:
         """Return it; None when nothing has the name."""
         ...
 
@@ -99,7 +99,7 @@ class Search(Protocol):
 class Routes:
     """The request handlers; they share the node and what measures its loop."""
 
-    def __init__(self, node: NodeView, lag: LoopLag, gate: AdminGate, audit: Audit | None, *, loop_name: str) -> None:
+    def __init__(self, node: LiveNode, lag: LoopLag, gate: AdminGate, audit: Audit | None, *, loop_name: str) -> None:
         self.guard: AdminGuard | None = None
         self._node = node
         self._lag = lag
@@ -461,7 +461,7 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _lag_alarms(node: NodeView, *, limit: int, name: str | None) -> View | None:
+def _lag_alarms(node: LiveNode, *, limit: int, name: str | None) -> View | None:
     return node.lag_alarms(group=name, limit=limit)
 
 

@@ -22,7 +22,7 @@ from proxy.admin.guard import AdminGuard
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.routes import REFUSED, Routes
 from proxy.operate.changes.desk import AdminToken, Change
-from proxy.operate.node_view import NodeView
+from proxy.operate.live_node import LiveNode
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
 from proxy.tls.port import TlsPort
 
@@ -43,7 +43,7 @@ class AdminServer:
 
     def __init__(
         self,
-        node: NodeView,
+        node: LiveNode,
         *,
         changes: Sequence[Change] = (),
         token: AdminToken | None = None,
@@ -152,7 +152,7 @@ class Unreadable(logging.Logger):
     character. What is wrong inside the node is told by `Routes`.
     """
 
-    def __init__(self, node: NodeView) -> None:
+    def __init__(self, node: LiveNode) -> None:
         super().__init__("pyddmq.admin")
         self.disabled = True
         self._node = node

@@ -7,7 +7,7 @@ from msgspec.structs import asdict, replace
 from broker.runtime.metrics import SPECS
 from proxy.operate.attention.findings import DETAILS_MAX, findings
 from proxy.operate.latencies import latencies
-from proxy.operate.node_view import NodeView
+from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import AttentionAnswer, Finding
 from proxy.operate.views.groups import GroupsAnswer, OffsetsAnswer, StuckAnswer
 from proxy.operate.views.limits import LimitsAnswer
@@ -19,12 +19,12 @@ LIMIT_DEFAULT = 100
 LIMIT_MAX = 10_000
 
 
-def topics_of(node: NodeView) -> list[TopicView]:
+def topics_of(node: LiveNode) -> list[TopicView]:
     """Return all topics in the order in which they are shown."""
     return sorted(node.topics(), key=lambda topic: (topic.system, topic.kind, topic.topic))
 
 
-def topics(node: NodeView, *, limit: int, name: str | None = None) -> TopicsAnswer | None:
+def topics(node: LiveNode, *, limit: int, name: str | None = None) -> TopicsAnswer | None:
     """Return the topics, or None when `name` is given and there is none of that name."""
     found = [topic for topic in topics_of(node) if name in (None, topic.topic)]
     if name is not None and not found:
@@ -33,7 +33,7 @@ def topics(node: NodeView, *, limit: int, name: str | None = None) -> TopicsAnsw
 
 
 def groups(
-    node: NodeView, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0
+    node: LiveNode, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0
 ) -> GroupsAnswer | None:
     """Return the groups by name, or None when `name` is given and there is none of that name."""
     found = groups_of(node, max(limit, DETAILS_MAX), name)
@@ -47,7 +47,7 @@ def groups(
     )
 
 
-def groups_of(node: NodeView, details_max: int, name: str | None = None) -> list[GroupView]:
+def groups_of(node: LiveNode, details_max: int, name: str | None = None) -> list[GroupView]:
     """Return the groups by name, or those of one name."""
     found = [group for group in node.groups(details_max=details_max) if name in (None, group.group)]
     return sorted(found, key=lambda group: group.group)
@@ -64,7 +64,7 @@ def _cut(group: GroupView, limit: int) -> GroupView:
     return replace(group, topics=topics, in_flight=group.in_flight[:limit])
 
 
-def stuck(node: NodeView, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0) -> StuckAnswer | None:
+def stuck(node: LiveNode, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0) -> StuckAnswer | None:
     """Return the stuck messages, the oldest first, or None when a group's name is given and there is none of it."""
     found = node.stuck(group=name, count_max=limit)
     if found is None:
@@ -78,21 +78,21 @@ def stuck(node: NodeView, *, limit: int, name: str | None = None, loop_lag_secon
     )
 
 
-def attention(node: NodeView, *, loop_lag_seconds: float) -> AttentionAnswer:
+def attention(node: LiveNode, *, loop_lag_seconds: float) -> AttentionAnswer:
     """Return what needs attention."""
     return AttentionAnswer(now_ms=node.clock.wall_ms(), findings=_findings(node, loop_lag_seconds))
 
 
-def _findings(node: NodeView, loop_lag_seconds: float, *, group: str | None = None) -> list[Finding]:
+def _findings(node: LiveNode, loop_lag_seconds: float, *, group: str | None = None) -> list[Finding]:
     return findings(node, groups_of(node, DETAILS_MAX, group), loop_lag_seconds)
 
 
-def limits(node: NodeView, *, limit: int, name: str | None = None) -> LimitsAnswer | None:
+def limits(node: LiveNode, *, limit: int, name: str | None = None) -> LimitsAnswer | None:
     """Return clients that have limits, or None when a name is given and that client is not counted."""
     return node.limits(limit=limit, name=name)
 
 
-def offsets(node: NodeView, *, limit: int, name: str | None = None) -> OffsetsAnswer | None:
+def offsets(node: LiveNode, *, limit: int, name: str | None = None) -> OffsetsAnswer | None:
     """Return where groups stand by queue, or None when a group's name is given and it stands nowhere."""
     found = node.positions(group=name)
     if name is not None and not found:
@@ -100,7 +100,7 @@ def offsets(node: NodeView, *, limit: int, name: str | None = None) -> OffsetsAn
     return OffsetsAnswer(now_ms=node.clock.wall_ms(), offsets_total=len(found), offsets=found[:limit])
 
 
-def readiness(node: NodeView, *, loop_lag_seconds: float) -> ReadinessAnswer:
+def readiness(node: LiveNode, *, loop_lag_seconds: float) -> ReadinessAnswer:
     """Return whether the node is ready, why not, how far its recovery is, and what needs attention."""
     return ReadinessAnswer(
         ready=node.state == "ready",
@@ -112,7 +112,7 @@ def readiness(node: NodeView, *, loop_lag_seconds: float) -> ReadinessAnswer:
     )
 
 
-def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> StatsAnswer:
+def stats(node: LiveNode, *, limit: int, loop_lag_seconds: float) -> StatsAnswer:
     """Return what is known of the node itself."""
     connections = sorted(node.connections(), key=lambda connection: connection.since_ms)
     return StatsAnswer(
@@ -134,7 +134,7 @@ def stats(node: NodeView, *, limit: int, loop_lag_seconds: float) -> StatsAnswer
     )
 
 
-def counter_sums(node: NodeView) -> dict[str, int]:
+def counter_sums(node: LiveNode) -> dict[str, int]:
     """Return the sum of every counter over its labels, by name."""
     sums = {name: 0 for name, spec in sorted(SPECS.items()) if spec.kind == "counter"}
     for spec, _, value in node.metrics:

@@ -1,4 +1,7 @@
-"""The node as the admin port sees it: views made from live objects when somebody asks."""
+"""The node as the admin port sees it: views (`broker.views`) made from live objects when somebody asks.
+
+What the port may change stands in `proxy.operate.changes`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,16 @@ def product_version() -> str:
 
 
 class LiveNode:
-    """Adapts a node to `proxy.operate.node_view.NodeView`."""
+    """A node, as the admin port needs it. Every method is called on the loop's thread and returns at once.
+
+    Attributes:
+        version: Of pyddmq.
+        cluster: Name of the cluster.
+        broker_name: Name of the broker, which the handles of timers hold.
+        clock: The node's clocks.
+        metrics: The node's counters.
+        limited_log: Told of faults; it writes a line per kind and minute.
+    """
 
     def __init__(self, node: Node, reloader: Reloader) -> None:
         self.version = product_version()
@@ -67,7 +79,7 @@ class LiveNode:
 
     @property
     def reasons(self) -> Sequence[str]:
-        """Why the node is not ready."""
+        """Why the node is not ready, a sentence each; empty when it is."""
         state = self.state
         if state == "ready":
             return ()
@@ -84,7 +96,7 @@ class LiveNode:
 
     @property
     def recovery(self) -> RecoveryView | None:
-        """How far the recovery is, None when there is none."""
+        """How far the recovery of this start is; None when there is none."""
         startup = self._node.startup
         return None if startup is None else startup.view
 
@@ -95,11 +107,11 @@ class LiveNode:
 
     @property
     def started_monotonic(self) -> float:
-        """When the node was started."""
+        """When the node was started, on the monotonic clock."""
         return self._node.started_monotonic
 
     def topics(self) -> Sequence[TopicView]:
-        """Every topic of the store."""
+        """Every topic of the store, the system's too."""
         if not self._node.is_open:
             return ()
         return [
@@ -114,12 +126,12 @@ class LiveNode:
         ]
 
     def groups(self, *, details_max: int) -> Sequence[GroupView]:
-        """Every group, those that leave included."""
+        """Every group, those that leave included, with at most `details_max` deliveries."""
         groups = [*self._node.groups.values(), *self._node.leaving]
         return [group.stats(details_max=details_max) for group in groups]
 
     def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckMessage], int] | None:
-        """Stuck messages, the oldest first, and how many there are."""
+        """Stuck messages, of one group when given, the oldest first, and how many there are; None: no such group."""
         node = self._node
         if group is not None and group not in node.groups:
             return None
@@ -149,7 +161,7 @@ class LiveNode:
         return self._node.timers if self._node.is_open else None
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
-        """Where groups stand."""
+        """Where groups stand, those without a configuration too; of one group when given."""
         node = self._node
         if not node.is_open:
             return ()
@@ -161,15 +173,15 @@ class LiveNode:
         return found
 
     def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
-        """Judge in steps how far groups are behind."""
+        """Judge in steps how far groups are behind; one group when given, None where there is none of that name."""
         return lag_steps(self._node, limit=limit, group=group, mode=mode)
 
     def trend(self, *, group: str | None, span_ms: int) -> Generator[None, None, LagTrend]:
-        """Read in steps how lag went."""
+        """Read in steps how lag went over the last so many ms: by group, or by queue of one."""
         return trend_steps(self._node.seams.disk, self._journal, self._span(span_ms), group=group)
 
     def objectives(self, *, group: str | None, span_ms: int, target_ms: int) -> Generator[None, None, ObjectivesAnswer]:
-        """Read in steps how an objective was kept."""
+        """Read in steps for which share of the last so many ms an objective was kept: by group, or by queue of one."""
         disk, span = self._node.seams.disk, self._span(span_ms)
         return objectives_steps(disk, self._journal, span, target_ms, group=group)
 
@@ -184,19 +196,19 @@ class LiveNode:
         return span_of(now_ms - max(1, span_ms), now_ms, queues=queues, every_ms=every_ms, rows_max=ROWS_MAX)
 
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
-        """Return the last samples of a group's queues."""
+        """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
         return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
 
     def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
-        """Alarms about that."""
+        """Open alarms about that; of one group when given, None where there is none of that name."""
         return alarms_of(self._node, limit=limit, group=group)
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
-        """Clients that have limits."""
+        """Clients that have limits; one when `name` is given, None where it is not counted."""
         return limits_of(self._node, limit=limit, name=name)
 
     def connections(self) -> Sequence[ConnectionView]:
-        """Every open connection."""
+        """Every open connection of the two Thrift ports."""
         if self._node.state == "starting":
             return ()
         return [
@@ -212,7 +224,7 @@ class LiveNode:
         ]
 
     def store(self) -> StoreView | None:
-        """What is known of the data directory."""
+        """Return what is known of the data directory, or None before it is open."""
         node = self._node
         if not node.is_open:
             return None
@@ -225,7 +237,7 @@ class LiveNode:
         )
 
     def searchable(self) -> Searchable | None:
-        """Return the store, None before it is open."""
+        """Return the store for queries of messages, or None before it is open."""
         return self._node.store if self._node.is_open else None
 
     def troubles(self) -> Troubles:
@@ -238,7 +250,7 @@ class LiveNode:
         return MemoryView(held_bytes=budget.used, max_bytes=budget.limit, pressure=budget.level.name.lower())
 
     async def reload(self) -> ReloadResult:
-        """Do what SIGHUP does; the file is read and applied in one turn of the loop."""
+        """Read the configuration again and apply what changed, all or nothing, in one turn; what SIGHUP does."""
         await asyncio.sleep(0)
         return self._reloader.reload()
 

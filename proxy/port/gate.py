@@ -31,17 +31,13 @@ from collections.abc import Callable
 from proxy.limits.limiter import Limiter
 from proxy.limits.quota import AFTER_MS, Over, Quota
 from proxy.port.connection import Connection
-from proxy.wire import (
-    APPLICATION_INTERNAL_ERROR,
-    Call,
-    encode_application_exception,
-    encode_delay_result_reply,
-    encode_fetch_refusal,
-    encode_half_reply,
-    encode_pull_exception,
-    encode_result_reply,
-)
+from proxy.wire.call import Call
+from proxy.wire.errors import APPLICATION_INTERNAL_ERROR
+from proxy.wire.fetch_reply import encode_fetch_refusal
 from proxy.wire.frames import CutFrame
+from proxy.wire.generic.calls import encode_application_exception
+from proxy.wire.replies import encode_delay_result_reply, encode_pull_exception, encode_result_reply
+from proxy.wire.transactions import encode_half_reply
 from pyddmq.codes import PullCode, ResultCode
 
 SEND_PATIENCE = 0.040

@@ -32,18 +32,17 @@ from proxy.port.shares import Shares
 from proxy.port.too_long import answer_too_long
 from proxy.tls.channel import TlsTransport
 from proxy.tls.port import TlsPort
-from proxy.wire import (
+from proxy.wire.call import Call, parse_call
+from proxy.wire.errors import (
     APPLICATION_INTERNAL_ERROR,
     APPLICATION_PROTOCOL_ERROR,
     APPLICATION_UNKNOWN_METHOD,
-    Call,
     FatalWireError,
     FrameError,
     WireError,
-    encode_application_exception,
-    parse_call,
 )
 from proxy.wire.frames import CutFrame
+from proxy.wire.generic.calls import encode_application_exception
 from upstream.budget import Budget, Pressure
 
 REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service", "method"))

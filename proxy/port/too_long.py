@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.wire import (
-    APPLICATION_PROTOCOL_ERROR,
-    Call,
-    encode_application_exception,
-    encode_delay_result_reply,
-    encode_half_reply,
-    encode_result_reply,
-)
+from proxy.wire.call import Call
+from proxy.wire.errors import APPLICATION_PROTOCOL_ERROR
+from proxy.wire.generic.calls import encode_application_exception
+from proxy.wire.replies import encode_delay_result_reply, encode_result_reply
+from proxy.wire.transactions import encode_half_reply
 from pyddmq.codes import ResultCode
 
 _RESULTS = frozenset(("sendSync", "sendAsync", "sendBatchSync", "endTransaction"))

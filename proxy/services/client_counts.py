@@ -16,7 +16,7 @@ from proxy.limits.quota import AFTER_MS, Over
 from proxy.port.connection import Connection
 from proxy.services.encoders import Refused, Stored
 from proxy.services.message_rules import Refusal
-from proxy.wire import Call
+from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
 
 AFTER_MS_MAX = 2_000_000_000

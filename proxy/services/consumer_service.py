@@ -24,20 +24,12 @@ from proxy.services.results.held_calls import HeldCall, carries_results, leave_u
 from proxy.services.results.result_steps import is_long, pieces
 from proxy.services.results.settled import unsettled, when_settled
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
-from proxy.wire import (
-    Call,
-    ConsumeResult,
-    PullRequest,
-    TextError,
-    encode_bool_reply,
-    encode_empty_pull_reply,
-    encode_pull_exception,
-    encode_pull_reply,
-    encode_stats_reply,
-    scan_pull,
-    scan_stats,
-    scan_submit,
-)
+from proxy.wire.call import Call
+from proxy.wire.errors import TextError
+from proxy.wire.pull_reply import encode_pull_reply
+from proxy.wire.replies import encode_bool_reply, encode_empty_pull_reply, encode_pull_exception, encode_stats_reply
+from proxy.wire.scanning.scan import scan_pull, scan_stats, scan_submit
+from proxy.wire.values import ConsumeResult, PullRequest
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
 from upstream.delivery.group import Batch, ConsumerGroup, ParkedFull

@@ -39,7 +39,11 @@ from proxy.services.message_checks import MessageChecks, give_tokens_back, store
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
 from proxy.services.topic_port import TopicPort
-from proxy.wire import Call, SendMessage, TextError, encode_delay_result_reply, scan_delay
+from proxy.wire.call import Call
+from proxy.wire.errors import TextError
+from proxy.wire.replies import encode_delay_result_reply
+from proxy.wire.scanning.scan import scan_delay
+from proxy.wire.values import SendMessage
 from pyddmq.codes import Repeat, ResultCode
 
 RECENT_MAX = 16_384

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.log.put import Position
-from proxy.wire import Call
+from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
 
 Stored = Callable[[Call, Sequence[Position]], bytes]

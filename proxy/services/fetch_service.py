@@ -22,16 +22,11 @@ from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.results.ack_syncs import AckSyncs
 from proxy.services.waiting_pulls import LINGER_MS_MIN
-from proxy.wire import (
-    ArgumentsError,
-    Call,
-    QueueMessages,
-    encode_bool_reply,
-    encode_fetch_refusal,
-    encode_fetch_reply,
-    scan_ack,
-    scan_fetch,
-)
+from proxy.wire.call import Call
+from proxy.wire.errors import ArgumentsError
+from proxy.wire.fetch_reply import QueueMessages, encode_fetch_refusal, encode_fetch_reply
+from proxy.wire.replies import encode_bool_reply
+from proxy.wire.scanning.scan import scan_ack, scan_fetch
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
 from upstream.delivery.group import ConsumerGroup

@@ -26,7 +26,8 @@ from proxy.services.encoders import Refused
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
-from proxy.wire import Call, Receipt
+from proxy.wire.call import Call
+from proxy.wire.values import Receipt
 from pyddmq.codes import Repeat, ResultCode
 
 _KEYS_NAME = b"KEYS"

@@ -13,7 +13,7 @@ from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_rules import Limited, Refusal
-from proxy.wire import Call
+from proxy.wire.call import Call
 from upstream.budget import Budget, Pressure
 
 SENDS_WAITED = declare("pyddmq_sends_waited_total", "Sends above a rate that were tried once more after a wait (R95)")

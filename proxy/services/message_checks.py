@@ -24,7 +24,7 @@ from broker.store import Store
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.message_rules import Limited, PropertyRules, Refusal
 from proxy.services.topic_port import TopicPort
-from proxy.wire import SendMessage
+from proxy.wire.values import SendMessage
 from pyddmq.codes import ResultCode
 from upstream.waiting.limits import TokenBucket
 

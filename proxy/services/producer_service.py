@@ -27,16 +27,11 @@ from proxy.services.message_checks import Delay, MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
 from proxy.services.topic_port import TopicPort
-from proxy.wire import (
-    BatchCall,
-    Call,
-    Receipt,
-    SendMessage,
-    TextError,
-    encode_result_reply,
-    scan_send,
-    scan_send_batch,
-)
+from proxy.wire.call import Call
+from proxy.wire.errors import TextError
+from proxy.wire.replies import encode_result_reply
+from proxy.wire.scanning.scan import scan_send, scan_send_batch
+from proxy.wire.values import BatchCall, Receipt, SendMessage
 from pyddmq.codes import Repeat, ResultCode
 
 HEARTBEAT_TOPIC = b"carrera_heartbeat"

@@ -15,7 +15,9 @@ from proxy.services.encoders import Refused, Stored
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
-from proxy.wire import Call, TextError, encode_result_reply
+from proxy.wire.call import Call
+from proxy.wire.errors import TextError
+from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.budget import Budget, Pressure
 

@@ -19,30 +19,23 @@ from proxy.services.message_rules import Refusal
 from proxy.services.publishing import SENDS_REFUSED
 from proxy.services.results.held_calls import HeldCalls, carries_results
 from proxy.services.transaction_service import FETCHES_REFUSED
-from proxy.wire import (
-    APPLICATION_INTERNAL_ERROR,
-    Call,
-    SendMessage,
-    TextError,
-    encode_application_exception,
-    encode_bool_reply,
-    encode_delay_result_reply,
-    encode_fetch_refusal,
-    encode_half_reply,
-    encode_pull_exception,
-    encode_result_reply,
+from proxy.wire.call import Call
+from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, TextError
+from proxy.wire.fetch_reply import encode_fetch_refusal
+from proxy.wire.generic.calls import encode_application_exception
+from proxy.wire.replies import encode_bool_reply, encode_delay_result_reply, encode_pull_exception, encode_result_reply
+from proxy.wire.scanning.scan import (
     scan_ack,
     scan_delay,
-    scan_end,
     scan_fetch,
-    scan_fetch_checks,
-    scan_half,
     scan_pull,
     scan_send,
     scan_send_batch,
     scan_stats,
     scan_submit,
 )
+from proxy.wire.transactions import encode_half_reply, scan_end, scan_fetch_checks, scan_half
+from proxy.wire.values import SendMessage
 from pyddmq.codes import PullCode, ResultCode
 from upstream.fetch.fetching import ACKS_REFUSED
 

@@ -35,18 +35,17 @@ from proxy.services.message_checks import MessageChecks, give_tokens_back, store
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
 from proxy.services.topic_port import BYTES_SENT, MESSAGES_SENT, TopicPort
-from proxy.wire import (
-    APPLICATION_INTERNAL_ERROR,
-    Call,
+from proxy.wire.call import Call
+from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, TextError
+from proxy.wire.generic.calls import encode_application_exception
+from proxy.wire.replies import encode_result_reply
+from proxy.wire.transactions import (
     CheckCall,
     CheckRow,
     Ending,
     HalfCall,
-    TextError,
-    encode_application_exception,
     encode_checks_reply,
     encode_half_reply,
-    encode_result_reply,
     scan_end,
     scan_fetch_checks,
     scan_half,

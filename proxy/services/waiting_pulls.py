@@ -9,7 +9,8 @@ from broker.runtime.seams import Clock, Scheduler
 from proxy.limits.meter import Meter
 from proxy.limits.quota import unpark
 from proxy.port.reply_slot import Lost, ReplySlot
-from proxy.wire import Call, encode_empty_pull_reply
+from proxy.wire.call import Call
+from proxy.wire.replies import encode_empty_pull_reply
 from upstream.delivery.group import Batch, ConsumerGroup, Parked
 
 if TYPE_CHECKING:

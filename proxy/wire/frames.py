@@ -13,8 +13,6 @@ from __future__ import annotations
 from proxy.tls.failures import ALERT
 from proxy.wire.errors import FrameError
 
-__all__ = ["CutFrame", "FrameError", "FrameSplitter"]
-
 CUT_BYTES_MAX = 64 * 1024 * 1024
 """Longest frame that is read to its end although it is too long; a longer one closes its connection."""
 CUT_HEAD_BYTES = 256

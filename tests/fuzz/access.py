@@ -28,7 +28,7 @@ from proxy.port.server import Commons, ThriftServer
 from proxy.services.access.denials import Denials
 from proxy.services.access.sign_in import SignIn
 from proxy.testing.codec import decode_reply, encode_call
-from proxy.wire import BINARY, COMPACT
+from proxy.wire.call import BINARY, COMPACT
 from tests.fuzz.frames import Peer
 
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

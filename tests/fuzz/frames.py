@@ -12,7 +12,7 @@ from typing import Any
 from broker.runtime.seams import Buffer
 from proxy.port.connection import Connection
 from proxy.port.server import CALLS_FAILED, ThriftServer
-from proxy.wire import APPLICATION_INTERNAL_ERROR
+from proxy.wire.errors import APPLICATION_INTERNAL_ERROR
 from tests.hostile.sim import HostileWorld
 from upstream.budget import JOB_BYTES
 

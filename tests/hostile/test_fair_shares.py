@@ -12,7 +12,7 @@ from proxy.port.server import ThriftServer
 from proxy.port.shares import SLICE_FRAMES
 from proxy.services.results.result_steps import STEP_RESULTS
 from proxy.testing import NetworkFaults
-from proxy.wire import Call
+from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import consumer_idl

@@ -9,7 +9,7 @@ import pytest
 
 from broker.runtime.steps import StepRunner
 from proxy.services.delay_service import DelayService
-from proxy.wire import Call
+from proxy.wire.call import Call
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import producer_idl
 

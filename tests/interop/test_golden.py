@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.wire import Call, Receipt, encode_pull_exception, encode_result_reply, parse_call
-from proxy.wire.call import BINARY, CALL, COMPACT, message_head
+from proxy.wire.call import BINARY, CALL, COMPACT, Call, message_head, parse_call
+from proxy.wire.replies import encode_pull_exception, encode_result_reply
+from proxy.wire.values import Receipt
 from tests.golden import FRAMES_FILE, golden_frames
 from tests.golden.values import BODY, STRANGE
 from tests.interop.rocketmq import JVM_OPTIONS, Programs

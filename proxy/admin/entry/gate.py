@@ -27,7 +27,7 @@ from proxy.access.sessions import Sessions
 from proxy.admin.entry.access_pages import AGAIN
 from proxy.admin.entry.rights import Need
 from proxy.operate.changes.desk import AdminToken, Asker, Change, ChangeBody, ChangeRefused
-from proxy.operate.node_view import NodeView
+from proxy.operate.live_node import LiveNode
 from proxy.port.network import host_of
 
 NEED_ACTIONS = frozenset((Action.READ_BODIES, Action.ADMINISTER))
@@ -65,7 +65,7 @@ class AdminGate:
 
     def __init__(
         self,
-        node: NodeView,
+        node: LiveNode,
         own_host: str,
         token: AdminToken,
         *,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from proxy.operate.attention import of_clients, of_groups, of_node
 from proxy.operate.attention.kinds import KINDS
-from proxy.operate.node_view import NodeView
+from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from upstream.views import GroupView
 
@@ -19,7 +19,7 @@ DETAILS_MAX = 100
 _PLACES = {kind: place for place, kind in enumerate(KINDS)}
 
 
-def findings(node: NodeView, groups: Sequence[GroupView], loop_lag_seconds: float) -> list[Finding]:
+def findings(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float) -> list[Finding]:
     """Return what needs attention, the bad first; empty when nothing does.
 
     Args:

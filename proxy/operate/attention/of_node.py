@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from broker.runtime.store_metrics import REFUSED
 from proxy.node.trouble_facts import Labels, TlsView, Troubles
 from proxy.operate.attention.kinds import found
+from proxy.operate.live_node import LiveNode
 from proxy.operate.moments import moment_text
-from proxy.operate.node_view import NodeView
 from proxy.operate.text import age, amount, byte_size, short
 from proxy.operate.views.findings import Finding
 
@@ -27,7 +27,7 @@ REFUSALS = 30
 Risen = Mapping[str, Mapping[Labels, int]]
 
 
-def findings(node: NodeView, troubles: Troubles, loop_lag_seconds: float) -> Iterator[Finding]:
+def findings(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> Iterator[Finding]:
     """Return what there is about a node."""
     yield from _of_state(node, troubles)
     yield from _of_disk(node, troubles)
@@ -66,7 +66,7 @@ def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
         yield found("kafka_trouble", True, text)
 
 
-def _of_state(node: NodeView, troubles: Troubles) -> Iterator[Finding]:
+def _of_state(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     why = " ".join(node.reasons)
     if troubles.acks_refused:
         yield found("acks_refused", True, f"Acks are refused now, and pulls with them. {why}".rstrip())
@@ -75,7 +75,7 @@ def _of_state(node: NodeView, troubles: Troubles) -> Iterator[Finding]:
         yield found(kind, node.state == "failed", f"The node is {node.state}. {why}".rstrip())
 
 
-def _of_disk(node: NodeView, troubles: Troubles) -> Iterator[Finding]:
+def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     store = node.store()
     if store is None:
         return
@@ -100,7 +100,7 @@ def _of_disk(node: NodeView, troubles: Troubles) -> Iterator[Finding]:
         yield found("slow_sync", False, text)
 
 
-def _of_damage(node: NodeView, troubles: Troubles) -> Iterator[Finding]:
+def _of_damage(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     damage = troubles.damage
     if damage.first >= 0:
         parts = []
@@ -123,7 +123,7 @@ def _of_damage(node: NodeView, troubles: Troubles) -> Iterator[Finding]:
         yield found("file_damaged", False, text)
 
 
-def _of_process(node: NodeView, troubles: Troubles, loop_lag_seconds: float) -> Iterator[Finding]:
+def _of_process(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> Iterator[Finding]:
     memory = node.memory()
     if memory.pressure != "none":
         text = (

@@ -16,20 +16,13 @@ from proxy.access.rules import Action
 from proxy.port.connection import Connection
 from proxy.services.access.denials import Denials, denied_text
 from proxy.services.message_rules import Refusal
-from proxy.wire import (
-    APPLICATION_INTERNAL_ERROR,
-    Call,
-    CheckCall,
-    ConsumeResult,
-    Ending,
-    HalfCall,
-    PullRequest,
-    SendMessage,
-    encode_application_exception,
-    encode_bool_reply,
-    encode_fetch_refusal,
-    encode_pull_exception,
-)
+from proxy.wire.call import Call
+from proxy.wire.errors import APPLICATION_INTERNAL_ERROR
+from proxy.wire.fetch_reply import encode_fetch_refusal
+from proxy.wire.generic.calls import encode_application_exception
+from proxy.wire.replies import encode_bool_reply, encode_pull_exception
+from proxy.wire.transactions import CheckCall, Ending, HalfCall
+from proxy.wire.values import ConsumeResult, PullRequest, SendMessage
 from pyddmq.codes import PullCode, ResultCode
 
 

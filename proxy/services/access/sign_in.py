@@ -15,7 +15,9 @@ from proxy.access.rights import Rights
 from proxy.port.connection import Connection
 from proxy.port.server import Handler
 from proxy.services.access.denials import Denials
-from proxy.wire import ArgumentsError, Call, decode_arguments, encode_reply
+from proxy.wire.call import Call
+from proxy.wire.errors import ArgumentsError
+from proxy.wire.generic.calls import decode_arguments, encode_reply
 from pyddmq.codes import PullCode
 
 EVERYBODY = "anonymous"

@@ -35,7 +35,8 @@ from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
 from proxy.services.topic_port import TopicPort
-from proxy.wire import Call, encode_result_reply
+from proxy.wire.call import Call
+from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
 from upstream.kafka.link import Headers, KafkaFailure

@@ -13,7 +13,8 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.wire import Call, ConsumeResult
+from proxy.wire.call import Call
+from proxy.wire.values import ConsumeResult
 from pyddmq.codes import PullCode
 
 RESULTS_UNANSWERED = declare(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proxy.wire import ConsumeResult
+from proxy.wire.values import ConsumeResult
 
 STEP_RESULTS = 1_024
 """Results and offsets that are applied at a time (a millisecond or two); longer chains take several turns."""

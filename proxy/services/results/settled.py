@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.wire import ConsumeResult
+from proxy.wire.values import ConsumeResult
 from upstream.delivery.group import ConsumerGroup
 
 

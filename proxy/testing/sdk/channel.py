@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from proxy.testing.codec import Reply, decode_reply, encode_call
-from proxy.wire import BINARY, COMPACT
+from proxy.wire.call import BINARY, COMPACT
 
 Address = tuple[str, int]
 Connect = Callable[[asyncio.Protocol, Address], Awaitable[bool]]

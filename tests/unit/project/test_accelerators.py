@@ -41,10 +41,12 @@ from broker.testing import ManualClock, SimDisk
 from proxy.services.message_checks import MessageChecks
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
-from proxy.wire import COMPACT, Call, SendMessage, scan_send_batch
 from proxy.wire.binary import STRUCT
+from proxy.wire.call import COMPACT, Call
 from proxy.wire.generic.tables import StructType, Type, method
 from proxy.wire.limits import PROPERTIES_MAX
+from proxy.wire.scanning.scan import scan_send_batch
+from proxy.wire.values import SendMessage
 from tests.accelerator_ways import MODULES, PLACES, both, need_compiled, running
 from tests.unit.project.test_house_rules import MAY_IMPORT, ROOT
 from tests.wire_values import PROTOCOLS, UNKNOWN, UNKNOWN_TYPES, call, newer, table, values, values_of
@@ -431,8 +433,8 @@ def sources() -> list[Path]:
 @pytest.mark.parametrize("value", ["1", "0"])
 def test_environment_chooses_python(value: str) -> None:
     """PYDDMQ_PURE=1: no accelerator runs compiled."""
-    modules = "proxy.services.message_checks, proxy.wire, broker.store, broker.runtime.accelerators as l"
-    code = f"import {modules}; print(*set(l.states.values()))"
+    modules = "proxy.services.message_checks, proxy.wire.pull_reply, proxy.wire.scanning.scan, broker.store"
+    code = f"import {modules}, broker.runtime.accelerators as l; print(*set(l.states.values()))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -12,7 +12,7 @@ from broker.log.put import Position, Put
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from proxy.services.keyed_sends import Again, KeyedSends
-from proxy.wire import Call
+from proxy.wire.call import Call
 from pyddmq.codes import Repeat, ResultCode
 from tests.integration.keyed_tools import NAME, key, memory
 from tests.integration.store_tools import HOST, ROOT, open_store

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.port.connection import Connection
-from proxy.wire import Call
+from proxy.wire.call import Call
 from pyddmq import CallRejected, Producer, PullRefused, SendRefused
 from tests.patient import PATIENCE_SECONDS, Consumer
 from tests.running_node import RunningNode

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from proxy.testing.codec import Reply, decode_reply, encode_call
-from proxy.wire import PullCode, ResultCode
+from pyddmq.codes import PullCode, ResultCode
 from tests.accelerator_ways import WAYS, need_compiled, running
 from tests.integration.ddmq_tools import NODE
 from tests.patient import PATIENCE_SECONDS

@@ -19,25 +19,13 @@ from thriftpy2.protocol.compact import TCompactProtocol as PyCompactProtocol
 
 from broker.format.record import locate
 from proxy.testing.codec import decode_reply, encode_call
-from proxy.wire import (
-    BINARY,
-    COMPACT,
-    Receipt,
-    decode_arguments,
-    encode_application_exception,
-    encode_bool_reply,
-    encode_empty_pull_reply,
-    encode_pull_exception,
-    encode_pull_reply,
-    encode_reply,
-    encode_result_reply,
-    parse_call,
-    scan_pull,
-    scan_send,
-    scan_send_batch,
-    scan_submit,
-)
+from proxy.wire.call import BINARY, COMPACT, parse_call
+from proxy.wire.generic.calls import decode_arguments, encode_application_exception, encode_reply
 from proxy.wire.generic.tables import method, methods
+from proxy.wire.pull_reply import encode_pull_reply
+from proxy.wire.replies import encode_bool_reply, encode_empty_pull_reply, encode_pull_exception, encode_result_reply
+from proxy.wire.scanning.scan import scan_pull, scan_send, scan_send_batch, scan_submit
+from proxy.wire.values import Receipt
 from pyddmq import idl
 from tests.apache_structs import ARGUMENTS, RESULTS, from_plain, to_plain
 from tests.wire_values import block, broker_end, record, values, values_of

@@ -11,7 +11,8 @@ import pytest
 
 from lag.spark.sources.node import CODES, PASSING, NodeClient, NodeFailed, NodeRefused, Standing, number_of
 from lag.spark.sources.options import OptionRefused
-from proxy.wire import BINARY, encode_reply, parse_call
+from proxy.wire.call import BINARY, parse_call
+from proxy.wire.generic.calls import encode_reply
 from pyddmq.codes import PullCode
 from tests.patient import PATIENCE_SECONDS
 

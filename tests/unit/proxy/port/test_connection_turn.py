@@ -12,7 +12,8 @@ from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
-from proxy.wire import Call, encode_bool_reply
+from proxy.wire.call import Call
+from proxy.wire.replies import encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
 
 

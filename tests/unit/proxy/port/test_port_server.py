@@ -14,14 +14,14 @@ from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import CONNECTION_BYTES, Connection
 from proxy.port.server import CALLS_FAILED, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, Commons, ThriftServer
-from proxy.wire import (
+from proxy.wire.call import Call
+from proxy.wire.errors import (
     APPLICATION_INTERNAL_ERROR,
     APPLICATION_PROTOCOL_ERROR,
     APPLICATION_UNKNOWN_METHOD,
     ArgumentsError,
-    Call,
-    encode_bool_reply,
 )
+from proxy.wire.replies import encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.proxy.port.test_connection_turn import Peer
 from upstream.budget import Budget

@@ -9,7 +9,7 @@ import pytest
 from proxy.port.connection import CONNECTION_BYTES, Connection
 from proxy.port.network import NoPeer
 from proxy.port.reply_slot import SLOT_BYTES, ReplySlot
-from proxy.wire import Call
+from proxy.wire.call import Call
 from tests.unit.proxy.port.test_port_server import FRAME, Port
 
 

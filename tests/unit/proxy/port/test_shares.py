@@ -9,7 +9,8 @@ from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.port.shares import HEAVY_SECONDS, SLICE_SECONDS, TURN_SECONDS
-from proxy.wire import Call, encode_bool_reply
+from proxy.wire.call import Call
+from proxy.wire.replies import encode_bool_reply
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.proxy.port.test_connection_turn import Peer
 

@@ -9,25 +9,20 @@ import pytest
 
 from broker.format.record import locate
 from proxy.testing.codec import decode_reply, encode_call
-from proxy.wire import (
-    BINARY,
-    COMPACT,
-    ConsumeResult,
-    PullRequest,
-    QueueMessages,
-    SendMessage,
-    decode_arguments,
-    encode_application_exception,
+from proxy.wire.call import BINARY, CALL, COMPACT, Call, message_head, parse_call
+from proxy.wire.fetch_reply import QueueMessages, encode_fetch_reply
+from proxy.wire.generic.calls import decode_arguments, encode_application_exception, encode_reply
+from proxy.wire.generic.tables import methods
+from proxy.wire.pull_reply import encode_pull_reply
+from proxy.wire.replies import (
     encode_bool_reply,
     encode_delay_result_reply,
     encode_empty_pull_reply,
-    encode_fetch_reply,
     encode_pull_exception,
-    encode_pull_reply,
-    encode_reply,
     encode_result_reply,
     encode_stats_reply,
-    parse_call,
+)
+from proxy.wire.scanning.scan import (
     scan_ack,
     scan_delay,
     scan_fetch,
@@ -37,8 +32,7 @@ from proxy.wire import (
     scan_stats,
     scan_submit,
 )
-from proxy.wire.call import CALL, Call, message_head
-from proxy.wire.generic.tables import methods
+from proxy.wire.values import ConsumeResult, PullRequest, SendMessage
 from tests.golden import Golden, golden_frames
 from tests.golden.values import CALLS, EXCEPTIONS, NEWER, REPLIES
 from tests.wire_values import block, broker_end, record

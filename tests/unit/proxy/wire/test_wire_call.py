@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire import BINARY, COMPACT, FatalWireError, parse_call
-from proxy.wire.call import CALL, EXCEPTION, ONEWAY, REPLY, message_head
+from proxy.wire.call import BINARY, CALL, COMPACT, EXCEPTION, ONEWAY, REPLY, message_head, parse_call
+from proxy.wire.errors import FatalWireError
 from tests.wire_values import PROTOCOLS
 
 GOLDEN_COMPACT = bytes.fromhex("8221 0e 04 70756c6c 00")

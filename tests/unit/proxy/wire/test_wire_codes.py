@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.wire import PullCode, ResultCode
 from proxy.wire.generic.tables import method
+from pyddmq.codes import PullCode, ResultCode
 from tests.wire_values import STRUCTS, table
 
 ROOT = Path(__file__).parents[4]

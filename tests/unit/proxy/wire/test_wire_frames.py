@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire import FrameError, FrameSplitter
+from proxy.wire.errors import FrameError
+from proxy.wire.frames import FrameSplitter
 
 LIMIT = 1_000
 

@@ -9,15 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.testing.codec import ReplyError, decode_reply, encode_call
-from proxy.wire import (
-    COMPACT,
-    ArgumentsError,
-    WireMisuse,
-    decode_arguments,
-    encode_application_exception,
-    encode_reply,
-    parse_call,
-)
+from proxy.wire.call import COMPACT, parse_call
+from proxy.wire.errors import ArgumentsError, WireMisuse
+from proxy.wire.generic.calls import decode_arguments, encode_application_exception, encode_reply
 from proxy.wire.generic.read import decode_struct
 from proxy.wire.generic.tables import Type, method, methods
 from proxy.wire.generic.write import encode_struct

@@ -13,20 +13,18 @@ from hypothesis import strategies as st
 from broker.format.properties import SYSTEM_PROPERTIES, parse_properties
 from broker.format.record import locate
 from proxy.testing.codec import decode_reply
-from proxy.wire import (
-    BINARY,
-    COMPACT,
-    Call,
-    Receipt,
-    WireMisuse,
+from proxy.wire.call import BINARY, COMPACT, Call
+from proxy.wire.errors import WireMisuse
+from proxy.wire.pull_reply import encode_pull_reply
+from proxy.wire.replies import (
     encode_bool_reply,
     encode_delay_result_reply,
     encode_empty_pull_reply,
     encode_pull_exception,
-    encode_pull_reply,
     encode_result_reply,
     encode_stats_reply,
 )
+from proxy.wire.values import Receipt
 from pyddmq.codes import Repeat, ResultCode
 from tests.wire_values import I32S, I64S, PROTOCOLS, TEXTS, block, broker_end, record
 

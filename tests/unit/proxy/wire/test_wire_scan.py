@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.wire import (
-    BINARY,
-    COMPACT,
-    ArgumentsError,
-    Call,
-    ConsumeResult,
-    TextError,
-    WireError,
-    parse_call,
+from proxy.wire.call import BINARY, CALL, COMPACT, Call, encode_varint, message_head, parse_call
+from proxy.wire.errors import ArgumentsError, TextError, WireError
+from proxy.wire.generic.tables import Field, StructType, Type, method
+from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX, OFFSETS_MAX, PROPERTIES_MAX, REASON_BYTES_MAX, RESULTS_MAX
+from proxy.wire.scanning.scan import (
     scan_ack,
     scan_delay,
     scan_fetch,
@@ -27,9 +23,7 @@ from proxy.wire import (
     scan_stats,
     scan_submit,
 )
-from proxy.wire.call import CALL, encode_varint, message_head
-from proxy.wire.generic.tables import Field, StructType, Type, method
-from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX, OFFSETS_MAX, PROPERTIES_MAX, REASON_BYTES_MAX, RESULTS_MAX
+from proxy.wire.values import ConsumeResult
 from tests.wire_values import PROTOCOLS, UNKNOWN_TYPES, call, newer, table, values, values_of, without_unknown
 
 pytestmark = pytest.mark.usefixtures("each_accelerator_way")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.testing.codec import decode_reply, encode_call
-from proxy.wire import ArgumentsError, Call, parse_call
-from proxy.wire.call import BINARY, COMPACT, encode_varint
+from proxy.wire.call import BINARY, COMPACT, Call, encode_varint, parse_call
+from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic.calls import encode_reply
 from proxy.wire.limits import OFFSETS_MAX, STEPS_MAX
 from proxy.wire.scanning import scan

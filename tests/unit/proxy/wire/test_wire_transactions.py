@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.testing.codec import decode_reply, encode_call
-from proxy.wire import (
-    ArgumentsError,
+from proxy.wire.call import parse_call
+from proxy.wire.errors import ArgumentsError
+from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX
+from proxy.wire.scanning.scan import scan_send
+from proxy.wire.transactions import (
     CheckCall,
     CheckRow,
     Ending,
     encode_checks_reply,
     encode_half_reply,
-    parse_call,
     scan_end,
     scan_fetch_checks,
     scan_half,
-    scan_send,
 )
-from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX
 from tests.wire_values import PROTOCOLS, call, table, values
 
 protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
