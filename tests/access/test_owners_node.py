@@ -84,7 +84,7 @@ def test_names_are_their_principals_after_a_restore() -> None:
     world.node.kill()
     world.disk._files = {path: file for path, file in world.disk._files.items() if path.startswith("/copy/")}
     world.disk._folders = {path for path in world.disk._folders if not path.startswith(data)}
-    restore("/copy", data, disk=world.disk)
+    restore("/copy", data, disk=world.disk, clock=ManualClock())
     world = AccessWorld(RULES, disk=world.disk)
     first, second = producers(world)
     assert send(second, 1) == 13

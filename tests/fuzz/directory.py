@@ -157,7 +157,7 @@ def directory(data: bytes) -> None:
     lines: dict[str, Any] = {path: line_of(content) for path, content in files.items()} | extra
     manifest = {"format": FORMAT_VERSION, "files": lines}
     text = json.dumps(manifest).encode()
-    _inside(copied | {f"{COPY}/{MANIFEST}": text}, lambda disk: restore(COPY, BACK, disk=disk))
+    _inside(copied | {f"{COPY}/{MANIFEST}": text}, lambda disk: restore(COPY, BACK, disk=disk, clock=ManualClock()))
 
 
 def line_of(content: bytes) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def _start(disk: Fence) -> None:
 
 def _copy_and_restore(disk: Fence) -> None:
     Backup(ROOT, COPY, source=disk, disk=disk, clock=ManualClock()).make()
-    restore(COPY, BACK, disk=disk)
+    restore(COPY, BACK, disk=disk, clock=ManualClock())
 
 
 def seeds() -> dict[str, bytes]:

@@ -97,6 +97,7 @@ class AckWriter:
         fence: Callable[[OffsetTracker, int], int],
         snapshot: Callable[[], list[bytes]],
         syncs: Syncs | None = None,
+        driver: Driver | None = None,
     ) -> None:
         """Write to `journal`, which was read.
 
@@ -107,9 +108,11 @@ class AckWriter:
             fence: Tells the commit-log offset of a finished message, -1 where it says nothing new.
             snapshot: Tells the blocks that describe everything as it stands in memory.
             syncs: Makes the syncs of `begin_sync`; without them they are made at once.
+            driver: Hears, after `begin`, of what is staged and fails; without one the log says so.
         """
         self.failed: ProgressFailed | None = None
         self.pending = False
+        self._driver = driver
         self._on_pending: Callable[[], None] | None = None
         self.on_failed: Callable[[str, OSError], object] | None = None
         self.limited_log = RateLimitedLog(runtime.clock)
@@ -333,9 +336,10 @@ class AckWriter:
         self._rolls.abandon()
         self._journal.close()
 
-    def begin(self, driver: Driver) -> None:
-        """Have a driver hear of what is staged and fails from now on; before, and without one, the log says it."""
-        self._on_pending, self.on_failed = driver
+    def begin(self) -> None:
+        """Have the driver hear of everything from now on: what failed before was the opening's failure."""
+        if self._driver is not None:
+            self._on_pending, self.on_failed = self._driver
 
     def _mark_pending(self) -> None:
         self.pending = True

@@ -33,7 +33,7 @@ from upstream.progress.journal import SEGMENT_BYTES, AckJournal
 from upstream.progress.lost_snapshot import LostSnapshot
 from upstream.progress.offset_commits import OffsetCommits
 from upstream.progress.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
-from upstream.progress.replay import Replay, identity_at, raise_to_minimum, replaying
+from upstream.progress.replay import Replay, finish_gone, identity_at, replaying
 from upstream.progress.tracker import Failure, FailureKind, OffsetTracker
 from upstream.progress.tracker_table import Known, TrackerTable
 from upstream.queues import UNKNOWN, CommittedOffsets, Queues, QueueView, TakeOver
@@ -78,6 +78,7 @@ class Progress:
         ack_flush: Literal["async", "sync"],
         lost: LostSnapshot,
         file_writes: FileWrites,
+        driver: Driver | None,
     ) -> None:
         """Assemble; use `opening`."""
         clock, metrics = runtime.clock, runtime.metrics
@@ -95,6 +96,7 @@ class Progress:
             fence=self._table.fence,
             snapshot=self._table.snapshot,
             syncs=file_writes.syncs and TimedSyncs(file_writes.syncs, clock, metrics, "ack_journal"),
+            driver=driver,
         )
         self._commits = OffsetCommits(
             offsets,
@@ -162,6 +164,7 @@ class Progress:
             ack_flush=ack_flush,
             lost=lost,
             file_writes=file_writes,
+            driver=driver,
         )
         entries = content.entries if content is not None else []
         found = yield from replaying(entries, partial(_end_of, queues))
@@ -170,8 +173,7 @@ class Progress:
         progress._snapshot_lost = snapshot_lost
         take_over = (yield from queues.taking_over(offsets)) if content is None or offsets.changed_outside else None
         progress._adopt(found, take_over)
-        if driver is not None:
-            progress._writer.begin(driver)
+        progress._writer.begin()
         log.info(
             "acks_replayed",
             trackers=len(progress.trackers),
@@ -224,7 +226,10 @@ class Progress:
         return known
 
     def _skip_expired(self, tracker: OffsetTracker, queue: QueueView | None) -> None:
-        expired = raise_to_minimum(tracker, queue)
+        """Move a tracker that stands below the oldest message up to it, and count what was unfinished."""
+        if queue is None or tracker.watermark >= queue.min_offset:
+            return
+        expired = finish_gone(tracker, queue, tracker.watermark)
         if expired:
             self.lost(tracker, expired)
             log.warning("messages_expired_unfinished", count=expired, **names_of(tracker), offset=tracker.watermark)

@@ -213,13 +213,6 @@ def drop_unvouched(known: Replayed, queues: Queues) -> int:
     return tracker.clamp(offset + 1) if trusted is not None else 0
 
 
-def raise_to_minimum(tracker: OffsetTracker, queue: QueueView | None) -> int:
-    """Move a tracker that stands below the oldest message up to it; return how many unfinished offsets were skipped."""
-    if queue is None or tracker.watermark >= queue.min_offset:
-        return 0
-    return finish_gone(tracker, queue, tracker.watermark)
-
-
 def finish_gone(tracker: OffsetTracker, queue: QueueView, start: int) -> int:
     """Finish the offsets from `start` on that lie below the oldest message; return how many messages were skipped.
 

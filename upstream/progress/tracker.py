@@ -104,8 +104,9 @@ class OffsetTracker:
     disk the log tells after a restart, so this process makes no other attempt at them."""
     failures: dict[int, Failure] = field(default_factory=dict)
     """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
-    # marks[i] is 1 when offset watermark + i is finished. Empty, or the first byte is 0 and the last one 1.
-    _marks: bytearray = field(default_factory=bytearray)
+    marks: bytearray = field(default_factory=bytearray)
+    """Byte i is 1 when offset watermark + i is finished. Empty, or the first is 0 and the last one 1; not to be changed
+    from outside."""
     # Flat pairs start, end of what finished since the last take; neighbours in call order are merged.
     _staged: list[int] = field(default_factory=list)
     _mixed: bool = False  # whether `_staged` may be out of order
@@ -124,7 +125,7 @@ class OffsetTracker:
             ValueError: The offset lies more than AHEAD_MAX above the watermark.
         """
         index = offset - self.watermark
-        marks = self._marks
+        marks = self.marks
         if index < 0:
             return False
         if index < len(marks):
@@ -165,7 +166,7 @@ class OffsetTracker:
 
     def _finish_sorted(self, offsets: list[int]) -> int:
         base = self.watermark
-        marks = self._marks
+        marks = self.marks
         size = len(marks)
         if offsets[-1] - base > AHEAD_MAX:
             self._extend(offsets[-1] - base)
@@ -230,7 +231,7 @@ class OffsetTracker:
         start = max(start, base)
         if start >= end:
             return 0
-        marks = self._marks
+        marks = self.marks
         if start == base and end >= base + len(marks):
             new = end - start - self.ahead
             self.watermark = end
@@ -271,12 +272,12 @@ class OffsetTracker:
     def is_finished(self, offset: int) -> bool:
         """Whether this offset is finished."""
         index = offset - self.watermark
-        return index < 0 or (index < len(self._marks) and self._marks[index] == 1)
+        return index < 0 or (index < len(self.marks) and self.marks[index] == 1)
 
     def next_unfinished(self, offset: int) -> int:
         """Return the first unfinished offset >= `offset`."""
         index = offset - self.watermark
-        marks = self._marks
+        marks = self.marks
         if index >= len(marks):
             return offset
         found = marks.find(_ZERO, max(index, 0))
@@ -287,18 +288,18 @@ class OffsetTracker:
         span = end - self.watermark
         if span <= 0:
             return 0
-        if span >= len(self._marks):
+        if span >= len(self.marks):
             return span - self.ahead
-        return span - self._marks.count(1, 0, span)
+        return span - self.marks.count(1, 0, span)
 
     @property
     def high(self) -> int:
         """One past the highest finished offset; equal to the watermark when nothing is finished above it."""
-        return self.watermark + len(self._marks)
+        return self.watermark + len(self.marks)
 
     def finished_ranges(self) -> list[tuple[int, int]]:
         """Return the finished ranges above the watermark as (start, end) pairs, end exclusive, ascending."""
-        marks, base = self._marks, self.watermark
+        marks, base = self.marks, self.watermark
         ranges = []
         start = marks.find(_ONE)
         while start >= 0:
@@ -309,19 +310,15 @@ class OffsetTracker:
             start = marks.find(_ONE, end)
         return ranges
 
-    def marks(self) -> bytearray:
-        """Return the bytes above the watermark (1: finished), for a snapshot; not to be changed."""
-        return self._marks
-
-    def load(self, watermark: int, marks: bytes | bytearray) -> None:
-        """Stand where a snapshot stood; stages nothing. `marks` starts at the watermark and may be untidy."""
+    def load(self, watermark: int, row: bytes | bytearray) -> None:
+        """Stand where a snapshot stood; stages nothing. `row` starts at the watermark and may be untidy."""
         self.watermark = watermark
-        row = self._marks
-        row[:] = marks
-        # What `_marks` promises holds again.
-        del row[row.rfind(_ONE) + 1 :]
-        self.ahead = row.count(1)
-        if row and row[0]:
+        marks = self.marks
+        marks[:] = row
+        # What is promised of it holds again.
+        del marks[marks.rfind(_ONE) + 1 :]
+        self.ahead = marks.count(1)
+        if marks and marks[0]:
             self._advance()
         self.started = max(self.started, self.watermark)
 
@@ -345,7 +342,7 @@ class OffsetTracker:
         if self.watermark >= end:
             self.load(end, b"")
         else:
-            self.load(self.watermark, self._marks[: end - self.watermark])
+            self.load(self.watermark, self.marks[: end - self.watermark])
         self.started = min(self.started, end)
         for offset in [each for each in self.failures if each >= end]:
             del self.failures[offset]
@@ -379,7 +376,7 @@ class OffsetTracker:
 
     def _advance(self) -> None:
         """Move the watermark over the finished offsets that it now touches."""
-        marks = self._marks
+        marks = self.marks
         run = marks.find(_ZERO)
         if run < 0:
             run = len(marks)
@@ -393,7 +390,7 @@ class OffsetTracker:
                 f"offset {self.watermark + index} of {self.group}/{self.topic}-{self.queue_id} is more than "
                 f"{AHEAD_MAX} above the watermark {self.watermark}"
             )
-        self._marks.extend(bytes(index - len(self._marks)))
+        self.marks.extend(bytes(index - len(self.marks)))
 
     def _forget_failures(self, start: int, end: int) -> None:
         failures = self.failures

@@ -102,6 +102,6 @@ class TrackerTable:
                 fence=identity_at(queue, tracker.watermark - 1),
                 high_fence=identity_at(queue, tracker.high - 1) if tracker.ahead else UNKNOWN,
                 file_values=tuple(known.file_values),
-                marks=pack(tracker.marks()),
+                marks=pack(tracker.marks),
             )
         )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -124,15 +124,13 @@ class Backup:
 
     def _small_files(self) -> Iterator[tuple[str, bytes]]:
         yield from self._offsets_and_journal().items()
-        for folder in ("config", "pyddmq"):
-            for name in self.source.list(f"{self.root}/{folder}"):
-                if name.removesuffix(".bak").endswith(".json") and name.removesuffix(".bak") not in _LEFT_OUT:
-                    data = read_whole(self.source, f"{self.root}/{folder}/{name}")
-                    if data is not None:
-                        yield f"{folder}/{name}", data
-        data = read_whole(self.source, f"{self.root}/checkpoint")
-        if data is not None:
-            yield "checkpoint", data
+        paths = [
+            f"{folder}/{name}"
+            for folder in ("config", "pyddmq")
+            for name in self.source.list(f"{self.root}/{folder}")
+            if name.removesuffix(".bak").endswith(".json") and name.removesuffix(".bak") not in _LEFT_OUT
+        ]
+        yield from self._read_all([*paths, "checkpoint"]).items()
         data = without_files(self.root, disk=self.source, clock=self.clock)
         if data is not None:
             yield "pyddmq/timers.json", data
@@ -153,7 +151,7 @@ class Backup:
             "try again"
         )
 
-    def _read_all(self, paths: tuple[str, ...]) -> dict[str, bytes]:
+    def _read_all(self, paths: Sequence[str]) -> dict[str, bytes]:
         found = ((path, read_whole(self.source, f"{self.root}/{path}")) for path in paths)
         return {path: data for path, data in found if data is not None}
 
@@ -289,7 +287,9 @@ def _is_inside(path: str) -> bool:
     )
 
 
-def restore(folder: str, root: str, *, disk: Disk, progress: ProgressCallback | None = None) -> dict[str, Any]:
+def restore(
+    folder: str, root: str, *, disk: Disk, clock: Clock, progress: ProgressCallback | None = None
+) -> dict[str, Any]:
     """Copy a backup into an empty or missing folder, comparing every sum; returns its manifest.
 
     What the backup says is not trusted, sums or no: its paths, its links, and the names in its files are looked at
@@ -305,7 +305,7 @@ def restore(folder: str, root: str, *, disk: Disk, progress: ProgressCallback | 
     _refuse_unless_empty(root, disk)
     files: dict[str, dict[str, Any]] = manifest["files"]
     _refuse_links(folder, files, disk)
-    _refuse_names(folder, disk)
+    _refuse_names(folder, disk, clock)
     total = sum(line["bytes"] for line in files.values())
     done = 0
 
@@ -357,36 +357,14 @@ def _refuse_links(folder: str, files: Iterable[str], disk: Disk) -> None:
             looked_at.add(each)
 
 
-def _refuse_names(folder: str, disk: Disk) -> None:
+def _refuse_names(folder: str, disk: Disk, clock: Clock) -> None:
     """Read what says which topics there are, as an opening would; it changes nothing."""
     reading = ReadingDisk(disk)
     try:
-        Topics(folder, disk=reading, clock=_NO_CLOCK, queue_file_units=1).load()
+        Topics(folder, disk=reading, clock=clock, queue_file_units=1).load()
         geometry_of(folder, disk=reading)
     except StoreError as error:
         raise BackupError(f"{error}. This backup cannot be restored: it would not open") from error
-
-
-class _NoClock:
-    """A clock for what is only read."""
-
-    def wall_ms(self) -> int:
-        """The epoch."""
-        return 0
-
-    wall_us = wall_ms
-
-    def monotonic(self) -> float:
-        """Zero."""
-        return 0.0
-
-    since_boot = monotonic
-
-    def sleep(self, seconds: float) -> None:
-        """Return at once."""
-
-
-_NO_CLOCK = _NoClock()
 
 
 def _refuse_unless_empty(folder: str, disk: Disk) -> None:

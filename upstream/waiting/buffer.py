@@ -144,7 +144,7 @@ class PullBuffer:
         line.jobs += len(jobs)
         self.jobs += len(jobs)
         self.bytes += size
-        self._serve(line)
+        self.wake(line)
 
     def put_back(self, jobs: Iterable[UpstreamJob]) -> None:
         """Put jobs that came back at the front of their queues, by offset, and wake parked pulls."""
@@ -161,7 +161,7 @@ class PullBuffer:
             if not group_queue.listed:
                 self._list(group_queue)
         if line is not None:
-            self._serve(line)
+            self.wake(line)
 
     def forget(self, job: UpstreamJob) -> None:
         """Forget a BUFFERED job that is over; its place in the line is passed over later."""
@@ -319,10 +319,6 @@ class PullBuffer:
         self.parked_count += 1
         return parked
 
-    def wake(self, line: TopicLine) -> None:
-        """Answer parked pulls with what a topic has: it may be handed out again."""
-        self._serve(line)
-
     def unpark(self, parked: Parked) -> None:
         """Withdraw a parked pull; harmless after it was answered."""
         if not parked.open:
@@ -355,10 +351,10 @@ class PullBuffer:
     def serve(self) -> None:
         """Answer the parked pulls that were passed over while nothing could be handed out."""
         for line in list(self._lines.values()):
-            self._serve(line)
+            self.wake(line)
 
-    def _serve(self, line: TopicLine) -> None:
-        """Answer parked pulls from a line that got jobs. A wake that gives its batch back comes here again: in turn."""
+    def wake(self, line: TopicLine) -> None:
+        """Answer parked pulls from what a topic has. A wake that gives its batch back comes here again: in turn."""
         if not self.parked_count:
             return
         if self._serving:

@@ -87,6 +87,7 @@ def restore(
 ) -> int:
     """Make a data directory from a backup, comparing every file with its sum."""
     from broker.runtime.disk import RealDisk
+    from broker.runtime.seams import SystemClock
     from upstream.tools.backup import restore as copy_back
 
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
@@ -98,7 +99,11 @@ def restore(
     half = data.absolute().with_name(f"{data.name}.restoring")
     with store_errors(data), progress("restoring", folder_bytes(source), unit="bytes", enabled=not as_json) as advance:
         manifest = copy_back(
-            str(source.absolute()), str(half), disk=RealDisk(), progress=lambda done, _total: advance(done)
+            str(source.absolute()),
+            str(half),
+            disk=RealDisk(),
+            clock=SystemClock(),
+            progress=lambda done, _total: advance(done),
         )
         with contextlib.suppress(FileNotFoundError):
             data.rmdir()

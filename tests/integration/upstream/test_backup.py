@@ -41,7 +41,7 @@ def test_copy_and_restore_hold_everything(*, closed: bool) -> None:
     assert {path: bytes(node.content) for path, node in disk._files.items() if path.startswith(ROOT)} == before
     found = list(check_data(Check(COPY, disk, ManualClock())))
     assert [finding for finding in found if finding.severity is not Severity.NOTE] == []
-    assert restore(COPY, BACK, disk=disk) == manifest
+    assert restore(COPY, BACK, disk=disk, clock=ManualClock()) == manifest
     metrics = Metrics()
     store = open_store(disk, root=BACK, metrics=metrics)
     assert bodies(store) == wanted()
@@ -93,7 +93,7 @@ def test_copy_of_a_store_at_work_keeps_what_was_answered_before(seed: int) -> No
 
     back_up(disk, Busy(disk))
     assert not [each for each in check_data(Check(COPY, disk, clock)) if each.severity is not Severity.NOTE]
-    restore(COPY, BACK, disk=disk)
+    restore(COPY, BACK, disk=disk, clock=ManualClock())
     metrics = Metrics()
     copied = open_store(disk, root=BACK, clock=clock, metrics=metrics)
     found = bodies(copied)
@@ -134,7 +134,7 @@ def test_target_that_is_not_empty_is_refused() -> None:
     with pytest.raises(BackupError, match="not empty"):
         back_up(disk)
     with pytest.raises(BackupError, match="not empty"):
-        restore(COPY, ROOT, disk=disk)
+        restore(COPY, ROOT, disk=disk, clock=ManualClock())
     assert disk.operations == before
 
 
@@ -153,14 +153,14 @@ def test_backup_that_is_not_whole_is_refused() -> None:
     segment = f"{COPY}/commitlog/{4096:020d}"
     disk.flip_bit(segment, 77)
     with pytest.raises(BackupError, match="differs from its sum"):
-        restore(COPY, "/r1", disk=disk)
+        restore(COPY, "/r1", disk=disk, clock=ManualClock())
     disk.flip_bit(segment, 77)
     disk.remove(segment)
     with pytest.raises(BackupError, match="is missing"):
-        restore(COPY, "/r2", disk=disk)
+        restore(COPY, "/r2", disk=disk, clock=ManualClock())
     disk.remove(f"{COPY}/backup.json")
     with pytest.raises(BackupError, match="no whole backup"):
-        restore(COPY, "/r3", disk=disk)
+        restore(COPY, "/r3", disk=disk, clock=ManualClock())
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b"])
@@ -174,7 +174,7 @@ def test_manifest_cannot_lead_out_of_the_folder(name: str) -> None:
     disk.open(path).truncate(0)
     disk.open(path).write(0, [json.dumps(manifest).encode()])
     with pytest.raises(BackupError, match="no file of a store"):
-        restore(COPY, BACK, disk=disk)
+        restore(COPY, BACK, disk=disk, clock=ManualClock())
 
 
 def test_damage_of_the_source_is_copied_as_it_is() -> None:

@@ -11,7 +11,7 @@ from broker.runtime.steps import run_now
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.pending.state import TimerCheck, TimerState
 from broker.scheduled.timer.timers import Timers
-from broker.testing import ManualScheduler
+from broker.testing import ManualClock, ManualScheduler
 from broker.tools.check import Check, Severity
 from tests.integration.store_tools import ROOT, bodies, open_store
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
@@ -27,7 +27,7 @@ def _restored(made: Broker) -> tuple[list[bytes | None], Metrics]:
     Backup(ROOT, "/copy", source=disk, disk=disk, clock=clock).make()
     found = list(check_data(Check("/copy", disk, clock)))
     assert [finding for finding in found if finding.severity is not Severity.NOTE] == []
-    restore("/copy", BACK, disk=disk)
+    restore("/copy", BACK, disk=disk, clock=ManualClock())
     store = open_store(disk, root=BACK, clock=clock, metrics=metrics, timers=SMALL, seed=99)
     scheduler = ManualScheduler(clock)
     timers = run_now(

@@ -24,7 +24,7 @@ MUTANTS = (
         name="what may be handed out again wakes nobody",
         file="upstream/waiting/buffer.py",
         old="""        if line is not None:
-            self._serve(line)
+            self.wake(line)
 """,
         new="",
         caught_by=(f"{BUFFER}::test_retry_and_timeout_wake_a_parked_pull",),

@@ -50,7 +50,6 @@ MANY = {
     "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
     "proxy/services/delay_service.py::__init__": "likewise",
     "proxy/services/transaction_service.py::__init__": "likewise",
-    "upstream/delivery/stats.py::topic": "the fields of a view, by keyword",
     "upstream/kafka/commits.py::__init__": "what commits of one group work with; its broker makes them, in one place",
     "upstream/kafka/source.py::__init__": "likewise",
     "upstream/kafka_client/member_thread.py::__init__": "likewise",

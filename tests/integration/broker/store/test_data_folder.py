@@ -80,7 +80,7 @@ def test_data_directory_and_backup_are_the_owners_alone(tmp_path: Path) -> None:
         store.put("t", b"x")
         store.close()
         Backup(str(tmp_path / "data"), str(tmp_path / "copy"), source=disk, disk=disk, clock=ManualClock()).make()
-        restore(str(tmp_path / "copy"), str(tmp_path / "back"), disk=disk)
+        restore(str(tmp_path / "copy"), str(tmp_path / "back"), disk=disk, clock=ManualClock())
     finally:
         os.umask(before)
     for name in ("data", "copy", "back"):

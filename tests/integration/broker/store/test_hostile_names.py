@@ -104,7 +104,7 @@ def test_crafted_backup_is_refused_and_changes_nothing(
     place(found, name)
     disk = with_manifest(found)
     with pytest.raises(BackupError, match="topic"):
-        restore("/copy", "/back", disk=disk)
+        restore("/copy", "/back", disk=disk, clock=ManualClock())
     assert not disk.exists("/back")
 
 
@@ -145,7 +145,7 @@ def test_manifest_of_any_shape_is_refused(lines: dict[str, Any]) -> None:
     """Paths out of the folder and values of a wrong kind; nothing is written."""
     disk = with_manifest(files(), lines)
     with pytest.raises(BackupError, match=r"backup\.json"):
-        restore("/copy", "/back", disk=disk)
+        restore("/copy", "/back", disk=disk, clock=ManualClock())
     assert not disk.exists("/back")
 
 
@@ -162,7 +162,7 @@ def test_symbolic_link_in_a_backup_is_refused(tmp_path: Path, where: str) -> Non
     (copy / where).rename(tmp_path / "elsewhere")
     os.symlink(tmp_path / "elsewhere", copy / where)
     with pytest.raises(BackupError, match="symbolic link"):
-        restore(str(copy), str(tmp_path / "back"), disk=disk)
+        restore(str(copy), str(tmp_path / "back"), disk=disk, clock=ManualClock())
     assert not (tmp_path / "back").exists()
 
 
@@ -175,7 +175,7 @@ def test_backup_that_is_a_link_itself_can_be_restored(tmp_path: Path) -> None:
     store.close()
     Backup(str(tmp_path / "data"), str(tmp_path / "copy"), source=disk, disk=disk, clock=ManualClock()).make()
     os.symlink(tmp_path / "copy", tmp_path / "link")
-    restore(str(tmp_path / "link"), str(tmp_path / "back"), disk=disk)
+    restore(str(tmp_path / "link"), str(tmp_path / "back"), disk=disk, clock=ManualClock())
     again = open_store(disk, root=str(tmp_path / "back"))
     assert bodies(again) == {0: b"kept"}
     again.close()

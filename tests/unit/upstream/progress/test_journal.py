@@ -31,7 +31,7 @@ def snapshot(*trackers: OffsetTracker) -> list[bytes]:
     entries = [
         form.encode_tracker(
             form.TrackerEntry(
-                each.tracker_id, each.group, each.topic, each.queue_id, each.watermark, -1, -1, (), pack(each.marks())
+                each.tracker_id, each.group, each.topic, each.queue_id, each.watermark, -1, -1, (), pack(each.marks)
             )
         )
         for each in trackers
@@ -84,7 +84,7 @@ def test_segment_when_full_asks_for_a_roll_and_takes_no_more_files(tmp_path: Pat
     _, content = opened(tmp_path)
     assert content is not None
     assert content.holes == 0
-    assert bytes(replay(content.entries).trackers[0].tracker.marks()) == bytes(tracker.marks())
+    assert bytes(replay(content.entries).trackers[0].tracker.marks) == bytes(tracker.marks)
 
 
 def test_recycled_segment_never_shows_blocks_of_its_earlier_life(tmp_path: Path) -> None:

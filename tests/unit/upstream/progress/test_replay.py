@@ -101,7 +101,7 @@ def test_what_no_queue_can_hold_is_told_and_takes_no_memory(
     """A block of a few bytes, whose sum is right, may finish a thousand million offsets."""
     known = replay([DECLARED, *entries], ends_at_50).trackers[1]
     assert known.tracker.finished_ranges() == ranges
-    assert len(known.tracker.marks()) <= 40
+    assert len(known.tracker.marks) <= 40
     assert (known.high, known.dropped) == (high, dropped)
 
 

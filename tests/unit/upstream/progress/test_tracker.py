@@ -147,10 +147,10 @@ def test_watermark_when_the_gap_closes_jumps_over_a_million_and_frees_them() -> 
         tracker.finish_many(range(start, start + 1000))
     assert tracker.watermark == 7
     assert tracker.ahead == 1_000_000
-    assert sys.getsizeof(tracker.marks()) < 1_300_000
+    assert sys.getsizeof(tracker.marks) < 1_300_000
     assert tracker.finish(7)
     assert tracker.watermark == 1_000_008
-    assert sys.getsizeof(tracker.marks()) < 1000
+    assert sys.getsizeof(tracker.marks) < 1000
 
 
 def test_memory_in_order_stays_flat() -> None:
@@ -158,8 +158,8 @@ def test_memory_in_order_stays_flat() -> None:
     tracker = tracker_at(0)
     for start in range(0, 100_000, 32):
         tracker.finish_many(range(start, start + 32))
-    assert len(tracker.marks()) == 0
-    assert sys.getsizeof(tracker.marks()) < 1000
+    assert len(tracker.marks) == 0
+    assert sys.getsizeof(tracker.marks) < 1000
 
 
 def test_finish_far_above_the_watermark_is_refused_before_memory_is_taken() -> None:
@@ -173,7 +173,7 @@ def test_finish_far_above_the_watermark_is_refused_before_memory_is_taken() -> N
     for call in calls:
         with pytest.raises(ValueError, match="above the watermark 0"):
             call()
-    assert (tracker.watermark, tracker.ahead, len(tracker.marks())) == (0, 0, 0)
+    assert (tracker.watermark, tracker.ahead, len(tracker.marks)) == (0, 0, 0)
 
 
 def test_range_from_the_watermark_may_be_of_any_length() -> None:
