@@ -9,7 +9,7 @@ from broker.scheduled.delay.listing import level_statuses
 from broker.scheduled.timer.listing import timer_status
 from broker.transaction.transactions import Transactions
 from proxy.node.node import Node
-from proxy.node.trouble_facts import ConfigurationView, DamageView, TlsView, Troubles, WaitingView
+from proxy.node.trouble_facts import ConfigurationView, TlsView, Troubles, WaitingView
 from upstream.progress.progress import ProgressFull
 from upstream.progress.reconcile import JOURNAL_DAMAGE
 
@@ -47,7 +47,6 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
 
 def _of_store(node: Node, common: Troubles) -> Troubles:
     store = node.store
-    damage = store.damage.left(store.min_offset)
     return replace(
         common,
         sync_seconds=store.commit.longest_sync_seconds,
@@ -55,13 +54,7 @@ def _of_store(node: Node, common: Troubles) -> Troubles:
         publishes_refused=store.segment_space.refuses,
         file_bytes=store.options.segment_bytes,
         reserve_missing=not store.segment_space.reserve_bytes,
-        damage=DamageView(
-            holes=damage.holes,
-            hole_bytes=damage.hole_bytes,
-            lost=damage.fillers,
-            records=damage.records,
-            first=damage.first,
-        ),
+        damage=store.damage.left(store.min_offset),
         files_damaged=sorted({labels[0] for _, labels, count in node.metrics.some((FILES_DAMAGED,)) if count}),
         acks_damaged=node.metrics.value(JOURNAL_DAMAGE),
         index_failed=bool(node.metrics.value(INDEX_FAILED)),
