@@ -245,7 +245,7 @@ class ThriftServer:
                 return False
             connection.quota = self._limiter.enter(host, self.service)
         connection.since_ms = self._clock.wall_ms()
-        connection.share.begin(self.now())
+        connection.share.last = self.now()
         self.connections[connection] = None
         self._hosts[host] = self._hosts.get(host, 0) + 1
         self._open.value = len(self.connections)
