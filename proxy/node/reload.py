@@ -181,7 +181,7 @@ class Reloader:
         """Apply what cannot fail."""
         node = self._node
         node.config = config
-        node.ports.publish(config)
+        node.opened.ports.publish(config)
         if node.access is not None and self._policy is not None:
             replace_policy(node.access, self._policy, node.servers)
         for step in steps.values():

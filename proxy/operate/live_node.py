@@ -150,7 +150,7 @@ class LiveNode:
 
     def dead_letters(self) -> tuple[Store, Redrives] | None:
         """Return the store and what was redriven in it, or None before it is open."""
-        return (self._node.store, self._node.redrives) if self._node.is_open else None
+        return (self._node.store, self._node.opened.redrives) if self._node.is_open else None
 
     def transactions(self) -> Transactions | None:
         """Return the transactions, or None before they are open."""
