@@ -103,7 +103,7 @@ class PlainNode(LiveNode):
         yield
         return self.lag_answer
 
-    def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
+    def lag_alarms(self, *, limit: int, name: str | None) -> LagAlarmsAnswer | None:
         """None."""
         return LagAlarmsAnswer(now_ms=0, rules=0, alarms=[], mutes=[], waiting=0, dropped=0, troubles={})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -79,21 +79,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Listing(Protocol):
     """An answer that lists all, or what belongs to one name."""
 
-    def __call__(self, node: LiveNode, *, limit: int, name: str | None) -> View | None:
+    def __call__(self, *, limit: int, name: str | None) -> View | None:
         """Return it; None when nothing has the name."""
         ...
 
 
-class Search(Protocol):
-    """Something that is looked for in steps."""
-
-    def steps(self) -> Generator[None, None, None]:
-        """Search, yielding after each bounded piece of work. Raises QueryRefused, NotFound, OSError."""
-        ...
-
-    def answer(self) -> View:
-        """Return what was found."""
-        ...
+Opened = TypeVar("Opened")
+"""What a search looks through."""
+Search = Generator[None, None, View]
+"""Looks for something in steps of bounded work. Raises QueryRefused, NotFound, OSError."""
 
 
 class Routes:
@@ -302,21 +296,23 @@ class Routes:
 
     async def _limits(self, request: web.Request) -> web.Response:
         advice = "No client {!r} is counted; `pyddmq limits` and /api/limits list all."
-        return self._listed(request, "client", answers.limits, advice)
+        return self._listed(request, "client", self._node.limits, advice)
 
     async def _topics(self, request: web.Request) -> web.Response:
         advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."
-        return self._listed(request, "topic", answers.topics, advice)
+        return self._listed(request, "topic", partial(answers.topics, self._node), advice)
 
     async def _groups(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", partial(answers.groups, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
+        listing = partial(answers.groups, self._node, loop_lag_seconds=self._lag.seconds)
+        return self._listed(request, "group", listing, _NO_GROUP)
 
     async def _stuck(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", partial(answers.stuck, loop_lag_seconds=self._lag.seconds), _NO_GROUP)
+        listing = partial(answers.stuck, self._node, loop_lag_seconds=self._lag.seconds)
+        return self._listed(request, "group", listing, _NO_GROUP)
 
     async def _offsets(self, request: web.Request) -> web.Response:
         advice = "No offsets of a group {!r} are known; `pyddmq offsets show` and /api/offsets list all."
-        return self._listed(request, "group", answers.offsets, advice)
+        return self._listed(request, "group", partial(answers.offsets, self._node), advice)
 
     async def _judged(self, request: web.Request) -> web.Response:
         name, mode = request.query.get("group"), request.query.get("mode", MODES[0])
@@ -334,7 +330,7 @@ class Routes:
         return _json(document)
 
     async def _lag_alarms(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", _lag_alarms, _NO_GROUP)
+        return self._listed(request, "group", self._node.lag_alarms, _NO_GROUP)
 
     async def _objectives(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
@@ -348,7 +344,7 @@ class Routes:
     def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
         """Answer with all of a kind, or what belongs to the one that the request names."""
         name = request.query.get(kind)
-        document = listing(self._node, limit=_limit(request), name=name)
+        document = listing(limit=_limit(request), name=name)
         if document is None:
             raise web.HTTPNotFound(text=advice.format(name))
         if isinstance(document, GroupsAnswer | StuckAnswer) and not may_see_all(request[_ASKER]):
@@ -374,28 +370,27 @@ class Routes:
         return await self._searched(request, lambda: run_async(transactions.search(node, asked, now_ms=now_ms)))
 
     async def _timers(self, request: web.Request) -> web.Response:
-        opened, given = self._node.timers(), dict(request.query)
-        limit, now_ms = _limit(request), self._node.clock.wall_ms()
-        return await self._stepwise(
-            request,
-            None if opened is None else lambda: timers.TimerSearch(opened, given, limit, now_ms, self._kept_timers),
+        search = partial(
+            timers.search,
+            given=dict(request.query),
+            limit=_limit(request),
+            now_ms=self._node.clock.wall_ms(),
+            kept=self._kept_timers,
         )
+        return await self._stepwise(request, self._node.timers(), search)
 
     async def _timer(self, request: web.Request) -> web.Response:
-        store, name = self._node.searchable(), self._node.broker_name
-        given, now_ms = dict(request.query), self._node.clock.wall_ms()
-        return await self._stepwise(
-            request, None if store is None else lambda: timers.TimerShow(store, given, name, now_ms)
-        )
+        given, name, now_ms = dict(request.query), self._node.broker_name, self._node.clock.wall_ms()
+        show = partial(timers.show, given=given, broker_name=name, now_ms=now_ms)
+        return await self._stepwise(request, self._node.searchable(), show)
 
     async def _stats(self, request: web.Request) -> web.Response:
         return _json(answers.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
 
     async def _messages(self, request: web.Request) -> web.Response:
-        store = self._node.searchable()
-        now_ms = self._node.clock.wall_ms()
+        given, now_ms = dict(request.query), self._node.clock.wall_ms()
         return await self._stepwise(
-            request, None if store is None else lambda: MessageSearch(store, dict(request.query), now_ms=now_ms)
+            request, self._node.searchable(), lambda store: MessageSearch(store, given, now_ms=now_ms).steps()
         )
 
     async def _dead_letters(self, request: web.Request) -> web.Response:
@@ -408,15 +403,15 @@ class Routes:
 
         return await self._searched(request, search)
 
-    async def _stepwise(self, request: web.Request, begin: Callable[[], Search] | None) -> web.Response:
-        """Answer with what a search in steps finds; None while the store is being opened."""
+    async def _stepwise(
+        self, request: web.Request, opened: Opened | None, begin: Callable[[Opened], Search]
+    ) -> web.Response:
+        """Answer with what a search in steps finds; `opened` is None while the store is being opened."""
 
         async def search() -> View:
-            if begin is None:
+            if opened is None:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
-            found = begin()
-            await run_async(found.steps())
-            return found.answer()
+            return await run_async(begin(opened))
 
         return await self._searched(request, search)
 
@@ -459,10 +454,6 @@ def _json(answer: View, status: int = 200) -> web.Response:
 def _sentence(error: Exception) -> str:
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _lag_alarms(node: LiveNode, *, limit: int, name: str | None) -> View | None:
-    return node.lag_alarms(group=name, limit=limit)
 
 
 def _span(request: web.Request, name: str) -> int:

@@ -17,10 +17,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from broker.runtime.metrics import Counter, declare
-from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock, SystemClock
-
-__all__ = ["LEVELS", "LOST", "RateLimitedLog", "configure"]
 
 LOST = declare(
     "pyddmq_log_lines_lost_total", "Log lines that could not be written: stderr is on a full disk, or is not read"

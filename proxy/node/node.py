@@ -125,7 +125,7 @@ class Node(Parts, CommitDriver):
             consumer.serve(opened.consumer_service.handlers())
             producer.serve(producer_handlers(self, state=lambda: self._state))
             for group in self.config.groups.values():
-                self.groups[group.group] = self.make_group(group, self.config)
+                self.groups[group.group] = consumer_group(self, group, self.config)
             for each in self.groups.values():
                 self.kafka_groups.start(each)
             opened.progress.groups_started()
@@ -312,13 +312,13 @@ class Node(Parts, CommitDriver):
         store = await startup.open_log(steps)
         try:
             index_work = IndexWork(store.index, runtime, turns=lambda: self._turns.value)
-            progress = await startup.replay_acks(opening_progress(node, runtime, store, self.request_turn))
+            progress = await startup.run("acks", opening_progress(node, runtime, store, self.request_turn))
             waiting = Yielding(self.seams.alarms or self.seams.loop, lambda: store.unsettled)
             loops = Loops(store, runtime)
-            delays, timers, transactions = await startup.find_waiting(
-                opening_waiting(self, store, loops=loops, steps=waiting, offsets=offsets_of(progress))
+            delays, timers, transactions = await startup.run(
+                "waiting", opening_waiting(self, store, loops=loops, steps=waiting, offsets=offsets_of(progress))
             )
-            deduplication = await startup.find_waiting(opening_deduplication(store, node, runtime))
+            deduplication = await startup.run("waiting", opening_deduplication(store, node, runtime))
             ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
             ports.publish(self.config)
             store.retention.limits = retention_limits(node)
@@ -352,16 +352,9 @@ class Node(Parts, CommitDriver):
     def _leaving_group(self, name: str) -> ConsumerGroup | None:
         return next((group for group in self.leaving if group.name == name), None)
 
-    def make_group(self, group: GroupConfig, config: Config) -> ConsumerGroup:
-        """Make a group of a configuration, which may be one that is to come into force; it consumes from its start on.
-
-        Raises KafkaFailure: There can be no client of its cluster.
-        """
-        return consumer_group(self, group, config)
-
-    def reconfigure_group(self, group: ConsumerGroup, settings: GroupConfig) -> None:
+    def reconfigure_group(self, settings: GroupConfig) -> None:
         """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
-        group.reconfigure(self.kafka_groups.expanded(settings), group_limits(self.config.node))
+        self.groups[settings.group].reconfigure(self.kafka_groups.expanded(settings), group_limits(self.config.node))
         self.kafka_groups.configured(settings)
 
     def apply_live_settings(self) -> None:

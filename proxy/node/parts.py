@@ -257,11 +257,6 @@ class Parts:
         return self.opened.store
 
     @property
-    def ports(self) -> TopicPorts:
-        """Which topics take publishes."""
-        return self.opened.ports
-
-    @property
     def progress(self) -> Progress:
         """Trackers, ack journal and committed offsets."""
         return self.opened.progress
@@ -285,11 +280,6 @@ class Parts:
     def deduplication(self) -> Deduplication:
         """Messages of deduplicating producers."""
         return self.opened.deduplication
-
-    @property
-    def redrives(self) -> Redrives:
-        """Dead letters that are sent again."""
-        return self.opened.redrives
 
     @property
     def pauses(self) -> Pauses:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -23,11 +24,13 @@ from lag.samples import EventKind
 from proxy.access.access import Policy
 from proxy.node.access import replace_policy
 from proxy.node.action_places import group_path, unmakeable
+from proxy.node.assembly import consumer_group
 from proxy.node.node import Node
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.node.views import ReloadResult
 from proxy.services.topic_ports import wanted_types
 from proxy.tls.ports import Unusable
+from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.link import KafkaFailure
 
 _log = structlog.get_logger(__name__)
@@ -139,13 +142,16 @@ class Reloader:
         steps: dict[str, Callable[[], None]] = {}
         for name, change in changes.groups.items():
             if change.kind is ChangeKind.REMOVED:
-                steps[name] = self._removal(name)
-            elif change.kind is ChangeKind.ADDED:
-                self._check_actions(config, name)
-                steps[name] = self._addition(config.groups[name], config)
+                steps[name] = partial(self._remove, name)
+                continue
+            settings = config.groups[name]
+            refusal = unmakeable(node.registry, config, name)
+            if refusal is not None:
+                raise _Unprepared(refusal)
+            if change.kind is ChangeKind.ADDED:
+                steps[name] = partial(self._add, self._made(settings, config))
             else:
-                self._check_actions(config, name)
-                steps[name] = self._change(name, config)
+                steps[name] = partial(node.reconfigure_group, settings)
         if self._node.access is not None and config.access is not None:
             try:
                 self._policy = self._node.access.prepared(config.access)
@@ -156,44 +162,26 @@ class Reloader:
             node.store.topic_changes.set_types(wanted_types(config))
         return steps
 
-    def _check_actions(self, config: Config, name: str) -> None:
-        refusal = unmakeable(self._node.registry, config, name)
-        if refusal is not None:
-            raise _Unprepared(refusal)
-
-    def _removal(self, name: str) -> Callable[[], None]:
-        def step() -> None:
-            group = self._node.groups.pop(name)
-            group.begin_drain()
-            self._node.leaving.append(group)
-
-        return step
-
-    def _change(self, name: str, config: Config) -> Callable[[], None]:
-        node = self._node
-
-        def step() -> None:
-            node.reconfigure_group(node.groups[name], config.groups[name])
-
-        return step
-
-    def _addition(self, settings: GroupConfig, config: Config) -> Callable[[], None]:
+    def _made(self, settings: GroupConfig, config: Config) -> ConsumerGroup:
         try:
-            group = self._node.make_group(settings, config)
+            return consumer_group(self._node, settings, config)
         except KafkaFailure as error:
             raise _Unprepared(Refusal(group_path(config, settings.group), str(error))) from error
 
-        def step() -> None:
-            self._node.groups[settings.group] = group
-            self._node.kafka_groups.start(group)
+    def _remove(self, name: str) -> None:
+        group = self._node.groups.pop(name)
+        group.begin_drain()
+        self._node.leaving.append(group)
 
-        return step
+    def _add(self, group: ConsumerGroup) -> None:
+        self._node.groups[group.name] = group
+        self._node.kafka_groups.start(group)
 
     def _commit(self, config: Config, changes: Changes, steps: dict[str, Callable[[], None]]) -> None:
         """Apply what cannot fail."""
         node = self._node
         node.config = config
-        node.ports.publish(config)
+        node.opened.ports.publish(config)
         if node.access is not None and self._policy is not None:
             replace_policy(node.access, self._policy, node.servers)
         for step in steps.values():
@@ -208,9 +196,9 @@ class Reloader:
                 server.limits_changed()
         if changes.node:
             node.apply_live_settings()
-            for name, group in node.groups.items():
+            for name in node.groups:
                 if name not in steps:
-                    node.reconfigure_group(group, config.groups[name])
+                    node.reconfigure_group(config.groups[name])
         node.request_turn()
 
     def look(self, *, is_there: bool) -> None:

@@ -50,15 +50,11 @@ class Startup:
         self._finish()
         return opened
 
-    async def replay_acks(self, steps: Generator[None, None, T]) -> T:
-        """Run the journal's steps; return what they return. Closes them when it is cancelled."""
-        return await self._run("acks", steps)
+    async def run(self, phase: str, steps: Generator[None, None, T]) -> T:
+        """Run the steps of a later phase (see `RecoveryView`); return what they return.
 
-    async def find_waiting(self, steps: Generator[None, None, T]) -> T:
-        """Run the steps that find what is pending; return what they return. Closes them when it is cancelled."""
-        return await self._run("waiting", steps)
-
-    async def _run(self, phase: str, steps: Generator[None, None, T]) -> T:
+        Closes them when it is cancelled.
+        """
         self._phase = phase
         return await run_async(steps, pause_seconds=self._pause_seconds)
 

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from broker.opening.damage import DamageLeft
 from proxy.limits.limiter import HeldClient
 
 Labels = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DamageView:
-    """Damage of the log that is still kept: see `broker.opening.damage.DamageLeft`."""
-
-    holes: int = 0
-    hole_bytes: int = 0
-    lost: int = 0
-    records: int = 0
-    first: int = -1
+Risen = Mapping[str, Mapping[Labels, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +70,7 @@ class Troubles:
         publishes_refused: Publishes are refused for want of space, now.
         file_bytes: Size of a log file, which is what must be free for the next one.
         reserve_missing: Nothing is set aside for dead letters.
-        damage: Of the log.
+        damage: Of the log that is still kept.
         files_damaged: Small files that the start found damaged; copies of them were used, or the log.
         acks_damaged: Places of the ack journal that the start found damaged.
         index_failed: A write to an index file failed.
@@ -96,13 +87,13 @@ class Troubles:
         limited: Clients that were held to a limit of theirs within the last minute.
     """
 
-    risen: Mapping[str, Mapping[Labels, int]] = field(default_factory=dict)
+    risen: Risen = field(default_factory=dict)
     uptime_seconds: float = 0.0
     acks_refused: bool = False
     publishes_refused: bool = False
     file_bytes: int = 0
     reserve_missing: bool = False
-    damage: DamageView = DamageView()
+    damage: DamageLeft = field(default_factory=DamageLeft)
     files_damaged: Sequence[str] = ()
     acks_damaged: int = 0
     index_failed: bool = False

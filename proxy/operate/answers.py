@@ -10,7 +10,6 @@ from proxy.operate.latencies import latencies
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import AttentionAnswer, Finding
 from proxy.operate.views.groups import GroupsAnswer, OffsetsAnswer, StuckAnswer
-from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ReadinessAnswer, StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer, TopicView
 from upstream.views import GroupView
@@ -85,11 +84,6 @@ def attention(node: LiveNode, *, loop_lag_seconds: float) -> AttentionAnswer:
 
 def _findings(node: LiveNode, loop_lag_seconds: float, *, group: str | None = None) -> list[Finding]:
     return findings(node, groups_of(node, DETAILS_MAX, group), loop_lag_seconds)
-
-
-def limits(node: LiveNode, *, limit: int, name: str | None = None) -> LimitsAnswer | None:
-    """Return clients that have limits, or None when a name is given and that client is not counted."""
-    return node.limits(limit=limit, name=name)
 
 
 def offsets(node: LiveNode, *, limit: int, name: str | None = None) -> OffsetsAnswer | None:

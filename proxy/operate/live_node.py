@@ -150,7 +150,7 @@ class LiveNode:
 
     def dead_letters(self) -> tuple[Store, Redrives] | None:
         """Return the store and what was redriven in it, or None before it is open."""
-        return (self._node.store, self._node.redrives) if self._node.is_open else None
+        return (self._node.store, self._node.opened.redrives) if self._node.is_open else None
 
     def transactions(self) -> Transactions | None:
         """Return the transactions, or None before they are open."""
@@ -199,9 +199,9 @@ class LiveNode:
         """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
         return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
 
-    def lag_alarms(self, *, group: str | None, limit: int) -> LagAlarmsAnswer | None:
-        """Open alarms about that; of one group when given, None where there is none of that name."""
-        return alarms_of(self._node, limit=limit, group=group)
+    def lag_alarms(self, *, limit: int, name: str | None) -> LagAlarmsAnswer | None:
+        """Open alarms about that; of the group `name` when given, None where there is none of that name."""
+        return alarms_of(self._node, limit=limit, group=name)
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
         """Clients that have limits; one when `name` is given, None where it is not counted."""

@@ -173,7 +173,7 @@ class Connection(Reading, asyncio.Protocol):
             if slot.data is not None and slot.lost is not None:
                 slot.lost()
         out, self._out = self._out, deque()
-        self._out_bytes = self._stuck_bytes = self._slot_bytes = self._unread = 0
+        self._out_bytes = self._stuck_bytes = self._slot_bytes = self.unread_bytes = 0
         self._splitter.drop()
         self._server.budget.add(-self._counted)
         self._counted = 0
@@ -207,7 +207,7 @@ class Connection(Reading, asyncio.Protocol):
 
     def is_idle(self, since: float) -> bool:
         """Whether nothing was asked since that moment, and nothing waits, is unread or unanswered."""
-        return self.share.last < since and not (self._slots or self._out or self._unread or self._stuck_bytes)
+        return self.share.last < since and not (self._slots or self._out or self.unread_bytes or self._stuck_bytes)
 
     def drop(self) -> None:
         """Close at once and let go of all that is held, replies that never left included: they are handed back."""

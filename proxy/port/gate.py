@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.limits.limiter import Limiter
-from proxy.limits.quota import AFTER_MS, Over, Quota
+from proxy.limits.quota import Over, Quota
 from proxy.port.connection import Connection
 from proxy.wire.call import Call
 from proxy.wire.errors import APPLICATION_INTERNAL_ERROR
@@ -134,6 +134,3 @@ def answer_over(call: Call, over: Over) -> bytes:
     if method in ("pull", "getConsumeStats"):
         return encode_pull_exception(call, PullCode.LIMITED, text, retry_after_ms=after_ms)
     return encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text)
-
-
-__all__ = ["AFTER_MS", "PATIENCE", "SEND_PATIENCE", "SURPLUS_SECONDS", "Gate", "answer_over"]

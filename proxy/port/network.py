@@ -173,11 +173,7 @@ class _ServerListener:
 
     def __init__(self, server: asyncio.AbstractServer, address: tuple[str, int]) -> None:
         self._server = server
-        self._address = address
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return self._address
+        self.address = address
 
     def close(self) -> None:
         self._server.close()

@@ -41,11 +41,6 @@ class Reading(Replying):
         self.partial_since: float | None = None
         self.share = Share()
 
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes received of frames that are not handled yet."""
-        return self._unread
-
     def favour(self: Self, on: bool) -> None:
         """Read on whatever the pressure, or no more so; then see what that means now."""
         changed = on != self.favoured
@@ -177,10 +172,10 @@ class Reading(Replying):
         splitter, server = self._splitter, self._server
         full = self._is_full()
         unread = splitter.buffered
-        if unread != self._unread:
+        if unread != self.unread_bytes:
             # What gathers in pieces has an eighth of its size to spare.
-            self._account(unread + unread // 8 - self._unread - self._unread // 8)
-            self._unread = unread
+            self._account(unread + unread // 8 - self.unread_bytes - self.unread_bytes // 8)
+            self.unread_bytes = unread
         if not splitter.partial:
             self.partial_since = None
         elif self.partial_since is None or self.requests != handled:

@@ -38,6 +38,7 @@ class Replying:
         quota: What its client may take; None where nobody is limited.
         received_at: Monotonic seconds when the last bytes were received that were handled.
         stuck_since: Monotonic seconds since when the peer takes no more; None while it does.
+        unread_bytes: Bytes received of frames that are not handled yet.
     """
 
     __slots__ = (
@@ -59,7 +60,6 @@ class Replying:
         "_stuck_replies",
         "_tls",
         "_transport",
-        "_unread",
         "_writable",
         "carried",
         "closed",
@@ -69,6 +69,7 @@ class Replying:
         "received_at",
         "requests",
         "stuck_since",
+        "unread_bytes",
     )
 
     def __init__(self, server: Accepting[Self]) -> None:
@@ -81,7 +82,7 @@ class Replying:
         self._stuck_bytes = 0
         self._stuck_replies = 0
         self._slot_bytes = 0
-        self._unread = 0
+        self.unread_bytes = 0
         self._counted = 0
         self._peer: Peer = _NO_PEER
         self._tls: TlsTransport | None = None
@@ -130,7 +131,7 @@ class Replying:
     def answered(self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
         """Take the answer that a slot just got."""
         slots = self._slots
-        if len(slots) == 1 and self._reading and not (self._unread or self._ended or self._advancing):
+        if len(slots) == 1 and self._reading and not (self.unread_bytes or self._ended or self._advancing):
             # `advance`, inline, for the one request of a client that waits for its reply.
             slots.clear()
             self._counted -= SLOT_BYTES

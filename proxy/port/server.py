@@ -137,7 +137,7 @@ class ThriftServer:
         self._limiter = limiter = commons.limiter or Limiter(
             LimitsConfig(), clock=runtime.clock, metrics=metrics, limited_log=runtime.limited_log
         )
-        self._gate = Gate(limiter, service, make_room=self._make_room_for, now=self.now)
+        self._gate = Gate(limiter, service, make_room=lambda over: self._make_room(over=over), now=self.now)
         self.admin_hint = commons.admin_hint
         self.budget = commons.budget or Budget()
         self.relieve = commons.relieve
@@ -227,7 +227,7 @@ class ThriftServer:
         if len(self.connections) >= limits.connections_max and not self._make_room():
             self._refuse("too_many", connection)
             return False
-        if self._hosts.get(host, 0) >= limits.address_connections_max and not self._make_room(host):
+        if self._hosts.get(host, 0) >= limits.address_connections_max and not self._make_room(host=host):
             self._refuse("address", connection)
             return False
         if descriptor >= limits.descriptors_max:
@@ -239,13 +239,13 @@ class ThriftServer:
             return False
         if self._limiter.active:
             over = self._limiter.refusal(host, self.service, limits.connections_max - len(self.connections))
-            if over is not None and not self._make_room_for(over):
+            if over is not None and not self._make_room(over=over):
                 self._limiter.refused(over)
                 self._refuse("limit", connection, over.text)
                 return False
             connection.quota = self._limiter.enter(host, self.service)
         connection.since_ms = self._clock.wall_ms()
-        connection.share.begin(self.now())
+        connection.share.last = self.now()
         self.connections[connection] = None
         self._hosts[host] = self._hosts.get(host, 0) + 1
         self._open.value = len(self.connections)
@@ -273,25 +273,14 @@ class ThriftServer:
             self._limiter.leave(connection.quota, self.service)
             connection.quota = None
 
-    def _make_room_for(self, over: Over) -> bool:
-        """Close a connection of a client that has been idle for long; False when it has none."""
+    def _make_room(self, *, host: str | None = None, over: Over | None = None) -> bool:
+        """Close a connection that has been idle for long, of an address, of a client or any; False: there is none."""
         idle_since = self.now() - self.limits.idle_seconds
         for connection in list(self._idle):
             quota = connection.quota
-            if quota is None or over.meter not in quota.meters:
-                continue
-            del self._idle[connection]
-            if connection in self.connections and connection.is_idle(idle_since):
-                self._refuse("idle", connection)
-                connection.drop()
-                return True
-        return False
-
-    def _make_room(self, host: str | None = None) -> bool:
-        """Close a connection that has been idle for long, of one address or of any; False when there is none."""
-        idle_since = self.now() - self.limits.idle_seconds
-        for connection in list(self._idle):
             if host is not None and connection.host != host:
+                continue
+            if over is not None and (quota is None or over.meter not in quota.meters):
                 continue
             del self._idle[connection]
             if connection in self.connections and connection.is_idle(idle_since):
@@ -360,7 +349,9 @@ class ThriftServer:
                 method=call.method,
                 client=connection.address,
             )
-            self._fail(connection, call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
+            self._metrics.counter(CALLS_FAILED, self.service, str(APPLICATION_INTERNAL_ERROR)).add()
+            text = f"internal error: {error}"
+            connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
 
     def step_failed(self, connection: Connection, error: Exception) -> None:
         """A fault of ours met a request that was worked off in steps: nobody knows how far, so no answer says so."""
@@ -374,15 +365,7 @@ class ThriftServer:
             self._refuse("too_long", connection, frame.problem)
             connection.leave_unanswered()
             return
-        self._metrics.counter(CALLS_FAILED, self.service, "too_long").add()
-        self._limited_log.note(
-            "call_refused",
-            kind=f"{self.service} too_long",
-            service=self.service,
-            client=connection.address,
-            method=call.method,
-            text=frame.problem,
-        )
+        self._refuse_call(connection, call, "too_long", frame.problem)
         connection.answer(reply)
 
     def flush(self) -> None:
@@ -476,14 +459,17 @@ class ThriftServer:
         )
 
     def _fail(self, connection: Connection, call: Call, kind: int, text: str) -> None:
-        self._metrics.counter(CALLS_FAILED, self.service, str(kind)).add()
-        if kind != APPLICATION_INTERNAL_ERROR:
-            self._limited_log.note(
-                "call_refused",
-                kind=f"{self.service} {kind}",
-                service=self.service,
-                client=connection.address,
-                method=call.method,
-                text=text,
-            )
+        self._refuse_call(connection, call, str(kind), text)
         connection.answer(encode_application_exception(call, kind, text))
+
+    def _refuse_call(self, connection: Connection, call: Call, kind: str, text: str) -> None:
+        """Count a call that is answered with what was wrong with it, and tell of it, once a minute for each kind."""
+        self._metrics.counter(CALLS_FAILED, self.service, kind).add()
+        self._limited_log.note(
+            "call_refused",
+            kind=f"{self.service} {kind}",
+            service=self.service,
+            client=connection.address,
+            method=call.method,
+            text=text,
+        )

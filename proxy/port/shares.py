@@ -33,30 +33,22 @@ FORGIVEN_SHARE = 0.1
 class Share:
     """What one connection took of the loop's time lately: it is forgiven at `FORGIVEN_SHARE`."""
 
-    __slots__ = ("_at", "_used")
+    __slots__ = ("_used", "last")
 
     def __init__(self) -> None:
         self._used = 0.0
-        self._at = 0.0
-
-    def begin(self, now: float) -> None:
-        """Note that the connection was made."""
-        self._at = now
-
-    @property
-    def last(self) -> float:
+        self.last = 0.0
         """Moment of its last frame, or of its beginning; monotonic seconds."""
-        return self._at
 
     def used(self, now: float) -> float:
         """Seconds taken, less what is forgiven by now."""
-        return max(0.0, self._used - (now - self._at) * FORGIVEN_SHARE)
+        return max(0.0, self._used - (now - self.last) * FORGIVEN_SHARE)
 
     def add(self, began: float, now: float) -> None:
         """Take note of what it took from `began` to `now`."""
-        used = self._used - (began - self._at) * FORGIVEN_SHARE
+        used = self._used - (began - self.last) * FORGIVEN_SHARE
         self._used = (used if used > 0.0 else 0.0) + now - began
-        self._at = now
+        self.last = now
 
 
 class Sharing(Protocol):

@@ -287,19 +287,15 @@ class MessageChecks:
     def _no_topic(self, text: str) -> Refusal:
         topic = self._topics.get(text)
         if is_system(text) or (topic is not None and topic.system):
-            return Refusal(
-                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"{text} is a topic of the broker's own: it takes no sends"
-            )
-        if self._disabled(text):
-            return Refusal(
-                ResultCode.FAIL_TOPIC_NOT_ALLOWED,
-                f"topic {text} is disabled: set `enabled: true` for it in the configuration",
-            )
-        if topic is not None:
-            return Refusal(
-                ResultCode.FAIL_TOPIC_NOT_ALLOWED, f"topic {text} is not served: it is not in the configuration"
-            )
-        return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f"no topic {text!r}: add it under topics in the configuration")
+            why = f"{text} is a topic of the broker's own: it takes no sends"
+        elif self._disabled(text):
+            why = f"topic {text} is disabled: set `enabled: true` for it in the configuration"
+        elif topic is not None:
+            why = f"topic {text} is not served: it is not in the configuration"
+        else:
+            why = f"no topic {text!r}: add it under topics in the configuration"
+            return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, why)
+        return Refusal(ResultCode.FAIL_TOPIC_NOT_ALLOWED, why)
 
 
 def _check_kafka(port: KafkaPort, *, transactional: bool, waits: bool) -> None:

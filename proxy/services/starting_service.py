@@ -8,12 +8,14 @@ results away when they get an exception for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from broker.runtime.bundle import Runtime
 from proxy.port.connection import Connection
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.consumer_service import PULLS_REFUSED
+from proxy.services.encoders import Refused
 from proxy.services.fetch_service import FETCHES_REFUSED as LOW_LEVEL_FETCHES_REFUSED
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import SENDS_REFUSED
@@ -60,7 +62,8 @@ class StartingService:
         self.held = HeldCalls(runtime)
         self._pulls = metrics.counter(PULLS_REFUSED, PullCode.STARTING.name.lower())
         self._fetches = metrics.counter(FETCHES_REFUSED, "starting")
-        self._sends = metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_SERVER_SHUTDOWN)))
+        # Shown from the start on.
+        metrics.counter(SENDS_REFUSED, str(int(ResultCode.FAIL_SERVER_SHUTDOWN)))
 
     def consumer_handlers(self) -> dict[str, Handler]:
         """Method name to handler, for the consumer port."""
@@ -125,7 +128,7 @@ class StartingService:
         connection.answer(encode_bool_reply(call, False))
 
     def _send(self, connection: Connection, call: Call) -> None:
-        self._refuse(connection, call, 1, _denial(lambda: self._look(connection, call, (scan_send(call).message,))))
+        self._refuse(connection, call, _denial(lambda: self._look(connection, call, (scan_send(call).message,))))
 
     def _send_batch(self, connection: Connection, call: Call) -> None:
         refusal = None
@@ -135,22 +138,26 @@ class StartingService:
             refusal = _denial(lambda: self._look(connection, call, messages))
         except TextError as error:
             count = error.count
-        self._refuse(connection, call, count, refusal)
+        self._refuse(connection, call, refusal, count=count)
 
     def _look(self, connection: Connection, call: Call, messages: Sequence[SendMessage]) -> None:
         """Look whether messages may be sent, whether the node is ready or not. Raises Refusal."""
         if connection.rights is not None:
             self._guard.produce(connection, call.method, messages)
 
-    def _refuse(self, connection: Connection, call: Call, count: int, refusal: Refusal | None) -> None:
+    def _refuse(
+        self,
+        connection: Connection,
+        call: Call,
+        refusal: Refusal | None,
+        encode: Refused = encode_result_reply,
+        *,
+        count: int = 1,
+    ) -> None:
+        """Answer a call of so many messages, and count them."""
         code, text = _told(refusal, _SEND_TEXT)
-        self._count(refusal, count)
-        connection.answer(encode_result_reply(call, code, text))
-
-    def _count(self, refusal: Refusal | None, count: int = 1) -> None:
-        """Count messages that are refused."""
-        sends = self._sends if refusal is None else self._metrics.counter(SENDS_REFUSED, str(int(refusal.code)))
-        sends.add(count)
+        self._metrics.counter(SENDS_REFUSED, str(int(code))).add(count)
+        connection.answer(encode(call, code, text))
 
     def _send_delay(self, connection: Connection, call: Call) -> None:
         def look() -> None:
@@ -158,9 +165,7 @@ class StartingService:
             if connection.rights is not None:
                 self._guard.topic(connection, call.method, message.get("topic", ""))
 
-        refusal = _denial(look)
-        self._count(refusal)
-        connection.answer(encode_delay_result_reply(call, *_told(refusal, _SEND_TEXT), ""))
+        self._refuse(connection, call, _denial(look), partial(encode_delay_result_reply, uniq_delay_msg_id=""))
 
     def _half(self, connection: Connection, call: Call) -> None:
         def look() -> None:
@@ -168,9 +173,7 @@ class StartingService:
             if connection.rights is not None:
                 self._guard.half(connection, request)
 
-        refusal = _denial(look)
-        self._count(refusal)
-        connection.answer(encode_half_reply(call, *_told(refusal, _SEND_TEXT)))
+        self._refuse(connection, call, _denial(look), encode_half_reply)
 
     def _end(self, connection: Connection, call: Call) -> None:
         def look() -> None:

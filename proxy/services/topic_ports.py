@@ -22,11 +22,6 @@ def wanted_types(config: Config) -> dict[str, MessageType]:
     }
 
 
-def stored_topics(config: Config) -> list[str]:
-    """Topics of a configuration that stand in the node's own store."""
-    return [name for name in config.topics if config.cluster_of(name) is None]
-
-
 class TopicPorts:
     """The ports of one node.
 
@@ -55,8 +50,9 @@ class TopicPorts:
         Raises:
             StoreError: A topic cannot be made.
         """
-        for name in stored_topics(config):
-            self._store.create_topic(name, config.queue_count(name))
+        for name in config.topics:
+            if config.cluster_of(name) is None:
+                self._store.create_topic(name, config.queue_count(name))
         self._store.topic_changes.set_types(wanted_types(config))
         self._node_limit = self._limit(self._node_limit, config.node.max_tps)
         ports: dict[bytes, TopicPort] = {}

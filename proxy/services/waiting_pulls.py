@@ -131,6 +131,3 @@ class Lingers:
             # One that ended may have led to an answer for another.
             if pull.waits:
                 pull.withdraw()
-
-
-__all__ = ["Lingers", "WaitingPull"]

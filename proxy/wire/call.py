@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from proxy.wire.compact import varint
-from proxy.wire.errors import ArgumentsError, FatalWireError
+from proxy.wire.errors import ArgumentsError, FatalWireError, WireMisuse
 from proxy.wire.limits import METHOD_BYTES_MAX
 
 COMPACT: Final = 0x82
@@ -169,6 +169,13 @@ def encode_varint(value: int) -> bytes:
     if value < 1 << 14:
         return bytes((value & 127 | 128, value >> 7))
     return bytes((value & 127 | 128, value >> 7 & 127 | 128)) + _upper(value >> 14)
+
+
+def zigzag(value: int, bits: int) -> bytes:
+    """Return a signed number as the compact protocol has it. Raises WireMisuse: it does not fit."""
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise WireMisuse(f"{value} is no number of {bits} bits")
+    return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 _OF_ONE_BYTE = tuple([bytes((value,)) for value in range(128)])

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker.format.record import Located
-from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
+from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head, zigzag
 from proxy.wire.generic.calls import encode_reply
 from proxy.wire.pull_reply import encode_messages
-from proxy.wire.replies import zigzag
 
 _LENGTH = struct.Struct(">I").pack
 _STRING = struct.Struct(">BhI").pack

@@ -14,8 +14,7 @@ from functools import lru_cache
 from broker.format.properties import PRIVATE_PREFIX, SYSTEM_PROPERTIES
 from broker.format.record import Located, strip_own
 from broker.runtime.accelerators import accelerated
-from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
-from proxy.wire.replies import zigzag
+from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head, zigzag
 
 _LENGTH = struct.Struct(">I").pack
 _BINARY_STRING = struct.Struct(">BhI").pack

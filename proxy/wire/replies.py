@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head
+from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head, zigzag
 from proxy.wire.errors import WireMisuse
 from proxy.wire.generic.calls import encode_reply
 from proxy.wire.values import Receipt
@@ -118,13 +118,6 @@ def _result(  # noqa: PLR0917 - one call for both protocols
         return write(int(code), msg, fields, receipts, numbers)
     except (struct.error, TypeError, AttributeError, ValueError) as error:
         raise WireMisuse(f"a Result that cannot be written: {error}") from error
-
-
-def zigzag(value: int, bits: int) -> bytes:
-    """Return a signed number as the compact protocol has it. Raises WireMisuse: it does not fit."""
-    if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise WireMisuse(f"{value} is no number of {bits} bits")
-    return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def _compact_result(code: int, msg: str, fields: Fields, receipts: list[Receipt] | None, numbers: Numbers) -> bytes:

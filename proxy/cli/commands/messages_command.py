@@ -186,9 +186,7 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
 
         def ask(parameters: dict[str, str]) -> MessagesAnswer:
             with query_errors():
-                search = MessageSearch(store, parameters, now_ms=clock.wall_ms())
-                run_now(search.steps())
-                return search.answer()
+                return run_now(MessageSearch(store, parameters, now_ms=clock.wall_ms()).steps())
 
         yield ask
 

@@ -120,20 +120,16 @@ class Answers:
 
     def timers(self, given: dict[str, str]) -> TimersAnswer:
         """A page of timers. Raises QueryRefused."""
-        from proxy.operate.lookups.timers import TimerSearch
+        from proxy.operate.lookups import timers
 
-        limit = int(given.get("limit", "0"))
-        search = TimerSearch(self.opened_timers(), given, limit, self._found.runtime.clock.wall_ms())
-        run_now(search.steps())
-        return search.answer()
+        limit, now_ms = int(given.get("limit", "0")), self._found.runtime.clock.wall_ms()
+        return run_now(timers.search(self.opened_timers(), given, limit=limit, now_ms=now_ms))
 
     def _show_timer(self, given: dict[str, str]) -> View:
-        from proxy.operate.lookups.timers import TimerShow
+        from proxy.operate.lookups import timers
 
-        found = self._found
-        search = TimerShow(found.store, given, _broker_name(given.get("id", "")), found.runtime.clock.wall_ms())
-        run_now(search.steps())
-        return search.answer()
+        broker_name, now_ms = _broker_name(given.get("id", "")), self._found.runtime.clock.wall_ms()
+        return run_now(timers.show(self._found.store, given, broker_name=broker_name, now_ms=now_ms))
 
     def opened_transactions(self) -> Transactions:
         """Transactions of the store; nothing is checked."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from proxy.node.trouble_facts import Labels
+from proxy.node.trouble_facts import Labels, Risen
 from proxy.operate.attention.kinds import command, found
 from proxy.operate.text import age, amount, byte_size, short
 from proxy.operate.views.findings import Finding
@@ -29,8 +29,6 @@ FLOOD = 10
 STORM = 100
 """Failed attempts within a minute, more than what was finished, that are a storm of retries."""
 _NAMED = 5
-
-Risen = Mapping[str, Mapping[Labels, int]]
 
 
 def findings(group: GroupView, risen: Risen, now_ms: int) -> Iterator[Finding]:
@@ -231,11 +229,15 @@ def _place(key: StuckKey) -> str:
     return f"queue {key.qid.rpartition('_')[2]}, offset {key.offset}"
 
 
-def _end(group: GroupView, key: StuckKey) -> str:
-    """The command that gives a message up."""
+def _head_command(what: str, group: GroupView, key: StuckKey) -> str:
     place = ("--topic", key.topic, "--queue", key.qid.rpartition("_")[2], "--offset", str(key.offset))
     force = ("--force",) if key.holder else ()
-    return f" To end it: {command('groups', 'dead-letter', group.group, *place, *force)} (or skip)"
+    return command("groups", what, group.group, *place, *force)
+
+
+def _end(group: GroupView, key: StuckKey) -> str:
+    """The command that gives a message up."""
+    return f" To end it: {_head_command('dead-letter', group, key)} (or skip)"
 
 
 def _way_out(group: GroupView, key: StuckKey) -> str:
@@ -245,9 +247,7 @@ def _way_out(group: GroupView, key: StuckKey) -> str:
     """
     if not key.holder and key.state in ("buffered", "ready"):
         return ""
-    place = ("--topic", key.topic, "--queue", key.qid.rpartition("_")[2], "--offset", str(key.offset))
-    force = ("--force",) if key.holder else ()
-    return f" To end it: {command('groups', 'retry', group.group, *place, *force)} (or skip, dead-letter)"
+    return f" To end it: {_head_command('retry', group, key)} (or skip, dead-letter)"
 
 
 def _held_text(key: StuckKey, now_ms: int) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from broker.runtime.store_metrics import REFUSED
-from proxy.node.trouble_facts import Labels, TlsView, Troubles
+from proxy.node.trouble_facts import Risen, TlsView, Troubles
 from proxy.operate.attention.kinds import found
 from proxy.operate.live_node import LiveNode
 from proxy.operate.moments import moment_text
@@ -23,8 +23,6 @@ LATE_MS = 3_000
 """How late timers are told of."""
 REFUSALS = 30
 """Refusals of one kind within a minute that are a flood."""
-
-Risen = Mapping[str, Mapping[Labels, int]]
 
 
 def findings(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> Iterator[Finding]:
@@ -102,16 +100,16 @@ def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
 
 def _of_damage(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     damage = troubles.damage
-    if damage.first >= 0:
+    if damage:
         parts = []
         if damage.holes:
             parts.append(f"{amount(damage.holes, 'place')} of {byte_size(damage.hole_bytes)}")
         if damage.records:
             parts.append(f"{amount(damage.records, 'record')} met by reads")
-        lost = f"; {amount(damage.lost, 'message')} of the queues with it" if damage.lost else ""
+        lost = f"; {amount(damage.fillers, 'message')} of the queues with it" if damage.fillers else ""
         where = f"{' and '.join(parts)}, the first at offset {damage.first:,}"
         text = f"The log is damaged: {where}. What stood there is lost{lost}."
-        yield found("damage", True, text, count=max(1, damage.lost, damage.records))
+        yield found("damage", True, text, count=max(1, damage.fillers, damage.records))
     # What a start found is told of for a day.
     if troubles.uptime_seconds >= DAY_SECONDS:
         return

@@ -7,9 +7,8 @@ from dataclasses import replace
 from broker.runtime.store_metrics import FILES_DAMAGED, INDEX_FAILED
 from broker.scheduled.delay.listing import level_statuses
 from broker.scheduled.timer.listing import timer_status
-from broker.transaction.transactions import Transactions
 from proxy.node.node import Node
-from proxy.node.trouble_facts import ConfigurationView, DamageView, TlsView, Troubles, WaitingView
+from proxy.node.trouble_facts import ConfigurationView, TlsView, Troubles, WaitingView
 from upstream.progress.progress import ProgressFull
 from upstream.progress.reconcile import JOURNAL_DAMAGE
 
@@ -47,7 +46,6 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
 
 def _of_store(node: Node, common: Troubles) -> Troubles:
     store = node.store
-    damage = store.damage.left(store.min_offset)
     return replace(
         common,
         sync_seconds=store.commit.longest_sync_seconds,
@@ -55,13 +53,7 @@ def _of_store(node: Node, common: Troubles) -> Troubles:
         publishes_refused=store.segment_space.refuses,
         file_bytes=store.options.segment_bytes,
         reserve_missing=not store.segment_space.reserve_bytes,
-        damage=DamageView(
-            holes=damage.holes,
-            hole_bytes=damage.hole_bytes,
-            lost=damage.fillers,
-            records=damage.records,
-            first=damage.first,
-        ),
+        damage=store.damage.left(store.min_offset),
         files_damaged=sorted({labels[0] for _, labels, count in node.metrics.some((FILES_DAMAGED,)) if count}),
         acks_damaged=node.metrics.value(JOURNAL_DAMAGE),
         index_failed=bool(node.metrics.value(INDEX_FAILED)),
@@ -80,22 +72,14 @@ def _waiting(node: Node) -> WaitingView:
         late_ms = max(late_ms, now_ms - timers.next_due_ms)
     refused = [refused.reason for level in node.delays.levels.values() for refused in level.refused.values()]
     refused += [refused.reason for refused in node.timers.due.refused.values()]
-    undecided, undecided_ms, checked_ms = _undecided(node.transactions, now_ms)
+    settings, undecided = node.transactions.settings, node.transactions.halves.states.undecided
+    oldest_ms = node.transactions.oldest_ms() if undecided else None
     return WaitingView(
         late_ms=late_ms,
         refused=len(refused),
         refused_because=refused[0] if refused else "",
         paused=[each.stage for each in timers.stages if each.paused],
         undecided=undecided,
-        undecided_ms=undecided_ms,
-        checked_ms=checked_ms,
+        undecided_ms=0 if oldest_ms is None else max(0, now_ms - oldest_ms),
+        checked_ms=settings.timeout_ms + CHECKS_UNANSWERED * settings.interval_ms,
     )
-
-
-def _undecided(transactions: Transactions, now_ms: int) -> tuple[int, int, int]:
-    """How many halves are undecided, the age of the oldest, and the age of one that was asked about several times."""
-    settings = transactions.settings
-    checked_ms = settings.timeout_ms + CHECKS_UNANSWERED * settings.interval_ms
-    count = transactions.halves.states.undecided
-    oldest = transactions.oldest_ms() if count else None
-    return count, 0 if oldest is None else max(0, now_ms - oldest), checked_ms

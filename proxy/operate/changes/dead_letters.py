@@ -69,8 +69,9 @@ def dead_letter_changes(node: Node) -> list[Change]:
             raise ChangeRefused(404, f"{error}.") from error
         except QueryRefused as error:
             raise ChangeRefused(400, f"{error}.") from error
-        await run_async(node.redrives.opening())
-        work = Redrive(node.store, node.redrives, body.group, page, to=body.to, again=body.again, dry=body.dry_run)
+        redrives = node.opened.redrives
+        await run_async(redrives.opening())
+        work = Redrive(node.store, redrives, body.group, page, to=body.to, again=body.again, dry=body.dry_run)
         await run_async(work.steps())
         if not body.dry_run:
             await durable(node)
@@ -94,7 +95,7 @@ def dead_letter_changes(node: Node) -> list[Change]:
 def _saved(node: Node) -> AwaitedSteps[None]:
     """Write down how far redrives are; the log knows it anyhow, so a full disk costs nothing but reading it."""
     try:
-        yield from saved(node.store, node.redrives.writing())
+        yield from saved(node.store, node.opened.redrives.writing())
     except OSError as error:
         node.limited_log.note("redrives_not_written", error=str(error), cost="the log is read for them")
         if error.errno not in NO_SPACE:

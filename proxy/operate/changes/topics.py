@@ -76,7 +76,7 @@ class _Topics:
         if body.message_type is not None:
             node.store.topic_changes.set_types({body.topic: body.message_type})
         node.store.topic_changes.serve(body.topic)
-        node.ports.publish(node.config)
+        node.opened.ports.publish(node.config)
         return _state(topic)
 
     def alter(self, body: TopicAlteration) -> TopicResult:
@@ -95,7 +95,7 @@ class _Topics:
             node.store.create_topic(body.topic, body.queues)
         if body.message_type is not None:
             node.store.topic_changes.set_types({body.topic: body.message_type})
-        node.ports.publish(node.config)
+        node.opened.ports.publish(node.config)
         return _state(topic)
 
     def _check_queues(self, topic: Topic, queues: int) -> None:
@@ -146,7 +146,7 @@ class _Topics:
             nonlocal messages
             self._refuse_needed(topic)
             messages = sum(queue.max_offset - queue.min_offset for queue in topic.queues)
-            node.ports.close(body.topic)
+            node.opened.ports.close(body.topic)
 
         steps = node.store.topic_changes.deleting(body.topic, before=last_look)
         try:
@@ -157,7 +157,7 @@ class _Topics:
                 await run_steps(steps)
         finally:
             if node.state == "ready":
-                node.ports.publish(node.config)
+                node.opened.ports.publish(node.config)
         return DeletionResult(topic=body.topic, deleted=not listed, emptied=listed, messages=messages)
 
     def _refuse_needed(self, topic: Topic) -> None:

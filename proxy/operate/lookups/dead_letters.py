@@ -57,9 +57,7 @@ async def search(
     if group is None:
         return DeadLetterGroupsAnswer(now_ms=now_ms, groups=group_views(store))
     if given.get("figures") == "true":
-        figures = Figures(store, redrives, group)
-        await run_async(figures.steps())
-        return figures.answer(now_ms=now_ms)
+        return await run_async(figures(store, redrives, group, now_ms=now_ms))
     page = LetterPage(store, group, _wanted(given, now_ms), cursor=given.get("cursor"), limit=_limit(given))
     found = []
     for letter in page.found():
@@ -112,11 +110,8 @@ class LetterPage:
     def __init__(self, store: Store, group: str, wanted: Wanted, *, cursor: str | None, limit: int) -> None:
         if wanted.from_ms is not None and wanted.until_ms is not None and wanted.from_ms > wanted.until_ms:
             raise QueryRefused("`from` is later than `until`; turn them round")
-        topic = letter_topic(store, group)
-        if topic is None:
-            raise NotFound(f"group {group!r} never had a dead letter; `pyddmq dlq list` names the groups that had")
         self._store = store
-        self._topic = topic
+        self._topic = _topic_of(store, group)
         self._wanted = wanted
         self._limit = limit
         self._start = _place(cursor)
@@ -202,8 +197,7 @@ def group_views(store: Store) -> list[DeadLetterGroup]:
 
 
 def _group(store: Store, group: str) -> DeadLetterGroup:
-    topic = letter_topic(store, group)
-    assert topic is not None
+    topic = _topic_of(store, group)
     places = [(queue, offset) for queue in topic.queues if (offset := queue.max_offset) > queue.min_offset]
     first = [moment for queue, _ in places if (moment := _died(store, topic, queue.queue_id, queue.min_offset))]
     last = [moment for queue, end in places if (moment := _died(store, topic, queue.queue_id, end - 1))]
@@ -222,41 +216,41 @@ def _died(store: Store, topic: Topic, queue_id: int, offset: int) -> int | None:
     return None
 
 
-class Figures:
-    """How many dead letters a group has, by topic and reason, and how many of them were redriven."""
+def figures(store: Store, redrives: Redrives, group: str, *, now_ms: int) -> Generator[None, None, DeadLetterFigures]:
+    """Count a group's dead letters by topic and reason, and how many were redriven, in steps of bounded work.
 
-    def __init__(self, store: Store, redrives: Redrives, group: str) -> None:
-        topic = letter_topic(store, group)
-        if topic is None:
-            raise NotFound(f"group {group!r} never had a dead letter; `pyddmq dlq list` names the groups that had")
-        self._store, self._redrives, self._group, self._topic = store, redrives, group, topic
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._redriven: Counter[tuple[str, str]] = Counter()
-        self._unreadable = 0
+    Raises:
+        NotFound: The group never had a dead letter.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    redriven: Counter[tuple[str, str]] = Counter()
+    unreadable = 0
+    for place, letter in enumerate(letters(store, _topic_of(store, group)), 1):
+        if letter.message is None:
+            unreadable += 1
+        else:
+            kind = (letter.topic, letter.reason)
+            if kind not in counts and len(counts) >= KINDS_MAX:
+                kind = ("", "others")
+            counts[kind] += 1
+            redriven[kind] += redrives.earlier(letter) is not None
+        if not place % STEP_LETTERS:
+            yield
+    return DeadLetterFigures(
+        **asdict(_group(store, group)),
+        now_ms=now_ms,
+        unreadable=unreadable,
+        redriven=redriven.total(),
+        kinds=[
+            DeadLetterKind(topic=topic, reason=reason, count=count, redriven=redriven[topic, reason])
+            for (topic, reason), count in counts.most_common()
+        ],
+    )
 
-    def steps(self) -> Generator[None, None, None]:
-        """Count, yielding after each bounded piece of work."""
-        for place, letter in enumerate(letters(self._store, self._topic), 1):
-            if letter.message is None:
-                self._unreadable += 1
-            else:
-                kind = (letter.topic, letter.reason)
-                if kind not in self._counts and len(self._counts) >= KINDS_MAX:
-                    kind = ("", "others")
-                self._counts[kind] += 1
-                self._redriven[kind] += self._redrives.earlier(letter) is not None
-            if not place % STEP_LETTERS:
-                yield
 
-    def answer(self, *, now_ms: int) -> DeadLetterFigures:
-        """Return the figures, the most frequent kind first."""
-        return DeadLetterFigures(
-            **asdict(_group(self._store, self._group)),
-            now_ms=now_ms,
-            unreadable=self._unreadable,
-            redriven=self._redriven.total(),
-            kinds=[
-                DeadLetterKind(topic=topic, reason=reason, count=count, redriven=self._redriven[topic, reason])
-                for (topic, reason), count in self._counts.most_common()
-            ],
-        )
+def _topic_of(store: Store, group: str) -> Topic:
+    """Return where a group's dead letters are. Raises NotFound."""
+    topic = letter_topic(store, group)
+    if topic is None:
+        raise NotFound(f"group {group!r} never had a dead letter; `pyddmq dlq list` names the groups that had")
+    return topic

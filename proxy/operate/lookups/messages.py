@@ -16,7 +16,6 @@ from broker.errors import BodyUnusable
 from broker.format.message import Message
 from broker.format.numbers import whole_number
 from broker.query import (
-    ALL_MS,
     LIMIT_DEFAULT,
     KeyQuery,
     Listing,
@@ -33,8 +32,7 @@ from broker.query import (
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
 from broker.scheduled.timer.handle import parse_handle
 from broker.scheduled.timer.names import TIMER_TOPIC
-from proxy.operate.lookups.parameters import check_names
-from proxy.operate.moments import parse_moment
+from proxy.operate.lookups.parameters import check_names, time_span
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 
 LIMIT_MAX = 1000
@@ -87,8 +85,8 @@ class MessageSearch:
         if self._body not in ("none", "cut", "whole"):
             raise QueryRefused(f"body is {self._body!r}; it must be none, cut or whole")
 
-    def steps(self) -> Generator[None, None, None]:
-        """Search, yielding after each bounded piece of work.
+    def steps(self) -> Generator[None, None, MessagesAnswer]:
+        """Search, yielding after each bounded piece of work; returns what was found.
 
         Raises:
             QueryRefused: What was asked for makes no sense.
@@ -103,7 +101,7 @@ class MessageSearch:
         elif "uniqKey" in given:
             yield from self._by_unique_key(given["uniqKey"])
         elif "key" in given:
-            begin_ms, end_ms = self._moments()
+            begin_ms, end_ms = time_span(given, self._now_ms)
             query = by_key(
                 self._store, self._topic(), given["key"], begin_ms=begin_ms, end_ms=end_ms, limit=self._limit()
             )
@@ -113,6 +111,7 @@ class MessageSearch:
         else:
             yield from self._run(self._listing())
         yield from self._describe()
+        return self._answer()
 
     def _run(self, query: Query) -> Generator[None, None, None]:
         self._query = query
@@ -120,7 +119,7 @@ class MessageSearch:
         self._messages = query.found
 
     def _listing(self) -> Listing:
-        begin_ms, end_ms = self._moments()
+        begin_ms, end_ms = time_span(self._given, self._now_ms)
         return Listing(
             self._store,
             self._topic(),
@@ -215,20 +214,9 @@ class MessageSearch:
             raise QueryRefused(f"{name} is {text!r}; it must be a whole number from 0 on")
         return number
 
-    def _moments(self) -> tuple[int, int]:
-        try:
-            begin = parse_moment(self._given["from"], self._now_ms) if "from" in self._given else 0
-            end = parse_moment(self._given["to"], self._now_ms) if "to" in self._given else ALL_MS
-        except ValueError as error:
-            raise QueryRefused(str(error)) from error
-        if begin > end:
-            raise QueryRefused("`from` is later than `to`; turn them round")
-        return begin, end
-
     # The answer
 
-    def answer(self) -> MessagesAnswer:
-        """Return what was found; call it when the steps are done."""
+    def _answer(self) -> MessagesAnswer:
         query = self._query
         unsearched = query.unsearched if isinstance(query, KeyQuery) else ()
         return MessagesAnswer(

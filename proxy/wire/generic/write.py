@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.wire import binary, compact
-from proxy.wire.call import COMPACT, encode_varint
+from proxy.wire.call import COMPACT, encode_varint, zigzag
 from proxy.wire.errors import WireMisuse
 from proxy.wire.generic.tables import Field, StructType, Type
 from proxy.wire.reading import STOP
@@ -84,7 +84,7 @@ def _compact_struct(out: bytearray, kind: StructType, values: Mapping[str, Any],
             out.append((each.id - last) << 4 | code)
         else:
             out.append(code)
-            out += encode_varint(_zigzag(each.id))
+            out += zigzag(each.id, 16)
         last = each.id
         if each.type.kind != binary.BOOL:
             _compact_value(out, each.type, value, depth)
@@ -99,7 +99,7 @@ def _compact_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
     elif code == binary.BYTE:
         out += _PACK[8](_integer(code, value))
     elif code in _BITS:
-        out += encode_varint(_zigzag(_integer(code, value)))
+        out += zigzag(_integer(code, value), _BITS[code])
     elif code == binary.BOOL:
         out.append(compact.TRUE if value else compact.FALSE)
     elif code == binary.DOUBLE:
@@ -125,10 +125,6 @@ def _compact_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
             out += encode_varint(len(value))
         for element in value:
             _compact_value(out, element_kind, element, depth + 1)
-
-
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def _binary_struct(out: bytearray, kind: StructType, values: Mapping[str, Any], depth: int) -> None:

@@ -26,8 +26,8 @@ MUTANTS = (
     Mutant(
         name="a disabled topic is told as one that there is not",
         file="proxy/services/message_checks.py",
-        old="        if self._disabled(text):\n",
-        new="        if self._disabled(text) and topic is None:\n",
+        old="        elif self._disabled(text):\n",
+        new="        elif self._disabled(text) and topic is None:\n",
         caught_by=(f"{DETAILS}::test_disabled_topic_is_told_as_such",),
     ),
     Mutant(

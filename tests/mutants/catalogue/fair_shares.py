@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         name="what a connection took is never forgiven",
         file="proxy/port/shares.py",
-        old="        return max(0.0, self._used - (now - self._at) * FORGIVEN_SHARE)\n",
+        old="        return max(0.0, self._used - (now - self.last) * FORGIVEN_SHARE)\n",
         new="        return self._used\n",
         caught_by=(f"{SHARES}::test_what_was_taken_is_forgiven",),
     ),

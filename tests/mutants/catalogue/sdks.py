@@ -29,8 +29,8 @@ MUTANTS = (
     Mutant(
         name="a topic that is not there has a code that takes the node out of libraries' lists",
         file="proxy/services/message_checks.py",
-        old="        return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, f",
-        new="        return Refusal(ResultCode.FAIL_UNKNOWN, f",
+        old="            return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, why)\n",
+        new="            return Refusal(ResultCode.FAIL_UNKNOWN, why)\n",
         caught_by=(f"{NODE_LISTS}::test_codes_that_keep_the_node_stop_nothing",),
     ),
     Mutant(

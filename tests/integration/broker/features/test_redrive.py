@@ -23,7 +23,7 @@ from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
-from proxy.operate.lookups.dead_letters import Figures, LetterPage, group_views
+from proxy.operate.lookups.dead_letters import LetterPage, figures, group_views
 from tests.integration.redrive_tools import Failed, dead_lettered, opened, redrive, redrives
 from tests.integration.store_tools import HOST, ROOT
 from tests.stopping import end_run
@@ -247,10 +247,7 @@ def test_filters_choose() -> None:
     assert chosen(reason="of LUCK") == [1, 2, 3]
     assert chosen(key="k1") == [1, 3]
     assert chosen(from_ms=letters[1].store_ms, until_ms=letters[3].store_ms) == [1, 2]
-    figures = Figures(store, known, "g")
-    for _ in figures.steps():
-        pass
-    assert [(each.reason, each.count) for each in figures.answer(now_ms=1).kinds] == [
+    assert [(each.reason, each.count) for each in run_now(figures(store, known, "g", now_ms=1)).kinds] == [
         ("Out of luck", 3),
         ("late", 1),
     ]

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from broker.query import NotFound
+from broker.runtime.steps import run_now
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.occurrence import parse_id
 from broker.scheduled.timer.names import TIMER_TOPIC
@@ -92,10 +93,8 @@ def test_id_of_before_a_move_names_the_one_since(moment: int, said: str) -> None
 
 def shown(made: World, name: str, **parameters: str) -> list[tuple[str, str | None]]:
     """Topic and key of what `messages show` finds."""
-    search = MessageSearch(made.store, {"id": name, **parameters}, now_ms=START_S * 1000)
-    for _ in search.steps():
-        pass
-    return [(each.topic, each.key) for each in search.answer().messages]
+    answer = run_now(MessageSearch(made.store, {"id": name, **parameters}, now_ms=START_S * 1000).steps())
+    return [(each.topic, each.key) for each in answer.messages]
 
 
 def test_messages_are_shown_by_ddmq_id_and_handle() -> None:

@@ -14,6 +14,7 @@ import pytest
 from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.runtime.metrics import Metrics
+from broker.runtime.steps import Ended, step
 from broker.store import Store
 from broker.testing import ManualClock, SimDisk
 from proxy.admin.server import AdminServer
@@ -184,9 +185,11 @@ def test_loop_goes_on_while_a_search_runs(monkeypatch: pytest.MonkeyPatch) -> No
     original = messages_module.MessageSearch.steps
 
     def counted(search: messages_module.MessageSearch) -> Any:
-        for step in original(search):
+        steps = original(search)
+        while not isinstance(made := step(steps), Ended):
             seen.append(turns)
-            yield step
+            yield made
+        return made.result
 
     monkeypatch.setattr(messages_module.MessageSearch, "steps", counted)
     clock = ManualClock(NOW_MS)

@@ -216,7 +216,7 @@ def test_topic_taken_out_or_disabled_takes_no_more_sends(tmp_path: Path) -> None
 def test_queues_take_turns_beyond_two_to_the_31(tmp_path: Path) -> None:
     """W85: the turn of the queues does not run over, however many messages went before."""
     with RunningNode(settings(notes="{queues: 3}"), tmp_path) as node, Peer(node.producer) as producer:
-        node.node.ports.by_name[b"notes"].round = 2**31 - 2
+        node.node.opened.ports.by_name[b"notes"].round = 2**31 - 2
         queues = [producer.send("notes").qid for _ in range(6)]
         assert sorted(queues) == sorted(2 * [f"pyddmq_broker-0_{number}" for number in range(3)])
 

@@ -58,7 +58,7 @@ def test_replay_of_the_acks_is_a_phase_of_its_own() -> None:
         seen.append(startup.view)
         return 7
 
-    assert loop.run_task(startup.replay_acks(replay())) == 7
+    assert loop.run_task(startup.run("acks", replay())) == 7
     assert (seen[0].phase, seen[0].percent) == ("acks", 100.0)
     assert seen[0].sentence == "the ack journal is replayed"
 
