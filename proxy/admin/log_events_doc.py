@@ -27,6 +27,7 @@ _TRACEBACK = "exception"
 
 EXPANDED = {
     "names_of(tracker)": ("group", "topic", "queue"),
+    "job.log_facts": ("topic", "qid", "offset"),
     "self._place()": ("topic", "queue"),
     "addresses": ("producer", "consumer", "admin", "data"),
 }

@@ -165,10 +165,10 @@ class Expiry:
                 self._limited_log.note(
                     "messages_lost_to_retention",
                     **names_of(tracker),
-                    count=lost,
                     first_offset=first,
                     last_offset=minimum - 1,
                     reason=expiring.reason,
+                    count=lost,
                 )
             group_queues_of = group_queues.get(key, [])
             if group_queues_of and lost > 0:
