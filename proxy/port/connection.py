@@ -89,7 +89,7 @@ class Connection(Reading, asyncio.Protocol):
             self._transport.abort()
             return
         self._peer = self._server.peer_of(transport)
-        self._account(self._idle_bytes)
+        self.hold(self._idle_bytes)
 
     def secured(self, certificate: PeerCertificate | None) -> None:
         """The handshake is over; see `proxy.tls.channel.Above`."""
@@ -136,7 +136,7 @@ class Connection(Reading, asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more: parked pulls are answered empty, the rest is answered, then the socket closes."""
-        self._ended = True
+        self.ended = True
         self.withdraw_waiting()
         self._close_when_done()
         return True
@@ -150,7 +150,7 @@ class Connection(Reading, asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has read what the transport held for it."""
         self._writable = True
-        self._account(-self._stuck_bytes)
+        self.hold(-self._stuck_bytes)
         self._stuck_bytes = self._stuck_replies = 0
         self.stuck_since = None
         self.go_on()

@@ -123,7 +123,7 @@ class Reading(Replying):
         shares.charge(self, began)
         if self._steps is not None or (splitter.ready and not self._is_full()):
             shares.defer(self)
-        elif self._ended:
+        elif self.ended:
             server.touch(self)
         self._note_input(handled)
 
@@ -174,7 +174,7 @@ class Reading(Replying):
         unread = splitter.buffered
         if unread != self.unread_bytes:
             # What gathers in pieces has an eighth of its size to spare.
-            self._account(unread + unread // 8 - self.unread_bytes - self.unread_bytes // 8)
+            self.hold(unread + unread // 8 - self.unread_bytes - self.unread_bytes // 8)
             self.unread_bytes = unread
         if not splitter.partial:
             self.partial_since = None
@@ -185,7 +185,7 @@ class Reading(Replying):
             self.deferred or (not self.favoured and server.budget.level >= Pressure.SLOWED)
         ):
             full = True
-        if full == self._reading and self._transport is not None and not self._ended:
+        if full == self._reading and self._transport is not None and not self.ended:
             self._reading = not full
             if full:
                 self._transport.pause_reading()
@@ -198,8 +198,8 @@ class Reading(Replying):
         if error.answer and self._transport is not None:
             self._out.append((error.answer, None))
             self._out_bytes += len(error.answer)
-            self._account(len(error.answer))
-        self._ended = True
+            self.hold(len(error.answer))
+        self.ended = True
         if self.dirty:
             # Replies of this turn leave with its end (D9), which closes the connection.
             if self._transport is not None:

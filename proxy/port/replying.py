@@ -35,6 +35,7 @@ class Replying:
         closed: Nothing is taken or written any more.
         deferred: Whether its frames wait for its turn; `proxy.port.shares` keeps it.
         dirty: Whether something waits for the end of the turn.
+        ended: The client said that it sends no more; its pulls must not wait.
         quota: What its client may take; None where nobody is limited.
         received_at: Monotonic seconds when the last bytes were received that were handled.
         stuck_since: Monotonic seconds since when the peer takes no more; None while it does.
@@ -45,7 +46,6 @@ class Replying:
         "_advancing",
         "_carried",
         "_counted",
-        "_ended",
         "_out",
         "_out_bytes",
         "_peer",
@@ -65,6 +65,7 @@ class Replying:
         "closed",
         "deferred",
         "dirty",
+        "ended",
         "quota",
         "received_at",
         "requests",
@@ -93,7 +94,7 @@ class Replying:
         self._writable = True
         self._reading = True
         self._advancing = False
-        self._ended = False
+        self.ended = False
         self.requests = 0
         self.carried = 0
         self.closed = False
@@ -115,7 +116,7 @@ class Replying:
             slot.data = data
             slot.lost = lost
             self._slots.append(slot)
-            self._account(SLOT_BYTES)
+            self.hold(SLOT_BYTES)
             self.keep(slot)
         else:
             self._queue(data, lost)
@@ -126,12 +127,12 @@ class Replying:
             assert slot.data is not None, "it has been answered"
             slot.kept_bytes = len(slot.data)
             self._slot_bytes += slot.kept_bytes
-            self._account(slot.kept_bytes)
+            self.hold(slot.kept_bytes)
 
     def answered(self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
         """Take the answer that a slot just got."""
         slots = self._slots
-        if len(slots) == 1 and self._reading and not (self.unread_bytes or self._ended or self._advancing):
+        if len(slots) == 1 and self._reading and not (self.unread_bytes or self.ended or self._advancing):
             # `advance`, inline, for the one request of a client that waits for its reply.
             slots.clear()
             self._counted -= SLOT_BYTES
@@ -150,8 +151,10 @@ class Replying:
         return slot
 
     def hold(self, count: int) -> None:
-        """Take bytes into account, or off it, that are held for this connection elsewhere."""
-        self._account(count)
+        """Bring a change of what is held for this connection into the node's account; nothing is for a closed one."""
+        if not self.closed:
+            self._counted += count
+            self._server.budget.add(count)
 
     def promise(self) -> None:
         """Note that the reply to the request being handled will stand for results that were taken."""
@@ -173,11 +176,6 @@ class Replying:
     def carries_messages(self) -> bool:
         """Whether a reply with messages waits to be written."""
         return any(lost is not None for _, lost in self._out)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the client said that it sends no more; its pulls must not wait."""
-        return self._ended
 
     def may_start(self) -> bool:
         """Whether a pull may take messages now: no earlier request unanswered, and the peer reads its replies."""
@@ -237,7 +235,7 @@ class Replying:
             self._advancing = False
         if not self._reading or self._splitter.ready:
             self._server.resume_soon(self)
-        if self._ended:
+        if self.ended:
             self._server.touch(self)
 
     def flush(self) -> None:
@@ -280,9 +278,9 @@ class Replying:
             # What was written last is not all with the kernel.
             self._stuck_replies = count
             stuck = transport.get_write_buffer_size()
-            self._account(stuck - self._stuck_bytes)
+            self.hold(stuck - self._stuck_bytes)
             self._stuck_bytes = stuck
-        if self._ended:
+        if self.ended:
             self._close_when_done()
 
     def _queue(self: Self, data: bytes, lost: Lost | None) -> None:
@@ -300,12 +298,6 @@ class Replying:
             self.dirty = True
             self._server.touch(self)
 
-    def _account(self, count: int) -> None:
-        """Bring a change of what is held into the node's account; nothing is held for a closed connection."""
-        if not self.closed:
-            self._counted += count
-            self._server.budget.add(count)
-
     def _close_when_done(self) -> None:
-        if self._ended and not (self._slots or self._out or self.deferred) and self._transport is not None:
+        if self.ended and not (self._slots or self._out or self.deferred) and self._transport is not None:
             self._transport.close()

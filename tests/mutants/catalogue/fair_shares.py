@@ -126,7 +126,7 @@ MUTANTS = (
         name="replies of a turn leave before its end when the peer reads again",
         file="proxy/port/reading.py",
         old="        if self.dirty:\n            # Replies of this turn leave with its end and not before",
-        new="        if self.dirty and self._ended:\n"
+        new="        if self.dirty and self.ended:\n"
         "            # Replies of this turn leave with its end and not before",
         caught_by=(f"{TURN}::test_reply_waits_for_the_end_of_its_turn_although_the_peer_reads_again",),
     ),
