@@ -96,7 +96,7 @@ def keys(list located, bytes foreign):
                     continue
                 key += 6
             stop = <const u8*>memchr(key, 2, block + size - key)
-            if stop == NULL:
+            if stop == NULL or memmem(stop, block + size - stop, b"\x02KEYS\x01", 6) != NULL:
                 return None
             found.append(PyBytes_FromStringAndSize(<const char*>key, stop - key) if stop > key else None)
     finally:

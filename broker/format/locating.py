@@ -41,8 +41,8 @@ def _keys_none(located: Sequence[Located], foreign: bytes) -> list[bytes | None]
 
     Args:
         located: Where they stand.
-        foreign: When the block of any record has these bytes in it, or a key without an end, None is returned: more
-            than the keys must be looked at.
+        foreign: When the block of any record has these bytes in it, two keys, or a key without an end, None is
+            returned: more than the keys must be looked at.
     """
     return None
 

@@ -33,11 +33,6 @@ CHUNK_UNITS = 256
 
 PRESSURE_NAME = b"isPressureTraffic\x01"
 """R14, constant 1.2 of the protocol: the property of stress-test messages."""
-_KEYS_FIRST = b"KEYS\x01"
-_KEYS_LATER = b"\x02KEYS\x01"
-_TAGS_FIRST = b"TAGS\x01"
-_TAGS_LATER = b"\x02TAGS\x01"
-_END = b"\x02"
 _physical = itemgetter(0)
 _NO_HORIZON = 1 << 63
 
@@ -294,7 +289,7 @@ class EmbeddedSource:
             if (filters or PRESSURE_NAME in block) and self._unwanted(unit, block):
                 continue
             if keyed:
-                key = _value(block, _KEYS_FIRST, _KEYS_LATER)
+                key = find_property(block, b"KEYS")
             elif self._queue_keys:
                 key = group_queue.qid
             job = UpstreamJob(subscription, group_queue, offset, physical, size, key)
@@ -323,7 +318,7 @@ class EmbeddedSource:
         offset, group_queue = unit[3], unit[4]
         if offset in group_queue.adopted or offset in group_queue.apart:
             return False
-        if self._tags is not None and _value(properties, _TAGS_FIRST, _TAGS_LATER) not in self._tags:
+        if self._tags is not None and find_property(properties, b"TAGS") not in self._tags:
             self._refuse(unit, "tag_filter")
             return True
         if not self._pressure_traffic and is_pressure(properties):
@@ -448,19 +443,6 @@ class EmbeddedSource:
         return Message(key, tag, bytes(body), user, born_timestamp(record), store_timestamp(record))
 
 
-def _value(properties: bytes, first: bytes, later: bytes) -> bytes | None:
-    """Value of one property in a block; None when it is absent or empty."""
-    if properties.startswith(first):
-        begin = len(first)
-    else:
-        begin = properties.find(later)
-        if begin < 0:
-            return None
-        begin += len(later)
-    return properties[begin : properties.find(_END, begin)] or None
-
-
 def is_pressure(properties: bytes) -> bool:
     """Whether the property isPressureTraffic is `true`, ignoring case (R14)."""
-    value = _value(properties, PRESSURE_NAME, _END + PRESSURE_NAME)
-    return value is not None and value.lower() == b"true"
+    return (find_property(properties, PRESSURE_NAME[:-1]) or b"").lower() == b"true"

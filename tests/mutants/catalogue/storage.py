@@ -143,4 +143,14 @@ MUTANTS = (
         new="        return put\n",
         caught_by=(f"{FEATURES}::test_message_is_refused_where_nothing_makes_it_wait",),
     ),
+    Mutant(
+        name="of two keys in a block of others the first counts",
+        file="broker/format/properties.py",
+        old='    start = block.rfind(b"\\x02" + name + b"\\x01")',
+        new='    start = block.find(b"\\x02" + name + b"\\x01")',
+        caught_by=(
+            "tests/unit/upstream/delivery/test_source.py"
+            "::test_properties_in_a_store_of_others_are_read_as_rocketmq_does",
+        ),
+    ),
 )

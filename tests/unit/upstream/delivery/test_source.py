@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.format.java import string_hash
 from broker.format.record import split, strip_own
-from tests.unit.upstream_world import QID, Client, World
+from tests.unit.upstream_world import QID, ROOT, Client, World
 from upstream.job import Reply
 
 
@@ -51,6 +53,35 @@ def test_tag_filter_compares_code_and_text() -> None:
     for job in jobs:
         world.answer(client, job)
     assert jobs[0].group_queue.tracker.watermark == 5
+
+
+@pytest.mark.parametrize("tags", [["TagA"], None])
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"KEYS\x01key\x02TAGS\x01TagA",
+        b"TAGS\x01TagA\x02KEYS\x01key",
+        b"TAGS\x01other\x02KEYS\x01no\x02TAGS\x01TagA\x02KEYS\x01key\x02",
+        b"KEYS\x01no\x02KEYS\x01key\x02TAGS\x01TagA\x02",
+    ],
+)
+def test_properties_in_a_store_of_others_are_read_as_rocketmq_does(block: bytes, tags: list[str] | None) -> None:
+    """The last one may end with the block, and of two equal names the later counts."""
+    world = World({"topic": "t", "orderKey": "KEY", **({"tags": tags} if tags else {})}, queues=1)
+    world.stage("k", tag="TagA", body=bytes(100))
+    world.turn_end()
+    file = world.sim.open(f"{ROOT}/commitlog/{0:020d}")
+    [(physical, size, _)] = world.store.topics["t"].queues[0].read(0, 1)
+    # A record of the same size, without a sum of its own.
+    body = bytes(size - 91 - len(b"t") - len(block))
+    record = file.read(physical, 84) + len(body).to_bytes(4) + body + b"\x01t" + len(block).to_bytes(2) + block
+    record = record[:8] + (zlib.crc32(body) & 0x7FFFFFFF).to_bytes(4) + record[12:]
+    assert len(record) == size
+    file.write(physical, [record])
+    world.kill()
+    [job] = world.pull_all(Client())
+    assert job.key == b"key"
+    assert job.message.tag == "TagA"
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [(False, [1, 3]), (True, [1, 2, 3])])
