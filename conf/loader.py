@@ -138,7 +138,8 @@ class _Reader:
                 self._problem((key,), TOP_LEVEL.get(key, known))
         access = self._read_access(tree)
         limits = self._read_limits(tree)
-        node = self._read_node(tree, ruled="access" in tree.entries)
+        node = self._whole(NodeConfig, tree, "node")
+        self._problems(("node",), checks.check_node(node, ruled="access" in tree.entries))
         admin = self._whole(AdminConfig, tree, "admin")
         lag = self._whole(LagConfig, tree, "lag")
         tls = self._read_tls(tree, node, ruled="access" in tree.entries)
@@ -210,11 +211,6 @@ class _Reader:
                 self._problem((name, *each["loc"]), sentence(each, model))
         return None
 
-    def _read_node(self, tree: Mapping, *, ruled: bool) -> NodeConfig:
-        node = self._whole(NodeConfig, tree, "node")
-        self._problems(("node",), checks.check_node(node, ruled=ruled))
-        return node
-
     def _read_tls(self, tree: Mapping, node: NodeConfig, *, ruled: bool) -> TlsConfig:
         tls = TlsConfig()
         if "tls" in tree.entries:
@@ -274,9 +270,11 @@ class _Reader:
             groups[group.group] = group = group.model_copy(update={"topics": subscriptions})
             self._problems(path, checks.check_group(group))
             self._problems(path, kafka_checks.check_group(group, node, topics))
-        for group in groups.values():
-            self._check_dead_letters(group, groups)
-            self._check_kafka_dead_letters(group, groups, node, topics)
+        for at, group in enumerate(groups.values()):
+            self._check_dead_letters(at, group, groups)
+            for index, subscription in enumerate(group.topics):
+                found = kafka_checks.check_dead_letters(subscription, groups, node, topics)
+                self._problems(("groups", at, "topics", index), found)
         return groups
 
     def _read_subscriptions(
@@ -311,21 +309,13 @@ class _Reader:
             return subscription.model_copy(update={"enabled": False})
         return subscription
 
-    def _check_dead_letters(self, group: GroupConfig, groups: dict[str, GroupConfig]) -> None:
+    def _check_dead_letters(self, at: int, group: GroupConfig, groups: dict[str, GroupConfig]) -> None:
         for subscription in group.topics:
             origin = subscription.topic.removeprefix(DLQ_PREFIX)
             if origin == subscription.topic or origin in groups:
                 continue
-            index = list(groups).index(group.group)
             hint = checks.nearest(origin, groups)
-            self._warning(("groups", index), f"reads {subscription.topic}, and no group {origin} is listed; {hint}")
-
-    def _check_kafka_dead_letters(
-        self, group: GroupConfig, groups: dict[str, GroupConfig], node: NodeConfig, topics: dict[str, TopicConfig]
-    ) -> None:
-        for index, subscription in enumerate(group.topics):
-            path: Path = ("groups", list(groups).index(group.group), "topics", index)
-            self._problems(path, kafka_checks.check_dead_letters(subscription, groups, node, topics))
+            self._warning(("groups", at), f"reads {subscription.topic}, and no group {origin} is listed; {hint}")
 
     def _section(self, above: Mapping, path: Path, kind: type[Kind], wanted: str) -> Kind | None:
         """Return a section; None where it is not there, or holds nothing or, which is a problem, something else."""

@@ -43,9 +43,7 @@ def timers_table(timers: Timers | None, now_ms: int) -> str:
     status = timer_status(timers)
     notes = [f"{status.pending_total:,} pending"]
     if status.next_due_ms is not None:
-        left = (status.next_due_ms - now_ms) / 1000
-        when = f"in {age(left)}" if left >= 0 else f"late by {age(-left)}"
-        notes.append(f"the next due {moment_text(status.next_due_ms)}, {when}")
+        notes.append(f"the next due {_due(status.next_due_ms, now_ms)}")
     if status.refused:
         notes.append(f"{status.refused:,} refused")
     paused = [each.stage for each in status.stages if each.paused]

@@ -78,6 +78,3 @@ class StartReporter:
         if self._terminal is not None:
             self._terminal.write(f"\r\x1b[K{text}")
             self._terminal.flush()
-
-
-__all__ = ["ServiceManager", "StartReporter"]

@@ -88,9 +88,7 @@ def query(
         str | None, typer.Option("--key", "-k", help="Message key, one of its words, or unique key.")
     ] = None,
     queue: Queue = None,
-    offset: Annotated[
-        int | None, typer.Option("--offset", "-o", min=0, help="From this offset of the queue on.")
-    ] = None,
+    offset: FromOffset = None,
     begin: From = None,
     end: To = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 20,
@@ -115,9 +113,7 @@ def export(
     *,
     topic: Annotated[str, typer.Argument(help="Topic.")],
     queue: Queue = None,
-    offset: Annotated[
-        int | None, typer.Option("--offset", "-o", min=0, help="From this offset of the queue on.")
-    ] = None,
+    offset: FromOffset = None,
     begin: From = None,
     end: To = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")] = None,
