@@ -13,9 +13,6 @@ from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, Held, get32, g
 
 from broker.format.record import own_sum_matches
 
-cdef extern from "string.h":
-    void* memmem(const void*, size_t, const void*, size_t) noexcept
-
 SOURCE = ACCELERATOR_SOURCE.decode()
 
 cdef enum:
@@ -71,10 +68,13 @@ def locate(list places, Py_ssize_t at, view, long long base, long long visible_e
 def keys(list located, bytes foreign):
     """As `locating._keys_none`."""
     cdef Held held
-    cdef const u8* block
-    cdef const u8* key
+    cdef const u8* at
+    cdef const u8* block_end
     cdef const u8* stop
-    cdef Py_ssize_t block_at, end, size
+    cdef const u8* key
+    cdef const u8* key_end
+    cdef const u8* name = <const u8*>PyBytes_AS_STRING(foreign)
+    cdef Py_ssize_t name_bytes = PyBytes_GET_SIZE(foreign), block_at, end
     cdef object view
     cdef list found = []
     held.obj = NULL
@@ -83,22 +83,19 @@ def keys(list located, bytes foreign):
             hold(&held, view)
             if not 0 <= block_at <= end <= held.len:
                 return None
-            block = <const u8*>held.buf + block_at
-            size = end - block_at
-            if memmem(block, size, PyBytes_AS_STRING(foreign), PyBytes_GET_SIZE(foreign)) != NULL:
-                return None
-            if size >= 5 and memcmp(block, b"KEYS\x01", 5) == 0:
-                key = block + 5
-            else:
-                key = <const u8*>memmem(block, size, b"\x02KEYS\x01", 6)
-                if key == NULL:
-                    found.append(None)
-                    continue
-                key += 6
-            stop = <const u8*>memchr(key, 2, block + size - key)
-            if stop == NULL or memmem(stop, block + size - stop, b"\x02KEYS\x01", 6) != NULL:
-                return None
-            found.append(PyBytes_FromStringAndSize(<const char*>key, stop - key) if stop > key else None)
+            at = <const u8*>held.buf + block_at
+            block_end = <const u8*>held.buf + end
+            key = key_end = NULL
+            while at < block_end:
+                stop = <const u8*>memchr(at, 2, block_end - at)
+                if stop == NULL:
+                    stop = block_end
+                if stop - at >= 5 and memcmp(at, b"KEYS\x01", 5) == 0:
+                    key, key_end = at + 5, stop
+                elif stop - at >= name_bytes and memcmp(at, name, name_bytes) == 0:
+                    return None
+                at = stop + 1
+            found.append(PyBytes_FromStringAndSize(<const char*>key, key_end - key) if key_end > key else None)
     finally:
         let_go(&held)
     return found

@@ -37,12 +37,12 @@ def _locate_none(  # noqa: PLR0917 - what compiled functions take by name costs 
 
 
 def _keys_none(located: Sequence[Located], foreign: bytes) -> list[bytes | None] | None:
-    """Return the KEYS property of records, None for one without or with an empty one.
+    """Return the KEYS property of records, as `find_property` does of one block.
 
     Args:
         located: Where they stand.
-        foreign: When the block of any record has these bytes in it, two keys, or a key without an end, None is
-            returned: more than the keys must be looked at.
+        foreign: Name of a property, with what follows a name. When any record has it None is returned: more than the
+            keys must be looked at.
     """
     return None
 
