@@ -19,6 +19,7 @@ cdef enum:
     HEADER_BYTES = 88
     OVERHEAD_BYTES = 91
     SYS_UNUSUAL = 0xF1
+    KEYS_FIRST = 75
 
 cdef u32 _magic = 0xDAA320A7
 
@@ -90,9 +91,9 @@ def keys(list located, bytes foreign):
                 stop = <const u8*>memchr(at, 2, block_end - at)
                 if stop == NULL:
                     stop = block_end
-                if stop - at >= 5 and memcmp(at, b"KEYS\x01", 5) == 0:
+                if at[0] == KEYS_FIRST and stop - at >= 5 and memcmp(at, b"KEYS\x01", 5) == 0:
                     key, key_end = at + 5, stop
-                elif stop - at >= name_bytes and memcmp(at, name, name_bytes) == 0:
+                elif at[0] == name[0] and stop - at >= name_bytes and memcmp(at, name, name_bytes) == 0:
                     return None
                 at = stop + 1
             found.append(PyBytes_FromStringAndSize(<const char*>key, key_end - key) if key_end > key else None)

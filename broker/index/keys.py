@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.format.java import extended_hash, string_hash
+from broker.format.properties import find_property
 from broker.index.hashing import CHARS_MAX, ascii_hashes
 
 _UNIQUE = b"UNIQ_KEY\x01"
-_KEYS = b"KEYS\x01"
 _UNIQUE_LATER = b"\x02" + _UNIQUE
-_KEYS_LATER = b"\x02" + _KEYS
 _LONG_CHARS = 256
 _CACHE_MAX = 1024
 _SIGN = 1 << 31
@@ -27,7 +26,7 @@ _POWERS = [pow(31, count, 1 << 32) for count in range(CHARS_MAX + 1)]
 
 def unique_key_of(block: bytes) -> bytes:
     """Value of `UNIQ_KEY` in a property block, the last of several; b"" when there is none."""
-    return _value(block, _UNIQUE, _UNIQUE_LATER)
+    return find_property(block, b"UNIQ_KEY") or b""
 
 
 def unique_keys_of(block: bytes) -> list[bytes]:
@@ -40,7 +39,7 @@ def unique_keys_of(block: bytes) -> list[bytes]:
 
 def words_value_of(block: bytes) -> bytes:
     """Value of `KEYS` in a property block, the last of several; b"" when there is none."""
-    return _value(block, _KEYS, _KEYS_LATER)
+    return find_property(block, b"KEYS") or b""
 
 
 def keys_of(block: bytes) -> list[bytes]:
@@ -62,18 +61,6 @@ def _words(value: bytes) -> list[bytes]:
     if b" " in value:
         return [word for word in value.split(b" ") if word]
     return [value] if value else []
-
-
-def _value(block: bytes, first: bytes, later: bytes) -> bytes:
-    at = block.rfind(later)
-    if at >= 0:
-        at += len(later)
-    elif block.startswith(first):
-        at = len(first)
-    else:
-        return b""
-    end = block.find(b"\x02", at)
-    return block[at:end] if end >= 0 else block[at:]
 
 
 class KeyHasher:

@@ -52,30 +52,6 @@ class ConsumeQueue:
         checker: Compares units read from files with their records and returns them as they should be.
     """
 
-    __slots__ = (
-        "_disk",
-        "_files",
-        "_files_base",
-        "_fillers",
-        "_folder",
-        "_held",
-        "_sums",
-        "_tail_base",
-        "_unreadable",
-        "_unsynced",
-        "base_offset",
-        "checked_from",
-        "checker",
-        "file_units",
-        "max_offset",
-        "min_offset",
-        "next_offset",
-        "queue_id",
-        "tail",
-        "topic",
-        "void_from",
-    )
-
     def __init__(
         self,
         topic: str,

@@ -22,18 +22,6 @@ class TopicPort:
 
     in_kafka = False
 
-    __slots__ = (
-        "body_bytes",
-        "guarded",
-        "limit",
-        "messages",
-        "node_limit",
-        "queue_count",
-        "retry_ms",
-        "round",
-        "topic",
-    )
-
     def __init__(
         self,
         topic: Topic,

@@ -41,8 +41,6 @@ class KafkaPort(TopicPort):
 
     in_kafka = True
 
-    __slots__ = ("_producer_of", "cluster", "qid_prefix", "unknown_until")
-
     def __init__(
         self,
         name: str,
