@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import enum
+from typing import Self
 
 
-class ResultCode(enum.IntEnum):
+class _Code(enum.IntEnum):
+    """A number with its meaning, and whether the same may be asked another time."""
+
+    text: str
+    retriable: bool
+
+    def __new__(cls, number: int, text: str, retriable: bool) -> Self:
+        code = int.__new__(cls, number)
+        code._value_ = number
+        code.text = text
+        code.retriable = retriable
+        return code
+
+
+class ResultCode(_Code):
     """`Result.code` and `DelayResult.code`: DDMQ's numbers (R, section 4.1 of its reference); from 40 on our own (D33).
 
     DDMQ's client libraries send again after any code above 0; 11 to 15 leave the node in their rotation, others cool
@@ -15,16 +30,6 @@ class ResultCode(enum.IntEnum):
         text: Meaning, for people.
         retriable: Whether the same message may be taken another time.
     """
-
-    text: str
-    retriable: bool
-
-    def __new__(cls, number: int, text: str, retriable: bool) -> ResultCode:
-        code = int.__new__(cls, number)
-        code._value_ = number
-        code.text = text
-        code.retriable = retriable
-        return code
 
     OK = 0, "stored, or nothing to store", False
     FAIL_UNKNOWN = 10, "the store could not take it", True
@@ -68,7 +73,7 @@ class Repeat(enum.IntEnum):
     """Not stored: one that its producer numbered lower is missing."""
 
 
-class PullCode(enum.IntEnum):
+class PullCode(_Code):
     """`PullException.code`. DDMQ declares the exception and never raises it (R, 1.1.9; W6): the numbers are ours.
 
     They are stable: a number keeps its meaning, new meanings get new numbers.
@@ -77,16 +82,6 @@ class PullCode(enum.IntEnum):
         text: Meaning, for people.
         retriable: Whether the same call may succeed on this node later without anybody changing anything.
     """
-
-    text: str
-    retriable: bool
-
-    def __new__(cls, number: int, text: str, retriable: bool) -> PullCode:
-        code = int.__new__(cls, number)
-        code._value_ = number
-        code.text = text
-        code.retriable = retriable
-        return code
 
     NO_SUCH_GROUP = 1, "no such group on this node", False
     NO_SUCH_TOPIC = 2, "the group does not subscribe this topic", False
