@@ -9,14 +9,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
-from urllib.parse import urlencode
+from typing import Annotated, BinaryIO
 
 import typer
 from msgspec import to_builtins
 
 from broker.runtime.steps import run_now
-from proxy.cli.admin_client import get
+from proxy.cli.admin_client import get, given
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table, printable, progress
@@ -68,7 +67,7 @@ def show(
     if offset is not None and (topic is None or queue is None):
         raise CliError("an offset needs --topic and --queue", ExitCode.USAGE)
     with _asking(admin, data) as ask:
-        answer = ask({**_parameters(asked), "body": "whole"})
+        answer = ask({**given(asked), "body": "whole"})
     messages = answer.messages
     if raw:
         _write_raw(messages[0], output)
@@ -101,7 +100,7 @@ def query(
     """List messages: with a key the newest that have it, else those of a range, the oldest first."""
     asked = {"topic": topic, "key": key, "queue": queue, "offset": offset, "from": begin, "to": end, "limit": limit}
     with _asking(admin, data) as ask:
-        answer = ask(_parameters(asked))
+        answer = ask(given(asked))
     if as_json:
         for message in answer.messages:
             print_json(message)
@@ -130,7 +129,7 @@ def export(
     """Write messages as JSON lines, whole, in the order of the log; `pyddmq send --exported` sends them again."""
     if resume and output is None:
         raise CliError("--resume needs the file to go on with: --output FILE", ExitCode.USAGE)
-    asked = _parameters({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
+    asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
     count = damaged = 0
     with contextlib.ExitStack() as stack:
         ask = stack.enter_context(_asking(admin, data))
@@ -175,7 +174,7 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
     """Return what answers: the admin port, or the files of a data directory."""
     if data is None:
         yield lambda parameters: get(
-            admin, f"/api/messages?{urlencode(parameters)}", MessagesAnswer, timeout_seconds=_PATIENCE_SECONDS
+            admin, "/api/messages", MessagesAnswer, asked=parameters, timeout_seconds=_PATIENCE_SECONDS
         )
         return
     from broker.runtime.seams import SystemClock
@@ -189,10 +188,6 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
                 return run_now(MessageSearch(store, parameters, now_ms=clock.wall_ms()).steps())
 
         yield ask
-
-
-def _parameters(asked: dict[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in asked.items() if value is not None}
 
 
 def _fixed(asked: dict[str, str], now_ms: int) -> dict[str, str]:
