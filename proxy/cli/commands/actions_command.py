@@ -86,8 +86,7 @@ def try_actions(
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{config} cannot be read: {error}", ExitCode.CONFIG_INVALID) from error
     except ConfigError as error:
-        problems = "\n".join(str(problem) for problem in error.problems)
-        raise CliError(problems, ExitCode.CONFIG_INVALID) from error
+        raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
     except TrialMissing as error:
         raise CliError(str(error), ExitCode.NOT_FOUND) from error
     message = Message(key, tag, body.encode("utf-8", "surrogateescape"), properties_of(properties or ()), 0)

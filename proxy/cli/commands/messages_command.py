@@ -18,7 +18,7 @@ from broker.runtime.steps import run_now
 from proxy.cli.admin_client import get, given
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.cli.output import print_json, print_line, print_table, printable, progress, writing
 from proxy.cli.store.store_files import opened, query_errors
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
@@ -39,6 +39,7 @@ FromOffset = Annotated[int | None, typer.Option("--offset", "-o", min=0, help="F
 To = Annotated[str | None, typer.Option("--to", help="Stored before; as --from.")]
 
 _PAGE = 500
+_STDOUT = "the output"
 _LINE_CHARS = 60
 _PATIENCE_SECONDS = 120.0
 """A search may have to index much of the log before it answers."""
@@ -158,7 +159,10 @@ def export(
             if answer.cursor is None:
                 break
             cursor = answer.cursor
-        _finish(target, output)
+        with writing(output or _STDOUT):
+            target.flush()
+            if output is not None:
+                os.fsync(target.fileno())
     if output is not None:
         print_line(f"{amount(count, 'message')} of {topic} written to {output}")
     if damaged:
@@ -267,32 +271,27 @@ def _say(text: str) -> None:
 def _write_raw(message: MessageView, output: Path | None) -> None:
     text = message.body
     body = text.encode() if message.body_encoding == "utf-8" else base64.b64decode(text)
-    try:
+    with writing(output or _STDOUT):
         if output is not None:
             output.write_bytes(body)
             return
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(output, error) from error
 
 
 def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -> tuple[BinaryIO, int]:
     """Open what is written to; returns it and the commit-log offset to go on from, 0 for the beginning."""
     if output is None:
         return sys.stdout.buffer, 0
-    try:
-        if not (resume and output.exists()):
-            return stack.enter_context(open(output, "xb", opener=_owners)), 0
-        stream = stack.enter_context(output.open("r+b"))
-        return stream, _resume(stream, output)
-    except FileExistsError as error:
-        text = f"{output} is there already; go on with it by --resume, or name another file"
-        raise CliError(text, ExitCode.USAGE) from error
-    except OSError as error:
-        raise _unwritable(output, error) from error
+    with writing(output):
+        try:
+            if not (resume and output.exists()):
+                return stack.enter_context(open(output, "xb", opener=_owners)), 0
+            stream = stack.enter_context(output.open("r+b"))
+            return stream, _resume(stream, output)
+        except FileExistsError as error:
+            text = f"{output} is there already; go on with it by --resume, or name another file"
+            raise CliError(text, ExitCode.USAGE) from error
 
 
 def _owners(path: str, flags: int) -> int:
@@ -321,26 +320,5 @@ def _resume(stream: BinaryIO, output: Path) -> int:
 
 
 def _write_line(target: BinaryIO, message: MessageView) -> None:
-    try:
+    with writing(_STDOUT):
         target.write(json.dumps(to_builtins(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(None, error) from error
-
-
-def _finish(target: BinaryIO, output: Path | None) -> None:
-    try:
-        target.flush()
-        if output is not None:
-            os.fsync(target.fileno())
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(output, error) from error
-
-
-def _unwritable(output: Path | None, error: OSError) -> CliError:
-    where = "the output" if output is None else str(output)
-    reason = (error.strerror or str(error)).lower()
-    return CliError(f"cannot write {where}: {reason}; give it another place", ExitCode.CHECK_FAILED)
