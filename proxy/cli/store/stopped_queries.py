@@ -12,7 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
-from broker.views import View
+from broker.views import TransactionView, View
 from proxy.cli.admin_client import TIMEOUT_SECONDS, get, given
 from proxy.cli.store.stopped_store import StoppedStore, opened
 from proxy.cli.store.store_files import query_errors
@@ -147,7 +147,9 @@ class Answers:
         transactions, now_ms = self.opened_transactions(), self._found.runtime.clock.wall_ms()
         answer = run_now(search(transactions, Asked.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms))
         # When halves are checked stands in the configuration of a node.
-        return replace(answer, settings=UNSET, pending=by_place(_undecided(transactions)))
+        # A node counts them little by little, as it goes through them for checks.
+        undecided = Counter((half.topic, half.group) for half in undecided_of(transactions))
+        return replace(answer, settings=UNSET, pending=by_place(undecided))
 
     def _dead_letters(self, given: dict[str, str]) -> View:
         import asyncio
@@ -162,15 +164,13 @@ class Answers:
         return asyncio.run(dead_letters.search(found.store, self._redrives, given, now_ms=now_ms))
 
 
-def _undecided(transactions: Transactions) -> Counter[tuple[str, str]]:
-    """Count by topic and producer group; a node does that little by little, as it goes through them for checks."""
-    counts: Counter[tuple[str, str]] = Counter()
+def undecided_of(transactions: Transactions) -> Iterator[TransactionView]:
+    """Yield the halves of a store that are undecided."""
     cursor: int | None = 0
     while cursor is not None:
         page = run_now(transactions.pending(cursor=cursor, count_max=1_000))
-        counts.update((half.topic, half.group) for half in page.found)
+        yield from page.found
         cursor = page.cursor
-    return counts
 
 
 def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:
