@@ -353,7 +353,7 @@ class _Reader:
             return None
 
     def _take_foreign(self, model: type[Model], path: Path, values: dict[str, object]) -> None:
-        for key, foreign in FOREIGN[model].items():
+        for key, foreign in FOREIGN.get(model, {}).items():
             if key not in values:
                 continue
             value = values.pop(key)

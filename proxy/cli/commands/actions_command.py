@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
-from proxy.cli.commands.send_command import properties_of
+from proxy.cli.commands.send_command import pairs_of
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import body_fields, print_json, print_line, printable
@@ -89,7 +89,7 @@ def try_actions(
         raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
     except TrialMissing as error:
         raise CliError(str(error), ExitCode.NOT_FOUND) from error
-    message = Message(key, tag, body.encode("utf-8", "surrogateescape"), properties_of(properties or ()), 0)
+    message = Message(key, tag, body.encode("utf-8", "surrogateescape"), dict(pairs_of(properties or ())), 0)
     try:
         trial = asyncio.run(
             run_trial(subscription, message, group=group, registry=registry, run=really, run_last=really)
