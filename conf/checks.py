@@ -48,6 +48,12 @@ def is_loopback(host: str) -> bool:
     return (address if mapped is None else mapped).is_loopback
 
 
+def collide(host: str, port: int | None, other_host: str, other_port: int | None) -> bool:
+    """Whether two listeners want the same port; None is no port, and 0 any free one."""
+    is_same_host = host == other_host or not {"0.0.0.0", "::"}.isdisjoint((host, other_host))
+    return port is not None and port == other_port != 0 and is_same_host
+
+
 def check_access(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
     """Find listeners that the network reaches although nothing says who may do what there.
 
@@ -84,15 +90,11 @@ def check_node(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
     ports: list[tuple[str, str, int | None]] = [
         ("producerPort", node.host, node.producer_port),
         ("consumerPort", node.host, node.consumer_port),
+        ("adminPort", node.admin_host, node.admin_port),
     ]
-    ports.append(("adminPort", node.admin_host, node.admin_port))
     for index, (key, host, port) in enumerate(ports):
         for other, other_host, other_port in ports[:index]:
-            if (
-                port is not None
-                and port == other_port != 0
-                and (host == other_host or {host, other_host} & {"0.0.0.0", "::"})
-            ):
+            if collide(host, port, other_host, other_port):
                 yield (key,), f"{port} is {other}'s as well; give each its own port, or 0 for any free one"
     if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.segment_bytes:
         yield (

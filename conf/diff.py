@@ -74,41 +74,26 @@ class Changes:
 
     Attributes:
         refusals: With any of them nothing of the reload may be applied.
-        node: YAML names of node fields that change live.
-        lag: YAML names of fields of the section `lag` that change, all of them live.
-        access: Likewise of the section `access`.
-        limits: Likewise of the section `limits`.
-        admin: Likewise of the section `admin`.
-        tls: Those of the section `tls` that change live.
+        sections: YAML names of fields that change live, by their section; one without any does not appear.
         topics: Changed topics by name.
         groups: Changed groups by name.
     """
 
     refusals: tuple[Refusal, ...] = ()
-    node: tuple[str, ...] = ()
-    lag: tuple[str, ...] = ()
-    access: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ()
-    admin: tuple[str, ...] = ()
-    tls: tuple[str, ...] = ()
+    sections: dict[str, tuple[str, ...]] = field(default_factory=dict)
     topics: dict[str, TopicChange] = field(default_factory=dict)
     groups: dict[str, GroupChange] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
-        live = self.node or self.lag or self.access or self.admin or self.limits or self.tls
-        return not (self.refusals or live or self.topics or self.groups)
+        return not (self.refusals or self.sections or self.topics or self.groups)
 
     def sentences(self) -> list[str]:
         """Say the changes line by line, for the log and for `config check`; refusals first."""
         lines = [str(refusal) for refusal in self.refusals]
-        lines += [f"node.{name}: changes at once" for name in self.node]
-        lines += [f"lag.{name}: changes at once" for name in self.lag]
-        lines += [f"access.{name}: changes at once" for name in self.access]
-        lines += [f"limits.{name}: changes at once" for name in self.limits]
-        lines += [f"admin.{name}: changes at once" for name in self.admin]
-        lines += [f"tls.{name}: changes at once" for name in self.tls]
+        for section, names in self.sections.items():
+            lines += [f"{section}.{name}: changes at once" for name in names]
         for name, topic in self.topics.items():
             what = f"changes at once: {', '.join(topic.fields)}" if topic.fields else topic.kind.value
             lines.append(f"topic {name}: {what}")
@@ -140,14 +125,17 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     refusals += [Refusal(("tls", name), _RESTART_FOR_IT) for name in fixed]
     refusals += _changed_clusters(old, new)
     refusals += _lowered_queues(old, new, queues or {})
+    sections = {
+        "node": [each for each in node if each[0] not in restart],
+        "lag": _changed(old.lag, new.lag),
+        "access": _changed(old.access, new.access) if old.access and new.access else [],
+        "limits": _changed(old.limits, new.limits),
+        "admin": _changed(old.admin, new.admin),
+        "tls": [each for each in tls if each[0] not in fixed],
+    }
     return Changes(
         refusals=tuple(refusals),
-        node=tuple(name for name, _ in node if name not in restart),
-        lag=tuple(name for name, _ in _changed(old.lag, new.lag)),
-        access=tuple(name for name, _ in _changed(old.access, new.access)) if old.access and new.access else (),
-        limits=tuple(name for name, _ in _changed(old.limits, new.limits)),
-        admin=tuple(name for name, _ in _changed(old.admin, new.admin)),
-        tls=tuple(name for name, _ in tls if name not in fixed),
+        sections={name: tuple(alias for alias, _ in fields) for name, fields in sections.items() if fields},
         topics=_topic_changes(old, new),
         groups=_group_changes(old, new),
     )

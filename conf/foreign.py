@@ -13,14 +13,7 @@ from typing import Any
 
 from conf.base import Model
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
-from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
-from conf.sections.admin import AdminConfig
-from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
-from conf.sections.kafka import KafkaClusterConfig
-from conf.sections.lag import LagConfig
-from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
-from conf.sections.tls import TlsConfig, TlsListenerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +66,6 @@ GROOVY = (
 """Why there are no Groovy scripts, and what takes their place: docs/actions-script.md."""
 
 FOREIGN: dict[type[Model], dict[str, Foreign]] = {
-    AccessConfig: {},
-    AccessRule: {},
-    AdminConfig: {},
-    CertificateRule: {},
-    JwtKey: {},
-    NetworkRule: {},
-    LimitsConfig: {},
-    PrincipalLimits: {},
-    AddressLimits: {},
-    LagConfig: {},
-    LagAlarmsConfig: {},
-    AlarmRuleConfig: {},
-    MuteConfig: {},
-    KafkaClusterConfig: {},
-    TlsConfig: {},
-    TlsListenerConfig: {},
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),

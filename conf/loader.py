@@ -138,11 +138,12 @@ class _Reader:
                 self._problem((key,), TOP_LEVEL.get(key, known))
         access = self._read_access(tree)
         limits = self._read_limits(tree)
+        ruled = "access" in tree.entries
         node = self._whole(NodeConfig, tree, "node")
-        self._problems(("node",), checks.check_node(node, ruled="access" in tree.entries))
+        self._problems(("node",), checks.check_node(node, ruled=ruled))
         admin = self._whole(AdminConfig, tree, "admin")
         lag = self._whole(LagConfig, tree, "lag")
-        tls = self._read_tls(tree, node, ruled="access" in tree.entries)
+        tls = self._read_tls(tree, node, ruled=ruled)
         kafka = self._read_kafka(tree, node)
         topics = self._read_topics(tree)
         for name, topic in topics.items():
@@ -231,10 +232,7 @@ class _Reader:
             cluster = self._piece(KafkaClusterConfig, path, entry)
             # A wrong one is there for the topics that name it: they are not wrong.
             clusters[name] = cluster or KafkaClusterConfig(bootstrap_servers="nowhere:9092")
-            try:
-                Config(kafka={name: clusters[name]})
-            except ValidationError as error:
-                self._problem(path, sentence(error.errors()[0], KafkaClusterConfig))
+            self._check_key(path, KafkaClusterConfig, {"kafka": {name: clusters[name]}})
             self._problems(path, kafka_checks.check_cluster(name, clusters[name], node))
         return clusters
 
@@ -244,16 +242,17 @@ class _Reader:
         topics = {}
         for name, (_, entry) in section.entries.items():
             path: Path = ("topics", name)
-            self._check_key(name, path)
+            # Some cluster of Kafka, whose names are the wider ones; the topic's settings say the rest.
+            self._check_key(path, TopicConfig, {"topics": {name: TopicConfig(broker_cluster="-")}})
             topics[name] = self._piece(TopicConfig, path, entry) or TopicConfig()
         return topics
 
-    def _check_key(self, name: str, path: Path) -> None:
+    def _check_key(self, path: Path, model: type[Model], alone: ReadMapping[str, object]) -> None:
+        """Check the name of an entry, by a configuration that has it alone."""
         try:
-            # Some cluster of Kafka, whose names are the wider ones; the topic's settings say the rest.
-            Config(topics={name: TopicConfig(broker_cluster="-")})
+            Config.model_validate(alone)
         except ValidationError as error:
-            self._problem(path, sentence(error.errors()[0], TopicConfig))
+            self._problem(path, sentence(error.errors()[0], model))
 
     def _read_groups(self, tree: Mapping, node: NodeConfig, topics: dict[str, TopicConfig]) -> dict[str, GroupConfig]:
         text = "must be a list; write `groups:` and below it `- group: orders-billing`"
@@ -270,11 +269,16 @@ class _Reader:
             groups[group.group] = group = group.model_copy(update={"topics": subscriptions})
             self._problems(path, checks.check_group(group))
             self._problems(path, kafka_checks.check_group(group, node, topics))
-        for at, group in enumerate(groups.values()):
-            self._check_dead_letters(at, group, groups)
-            for index, subscription in enumerate(group.topics):
+        for index, group in enumerate(groups.values()):
+            for at, subscription in enumerate(group.topics):
+                origin = subscription.topic.removeprefix(DLQ_PREFIX)
+                if origin != subscription.topic and origin not in groups:
+                    hint = checks.nearest(origin, groups)
+                    self._warning(
+                        ("groups", index), f"reads {subscription.topic}, and no group {origin} is listed; {hint}"
+                    )
                 found = kafka_checks.check_dead_letters(subscription, groups, node, topics)
-                self._problems(("groups", at, "topics", index), found)
+                self._problems(("groups", index, "topics", at), found)
         return groups
 
     def _read_subscriptions(
@@ -308,14 +312,6 @@ class _Reader:
             self._warning((*path, "topic"), f"topic {subscription.topic} is disabled, so this subscription rests")
             return subscription.model_copy(update={"enabled": False})
         return subscription
-
-    def _check_dead_letters(self, at: int, group: GroupConfig, groups: dict[str, GroupConfig]) -> None:
-        for subscription in group.topics:
-            origin = subscription.topic.removeprefix(DLQ_PREFIX)
-            if origin == subscription.topic or origin in groups:
-                continue
-            hint = checks.nearest(origin, groups)
-            self._warning(("groups", at), f"reads {subscription.topic}, and no group {origin} is listed; {hint}")
 
     def _section(self, above: Mapping, path: Path, kind: type[Kind], wanted: str) -> Kind | None:
         """Return a section; None where it is not there, or holds nothing or, which is a problem, something else."""
@@ -357,7 +353,7 @@ class _Reader:
             return None
 
     def _take_foreign(self, model: type[Model], path: Path, values: dict[str, object]) -> None:
-        for key, foreign in FOREIGN[model].items():
+        for key, foreign in FOREIGN.get(model, {}).items():
             if key not in values:
                 continue
             value = values.pop(key)

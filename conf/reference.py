@@ -237,7 +237,7 @@ def _foreign() -> str:
         "| where | field | here | text |\n| --- | --- | --- | --- |\n"
     ]
     for model, title, _ in _SECTIONS:
-        lines += [_foreign_row(title, name, foreign) for name, foreign in FOREIGN[model].items()]
+        lines += [_foreign_row(title, name, foreign) for name, foreign in FOREIGN.get(model, {}).items()]
     return "".join(lines)
 
 

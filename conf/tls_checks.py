@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conf.checks import Finding, is_loopback
+from conf.checks import Finding, collide, is_loopback
 from conf.places import Path
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
@@ -39,11 +39,7 @@ def check_tls(tls: TlsConfig, node: NodeConfig, *, ruled: bool = False) -> Itera
     for name, listener in listeners.items():
         host = tls_host(name, tls, node)
         for other, other_host, other_port in taken:
-            if (
-                listener.port == other_port
-                and other_port != 0
-                and (host == other_host or {host, other_host} & {"0.0.0.0", "::"})
-            ):
+            if collide(host, listener.port, other_host, other_port):
                 text = f"{listener.port} is {other}'s as well; give each its own port, or 0 for any free one"
                 yield (name, "port"), text
         taken.append((f"tls.{name}.port", host, listener.port))

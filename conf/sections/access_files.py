@@ -21,8 +21,10 @@ ID = re.compile(r"[0-9a-f]{16}\Z")
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _MS_MAX = 1 << 53
 
-Signature = tuple[tuple[int, int, int] | None, ...]
-"""What tells one state of the files from another: of each inode, size and time of change; None of one that is gone."""
+FileState = tuple[int, int, int] | None
+"""What tells one state of a file from another: inode, size and time of change; None of one that is not there."""
+Signature = tuple[FileState, ...]
+"""States of the files."""
 
 
 class AccessUnreadable(Exception):
@@ -83,10 +85,11 @@ def read(config: AccessConfig) -> AccessFiles:
 def signature(config: AccessConfig) -> Signature:
     """Return what tells whether a file has changed."""
     files = ([] if config.tokens is None else [config.tokens]) + [key.file for key in config.jwt]
-    return tuple(_state(file) for file in files)
+    return tuple(state_of(file) for file in files)
 
 
-def _state(file: str) -> tuple[int, int, int] | None:
+def state_of(file: str | os.PathLike[str]) -> FileState:
+    """Return the state of a file."""
     try:
         status = os.stat(file)
     except OSError:

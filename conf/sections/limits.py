@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -56,6 +56,13 @@ class ClientLimits(Model):
         absent="only where its place is needed",
     )
 
+    @model_validator(mode="after")
+    def _check_some(self) -> Self:
+        about = {"principals", "networks"}
+        if all(getattr(self, name) is None for name in type(self).model_fields if name not in about):
+            raise ValueError("limits nothing; write `requestsPerSecond`, `connections` or another, or take it out")
+        return self
+
 
 class PrincipalLimits(ClientLimits):
     """One line of `limits.principals`."""
@@ -76,11 +83,6 @@ class PrincipalLimits(ClientLimits):
         absent="no limit",
     )
 
-    @model_validator(mode="after")
-    def _check_some(self) -> PrincipalLimits:
-        _check_some(self)
-        return self
-
 
 class AddressLimits(ClientLimits):
     """One line of `limits.addresses`."""
@@ -92,11 +94,6 @@ class AddressLimits(ClientLimits):
         reload=_LIVE,
         min_length=1,
     )
-
-    @model_validator(mode="after")
-    def _check_some(self) -> AddressLimits:
-        _check_some(self)
-        return self
 
 
 class LimitsConfig(Model):
@@ -121,9 +118,3 @@ class LimitsConfig(Model):
     def limits_any(self) -> bool:
         """Whether anybody is limited."""
         return self.share is not None or bool(self.principals or self.addresses)
-
-
-def _check_some(limits: ClientLimits) -> None:
-    about = {"principals", "networks"}
-    if all(getattr(limits, name) is None for name in type(limits).model_fields if name not in about):
-        raise ValueError("limits nothing; write `requestsPerSecond`, `connections` or another, or take it out")

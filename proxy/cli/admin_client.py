@@ -13,7 +13,9 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -33,19 +35,33 @@ CHANGE_TIMEOUT_SECONDS = 60.0
 T = TypeVar("T")
 
 
-def get(address: str, path: str, shape: type[T], *, timeout_seconds: float = TIMEOUT_SECONDS) -> T:
+def get(
+    address: str,
+    path: str,
+    shape: type[T],
+    *,
+    asked: Mapping[str, object] = MappingProxyType({}),
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> T:
     """Fetch one page of the JSON API.
 
     Args:
         address: `host:port` of the admin port, `https://host:port` by TLS.
-        path: Path and query.
+        path: Path of the page.
         shape: What it answers with.
+        asked: Parameters by name; one that is None is left out.
         timeout_seconds: Longest wait for the answer.
 
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses.
     """
-    return _ask("GET", address, path, None, shape, timeout_seconds)
+    query = urlencode(given(asked))
+    return _ask("GET", address, f"{path}?{query}" if query else path, None, shape, timeout_seconds)
+
+
+def given(asked: Mapping[str, object]) -> dict[str, str]:
+    """Return parameters as a query has them, without those that are None."""
+    return {name: str(value) for name, value in asked.items() if value is not None}
 
 
 def post(

@@ -195,16 +195,12 @@ def _check_texts(options: Mapping[str, Any]) -> None:
         if name in _ANY_BYTES:
             continue
         for text in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(text, str) and not _is_utf8(text):
-                raise CliError(f"the argument `{printable(text):.80}` is not UTF-8; write it in UTF-8", ExitCode.USAGE)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+            try:
+                if isinstance(text, str):
+                    text.encode()
+            except UnicodeEncodeError as error:
+                said = f"the argument `{printable(text):.80}` is not UTF-8; write it in UTF-8"
+                raise CliError(said, ExitCode.USAGE) from error
 
 
 def _drop_output() -> None:

@@ -59,22 +59,28 @@ def print_line(text: str) -> int:
 
 
 def _write(text: str) -> int:
-    """Write to stdout, at once; returns OK.
+    """Write to stdout, at once; returns OK. Raises as `writing`."""
+    with writing("the output"):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    return ExitCode.OK
+
+
+@contextlib.contextmanager
+def writing(where: object) -> Iterator[None]:
+    """Turn what keeps the block from writing there into a sentence.
 
     Raises:
         BrokenPipeError: Nobody reads any more; `proxy.cli.app` ends the command quietly.
         CliError: It cannot be written for another reason, such as a full disk.
     """
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        text = f"cannot write the output: {reason}; give it another place"
-        raise CliError(text, ExitCode.CHECK_FAILED) from error
-    return ExitCode.OK
+        raise CliError(f"cannot write {where}: {reason}; give it another place", ExitCode.CHECK_FAILED) from error
 
 
 def check_reader() -> None:

@@ -190,11 +190,11 @@ class Reloader:
         node.recorder.configure()
         node.ack_logs.configure()
         node.group_lines.configure()
-        if changes.limits:
+        if "limits" in changes.sections:
             node.limiter.configure(config.limits)
             for server in node.servers:
                 server.limits_changed()
-        if changes.node:
+        if "node" in changes.sections:
             node.apply_live_settings()
             for name in node.groups:
                 if name not in steps:

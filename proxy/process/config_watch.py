@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-Signature = tuple[int, int, int] | None
-"""Inode, size and modification time of a file, or None when there is none."""
-
-
-class Reloads(Protocol):
-    """What is asked of `proxy.node.reload.Reloader`."""
-
-    def reload(self) -> object:
-        """Read the file and apply it."""
-        ...
-
-    def look(self, *, is_there: bool) -> None:
-        """Take notice of whether the file is there."""
-        ...
+from conf.sections.access_files import FileState
+from proxy.node.reload import Reloader
 
 
 class ConfigWatch:
@@ -30,7 +17,7 @@ class ConfigWatch:
         reloader: Told of it.
     """
 
-    def __init__(self, signature: Callable[[], Signature], seen: Signature, reloader: Reloads) -> None:
+    def __init__(self, signature: Callable[[], FileState], seen: FileState, reloader: Reloader) -> None:
         self._signature = signature
         self._seen = seen
         self._reloader = reloader

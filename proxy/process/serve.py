@@ -33,7 +33,7 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from conf.checks import check_access
-from conf.sections.access_files import AccessUnreadable
+from conf.sections.access_files import AccessUnreadable, FileState, state_of
 from conf.tls_checks import tls_host
 from proxy.node import logs
 from proxy.node.action_places import unmakeable
@@ -43,7 +43,7 @@ from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
-from proxy.process.config_watch import ConfigWatch, Signature
+from proxy.process.config_watch import ConfigWatch
 from proxy.process.exit_codes import ExitCode
 from proxy.process.service_manager import ServiceManager, StartReporter
 from proxy.tls.port import TlsPort
@@ -106,7 +106,7 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
         The exit code of the process (docs/cli.md).
     """
     registry = Registry()
-    seen = _signature(options.config)
+    seen = state_of(options.config)
     try:
         loaded = load(options.config, actions=registry)
     except ConfigError as error:
@@ -201,7 +201,7 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    options: ServeOptions, config: Config, seen: Signature, registry: Registry, *, disk: Disk, metrics: Metrics
+    options: ServeOptions, config: Config, seen: FileState, registry: Registry, *, disk: Disk, metrics: Metrics
 ) -> int:
     from proxy.admin import AdminServer
     from proxy.operate.changes.desk import AdminToken
@@ -309,7 +309,7 @@ def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asy
     loop.add_signal_handler(signal.SIGINT, end)
 
 
-async def _watch(path: Path, seen: Signature, reloader: Reloader, limited_log: RateLimitedLog) -> None:
+async def _watch(path: Path, seen: FileState, reloader: Reloader, limited_log: RateLimitedLog) -> None:
     """Reload when the file is another than the one that was loaded.
 
     The folder is watched, since editors replace files. The file is also looked at every second: a change that came
@@ -317,7 +317,7 @@ async def _watch(path: Path, seen: Signature, reloader: Reloader, limited_log: R
     """
     from watchfiles import awatch
 
-    watched = ConfigWatch(lambda: _signature(path), seen, reloader)
+    watched = ConfigWatch(lambda: state_of(path), seen, reloader)
 
     async def looks() -> AsyncIterator[None]:
         while True:
@@ -333,15 +333,6 @@ async def _watch(path: Path, seen: Signature, reloader: Reloader, limited_log: R
     with contextlib.suppress(asyncio.CancelledError):
         async for _ in looks():
             watched.look()
-
-
-def _signature(path: Path) -> Signature:
-    """What tells one state of a file from another; None while it is not there."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _admin_tls(node: Node) -> tuple[TlsPort, str, int] | None:

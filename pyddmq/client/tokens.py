@@ -27,14 +27,11 @@ def token_of(given: Token | None) -> str | None:
     Raises:
         ClientMisuse: Its file cannot be read.
     """
-    if given is None:
-        file = os.environ.get(FILE_ENVIRONMENT)
-        if not file:
-            return os.environ.get(ENVIRONMENT, "").strip() or None
-        given = _File(file)
     if isinstance(given, str):
         return given.strip() or None
-    path = os.fspath(given)
+    path = os.environ.get(FILE_ENVIRONMENT, "") if given is None else os.fspath(given)
+    if given is None and not path:
+        return os.environ.get(ENVIRONMENT, "").strip() or None
     try:
         with open(path, encoding="utf-8") as opened:
             text = opened.read(_FILE_BYTES_MAX).strip()
@@ -45,14 +42,6 @@ def token_of(given: Token | None) -> str | None:
     if not text:
         raise ClientMisuse(f"the file of the token, {path}, is empty")
     return text
-
-
-class _File(os.PathLike[str]):
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __fspath__(self) -> str:
-        return self._path
 
 
 class SigningIn:

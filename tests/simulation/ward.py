@@ -10,6 +10,7 @@ import yaml
 
 from broker.testing.sim_disk import SimDisk
 from conf import Loaded, loads
+from conf.sections.access_files import FileState
 from proxy.admin import page
 from proxy.admin.exposition import ATTENTION, THROTTLED, NodeCollector
 from proxy.admin.loop_lag import LoopLag
@@ -19,7 +20,7 @@ from proxy.operate import answers
 from proxy.operate.attention.findings import DETAILS_MAX, findings
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
-from proxy.process.config_watch import ConfigWatch, Signature
+from proxy.process.config_watch import ConfigWatch
 from proxy.testing import NetworkFaults
 from tests.simulation.caller import Line, Waiting
 from tests.simulation.ledger import Place
@@ -45,7 +46,7 @@ class Ward:
         self._first_group = copy.deepcopy(self.wanted["groups"][0])
         self.text: str | None = None
         self.world.config = self._load().config
-        self.signature: Signature = (1, 1, 1)
+        self.signature: FileState = (1, 1, 1)
         self.lag = LoopLag(self.world.loop, self.world.clock)
         self.start()
         self.lag.start()

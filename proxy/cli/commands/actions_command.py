@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
-from proxy.cli.commands.send_command import properties_of
+from proxy.cli.commands.send_command import pairs_of
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import body_fields, print_json, print_line, printable
@@ -86,11 +86,10 @@ def try_actions(
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{config} cannot be read: {error}", ExitCode.CONFIG_INVALID) from error
     except ConfigError as error:
-        problems = "\n".join(str(problem) for problem in error.problems)
-        raise CliError(problems, ExitCode.CONFIG_INVALID) from error
+        raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
     except TrialMissing as error:
         raise CliError(str(error), ExitCode.NOT_FOUND) from error
-    message = Message(key, tag, body.encode("utf-8", "surrogateescape"), properties_of(properties or ()), 0)
+    message = Message(key, tag, body.encode("utf-8", "surrogateescape"), dict(pairs_of(properties or ())), 0)
     try:
         trial = asyncio.run(
             run_trial(subscription, message, group=group, registry=registry, run=really, run_last=really)

@@ -74,15 +74,12 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show a group's dead letters, the oldest first; `pyddmq messages show ID` has a body."""
-    filters = {"id": letter_id, "topic": topic, "reason": reason, "key": key, "from": begin, "until": until}
-    asked = {name: value for name, value in filters.items() if value is not None}
+    asked = {"id": letter_id, "topic": topic, "reason": reason, "key": key, "from": begin, "until": until}
     found: list[DeadLetterView] = []
     cursor: str | None = None
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         while True:
-            page: dict[str, str | int] = {"group": group, **asked, "limit": min(1000, limit - len(found))}
-            if cursor is not None:
-                page["cursor"] = cursor
+            page = {"group": group, **asked, "limit": min(1000, limit - len(found)), "cursor": cursor}
             answer = ask(_PATH, page, DeadLettersAnswer)
             found += answer.dead_letters
             cursor = answer.cursor

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
@@ -86,8 +85,7 @@ def stuck(
 
 
 def _stuck(admin: str, group: str | None) -> StuckAnswer:
-    asked = f"&group={quote(group, safe='')}" if group else ""
-    return get(admin, f"/api/groups/stuck?limit={_LIMIT}{asked}", StuckAnswer)
+    return get(admin, "/api/groups/stuck", StuckAnswer, asked={"limit": _LIMIT, "group": group or None})
 
 
 def _on_one(action: str, summary: str) -> HeadCommand:

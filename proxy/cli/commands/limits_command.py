@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -24,8 +23,7 @@ def limits(
     as_json: AsJson = False,
 ) -> int:
     """List clients that have limits, those that were held to one within the last minute first."""
-    asked = f"&client={quote(client, safe='')}" if client else ""
-    answer = get(admin, f"/api/limits?limit={_LIMIT}{asked}", LimitsAnswer)
+    answer = get(admin, "/api/limits", LimitsAnswer, asked={"limit": _LIMIT, "client": client or None})
     if as_json:
         return print_json(answer)
     held = [

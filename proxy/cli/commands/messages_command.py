@@ -9,17 +9,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
-from urllib.parse import urlencode
+from typing import Annotated, BinaryIO
 
 import typer
 from msgspec import to_builtins
 
 from broker.runtime.steps import run_now
-from proxy.cli.admin_client import get
+from proxy.cli.admin_client import get, given
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.cli.output import print_json, print_line, print_table, printable, progress, writing
 from proxy.cli.store.store_files import opened, query_errors
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
@@ -40,6 +39,7 @@ FromOffset = Annotated[int | None, typer.Option("--offset", "-o", min=0, help="F
 To = Annotated[str | None, typer.Option("--to", help="Stored before; as --from.")]
 
 _PAGE = 500
+_STDOUT = "the output"
 _LINE_CHARS = 60
 _PATIENCE_SECONDS = 120.0
 """A search may have to index much of the log before it answers."""
@@ -68,7 +68,7 @@ def show(
     if offset is not None and (topic is None or queue is None):
         raise CliError("an offset needs --topic and --queue", ExitCode.USAGE)
     with _asking(admin, data) as ask:
-        answer = ask({**_parameters(asked), "body": "whole"})
+        answer = ask({**given(asked), "body": "whole"})
     messages = answer.messages
     if raw:
         _write_raw(messages[0], output)
@@ -99,7 +99,7 @@ def query(
     """List messages: with a key the newest that have it, else those of a range, the oldest first."""
     asked = {"topic": topic, "key": key, "queue": queue, "offset": offset, "from": begin, "to": end, "limit": limit}
     with _asking(admin, data) as ask:
-        answer = ask(_parameters(asked))
+        answer = ask(given(asked))
     if as_json:
         for message in answer.messages:
             print_json(message)
@@ -126,7 +126,7 @@ def export(
     """Write messages as JSON lines, whole, in the order of the log; `pyddmq send --exported` sends them again."""
     if resume and output is None:
         raise CliError("--resume needs the file to go on with: --output FILE", ExitCode.USAGE)
-    asked = _parameters({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
+    asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
     count = damaged = 0
     with contextlib.ExitStack() as stack:
         ask = stack.enter_context(_asking(admin, data))
@@ -155,7 +155,10 @@ def export(
             if answer.cursor is None:
                 break
             cursor = answer.cursor
-        _finish(target, output)
+        with writing(output or _STDOUT):
+            target.flush()
+            if output is not None:
+                os.fsync(target.fileno())
     if output is not None:
         print_line(f"{amount(count, 'message')} of {topic} written to {output}")
     if damaged:
@@ -171,7 +174,7 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
     """Return what answers: the admin port, or the files of a data directory."""
     if data is None:
         yield lambda parameters: get(
-            admin, f"/api/messages?{urlencode(parameters)}", MessagesAnswer, timeout_seconds=_PATIENCE_SECONDS
+            admin, "/api/messages", MessagesAnswer, asked=parameters, timeout_seconds=_PATIENCE_SECONDS
         )
         return
     from broker.runtime.seams import SystemClock
@@ -185,10 +188,6 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
                 return run_now(MessageSearch(store, parameters, now_ms=clock.wall_ms()).steps())
 
         yield ask
-
-
-def _parameters(asked: dict[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in asked.items() if value is not None}
 
 
 def _fixed(asked: dict[str, str], now_ms: int) -> dict[str, str]:
@@ -268,32 +267,27 @@ def _say(text: str) -> None:
 def _write_raw(message: MessageView, output: Path | None) -> None:
     text = message.body
     body = text.encode() if message.body_encoding == "utf-8" else base64.b64decode(text)
-    try:
+    with writing(output or _STDOUT):
         if output is not None:
             output.write_bytes(body)
             return
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(output, error) from error
 
 
 def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -> tuple[BinaryIO, int]:
     """Open what is written to; returns it and the commit-log offset to go on from, 0 for the beginning."""
     if output is None:
         return sys.stdout.buffer, 0
-    try:
-        if not (resume and output.exists()):
-            return stack.enter_context(open(output, "xb", opener=_owners)), 0
-        stream = stack.enter_context(output.open("r+b"))
-        return stream, _resume(stream, output)
-    except FileExistsError as error:
-        text = f"{output} is there already; go on with it by --resume, or name another file"
-        raise CliError(text, ExitCode.USAGE) from error
-    except OSError as error:
-        raise _unwritable(output, error) from error
+    with writing(output):
+        try:
+            if not (resume and output.exists()):
+                return stack.enter_context(open(output, "xb", opener=_owners)), 0
+            stream = stack.enter_context(output.open("r+b"))
+            return stream, _resume(stream, output)
+        except FileExistsError as error:
+            text = f"{output} is there already; go on with it by --resume, or name another file"
+            raise CliError(text, ExitCode.USAGE) from error
 
 
 def _owners(path: str, flags: int) -> int:
@@ -322,26 +316,5 @@ def _resume(stream: BinaryIO, output: Path) -> int:
 
 
 def _write_line(target: BinaryIO, message: MessageView) -> None:
-    try:
+    with writing(_STDOUT):
         target.write(json.dumps(to_builtins(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(None, error) from error
-
-
-def _finish(target: BinaryIO, output: Path | None) -> None:
-    try:
-        target.flush()
-        if output is not None:
-            os.fsync(target.fileno())
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable(output, error) from error
-
-
-def _unwritable(output: Path | None, error: OSError) -> CliError:
-    where = "the output" if output is None else str(output)
-    reason = (error.strerror or str(error)).lower()
-    return CliError(f"cannot write {where}: {reason}; give it another place", ExitCode.CHECK_FAILED)

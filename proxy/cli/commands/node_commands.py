@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -30,9 +29,7 @@ def topics(
     as_json: AsJson = False,
 ) -> int:
     """List topics with the offsets that their queues hold."""
-    answer = get(
-        admin, f"/api/topics?limit={_LIMIT}" + (f"&topic={quote(topic, safe='')}" if topic else ""), TopicsAnswer
-    )
+    answer = get(admin, "/api/topics", TopicsAnswer, asked={"limit": _LIMIT, "topic": topic or None})
     if as_json:
         return print_json(answer)
     if topic is not None:
@@ -63,9 +60,7 @@ def groups(
     as_json: AsJson = False,
 ) -> int:
     """List groups with their lag in messages and seconds, messages in flight and stuck keys."""
-    answer = get(
-        admin, f"/api/groups?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""), GroupsAnswer
-    )
+    answer = get(admin, "/api/groups", GroupsAnswer, asked={"limit": _LIMIT, "group": group or None})
     if as_json:
         return print_json(answer)
     print_findings(answer.findings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
@@ -31,9 +30,7 @@ def show(
 ) -> int:
     """Show where groups stand in every queue."""
     if data is None:
-        answer = get(
-            admin, f"/api/offsets?limit={_LIMIT}" + (f"&group={quote(group, safe='')}" if group else ""), OffsetsAnswer
-        )
+        answer = get(admin, "/api/offsets", OffsetsAnswer, asked={"limit": _LIMIT, "group": group or None})
     else:
         from proxy.cli.store import stopped_store
 

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -99,9 +98,8 @@ def pull(
 def _tell_why_nothing_comes(group: str, topic: str | None, admin: str) -> None:
     """Say on stderr that the group is paused, or does not start; nothing where no admin port answers."""
     try:
-        answer = get(
-            admin, f"/api/groups?limit=0&group={quote(group, safe='')}", GroupsAnswer, timeout_seconds=_ASK_SECONDS
-        )
+        asked = {"limit": 0, "group": group}
+        answer = get(admin, "/api/groups", GroupsAnswer, asked=asked, timeout_seconds=_ASK_SECONDS)
     except CliError:
         return
     for each in answer.findings:

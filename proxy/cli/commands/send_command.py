@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -95,7 +95,7 @@ def send(
         body=b"",
         key=key,
         tags=tag,
-        properties=properties_of(properties or []),
+        properties=dict(pairs_of(properties or ())),
         hash_id=hash_id,
         partition_id=partition,
         delay_level=delay_level,
@@ -236,15 +236,15 @@ def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
     print_line(f"{topic}  queue {receipt.qid}  offset {receipt.offset}  id {receipt.message_id}{again}")
 
 
-def properties_of(pairs: Iterable[str]) -> Mapping[str, str]:
+def pairs_of(texts: Iterable[str]) -> list[tuple[str, str]]:
     """Return properties given as NAME=VALUE. Raises CliError."""
-    properties = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
+    pairs = []
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not equals or not name:
-            raise CliError(f"--property {pair!r} is not NAME=VALUE", ExitCode.USAGE)
-        properties[name] = value
-    return properties
+            raise CliError(f"--property {text!r} is not NAME=VALUE", ExitCode.USAGE)
+        pairs.append((name, value))
+    return pairs
 
 
 def _input(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -84,7 +83,7 @@ def _asked(topic: str, admin: str) -> str:
     """Show what would go and ask for the name; without a terminal it must be given by --yes."""
     if not sys.stdin.isatty():
         raise CliError(f"say --yes {topic} to delete without being asked.", ExitCode.USAGE)
-    [found] = get(admin, f"/api/topics?topic={quote(topic, safe='')}", TopicsAnswer).topics
+    [found] = get(admin, "/api/topics", TopicsAnswer, asked={"topic": topic}).topics
     print(f"{amount(found.messages, 'message')} in {amount(len(found.queues), 'queue')} go.", file=sys.stderr)
     print("Type the topic's name to delete it: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()

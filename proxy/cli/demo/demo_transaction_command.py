@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import uuid
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 
@@ -57,7 +56,7 @@ def transaction(
         producer=producer,
         consumer=consumer,
         run=uuid.uuid4().hex[:12],
-        transactions=lambda asked: get(admin, f"/api/transactions?{urlencode(asked)}", TransactionsAnswer),
+        transactions=lambda asked: get(admin, "/api/transactions", TransactionsAnswer, asked=asked),
         change=lambda wanted, action: _changed(admin, wanted, action),
         patience_seconds=patience,
         spoil=None if spoil is None else spoil.value,

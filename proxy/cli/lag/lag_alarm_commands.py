@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -29,8 +28,7 @@ Reason = Annotated[str, typer.Option("--reason", help="Why, in a line.")]
 
 def alarms(*, group: OneGroup = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Show open alarms about consumption lag, who is muted, and what keeps alarms from being told."""
-    asked = f"&group={quote(group, safe='')}" if group else ""
-    answer = get(admin, f"/api/lag/alarms?limit={_LIMIT}{asked}", LagAlarmsAnswer)
+    answer = get(admin, "/api/lag/alarms", LagAlarmsAnswer, asked={"limit": _LIMIT, "group": group or None})
     if as_json:
         return print_json(answer)
     if not answer.rules:

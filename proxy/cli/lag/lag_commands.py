@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
@@ -112,10 +111,9 @@ def explain(
 def _lag(admin: str, group: str | None, mode: str, trend: str | None = None) -> LagAnswer:
     if mode not in MODES:
         raise CliError(f"--mode is {mode!r}: it is one of {', '.join(MODES)}", ExitCode.USAGE)
-    asked = f"&group={quote(group, safe='')}" if group else ""
-    if trend is not None:
-        asked += f"&trend={quote(trend.strip(), safe='')}"
-    return get(admin, f"/api/lag?limit={LIMIT}&mode={mode}{asked}", LagAnswer, timeout_seconds=_SECONDS_MAX)
+    span = None if trend is None else trend.strip()
+    asked = {"limit": LIMIT, "mode": mode, "group": group or None, "trend": span}
+    return get(admin, "/api/lag", LagAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
 
 
 def _row(each: LagQueue) -> Sequence[str]:

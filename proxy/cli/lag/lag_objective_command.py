@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
+from proxy.cli.lag.lag_files import Journal
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table
@@ -29,10 +29,6 @@ AtLeast = Annotated[
     float | None,
     typer.Option("--at-least", min=0, max=100, help="Exit code 1 where a group kept it for less, in percent."),
 ]
-Journal = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="DIR", help="Instead of a node: a lag journal, or the data directory it is in."),
-]
 
 
 def slo(
@@ -45,9 +41,8 @@ def slo(
     if not target_ms or not span_ms:
         raise CliError("--objective and --since are above 0, such as 60s and 1d", ExitCode.USAGE)
     if journal is None:
-        asked = f"&group={quote(group, safe='')}" if group else ""
-        path = f"/api/lag/objectives?objective={target_ms}ms&since={span_ms}ms{asked}"
-        answer = get(admin, path, ObjectivesAnswer, timeout_seconds=_SECONDS_MAX)
+        asked = {"objective": f"{target_ms}ms", "since": f"{span_ms}ms", "group": group or None}
+        answer = get(admin, "/api/lag/objectives", ObjectivesAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
     else:
         answer = _of_files(journal, target_ms, span_ms, group)
     missed = [each for each in answer.kept if at_least is not None and (each.share or 0.0) * 100 < at_least]

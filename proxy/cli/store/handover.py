@@ -23,7 +23,7 @@ from broker.scheduled.popped import REVIVE_PREFIX
 from broker.scheduled.recurring.interrupted import LOOP_FEATURE
 from broker.tools.interchange import names_of, timer_log_bytes_of
 from broker.transaction import names as commit
-from proxy.cli.store.stopped_queries import Answers
+from proxy.cli.store.stopped_queries import Answers, undecided_of
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.taking_over import POPPED_TAKEN
 from upstream.progress.reconcile import OFFSETS_FOREIGN
@@ -283,22 +283,15 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
 
 
 def _transactions(found: StoppedStore, answers: Answers, *, there: bool) -> Iterator[Point]:
-    from broker.runtime.steps import run_now
-
     undecided, delayed = Counter[str](), Counter[str]()
-    transactions = answers.opened_transactions()
-    cursor: int | None = 0
-    while cursor is not None:
-        page = run_now(transactions.pending(cursor=cursor, count_max=_PAGE))
-        for half in page.found:
-            undecided[f"{half.group}/{half.topic}"] += 1
-            try:
-                block = split(found.store.read(half.physical, half.bytes))[1]
-            except (DamagedRecord, RecordGone):
-                continue
-            if any(find_property(bytes(block), name) for name in _COMMIT_DELAYS):
-                delayed[f"{half.group}/{half.topic}"] += 1
-        cursor = page.cursor
+    for half in undecided_of(answers.opened_transactions()):
+        undecided[f"{half.group}/{half.topic}"] += 1
+        try:
+            block = split(found.store.read(half.physical, half.bytes))[1]
+        except (DamagedRecord, RecordGone):
+            continue
+        if any(find_property(bytes(block), name) for name in _COMMIT_DELAYS):
+            delayed[f"{half.group}/{half.topic}"] += 1
     other = "RocketMQ asks their producers, and counts checks anew" if there else "their producers are asked from here"
     yield from _counted("transactions", undecided, f"transactions are undecided: {other}")
     if there:

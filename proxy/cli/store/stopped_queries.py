@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
-from urllib.parse import urlencode
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
-from broker.views import View
-from proxy.cli.admin_client import TIMEOUT_SECONDS, get
+from broker.views import TransactionView, View
+from proxy.cli.admin_client import TIMEOUT_SECONDS, get, given
 from proxy.cli.store.stopped_store import StoppedStore, opened
 from proxy.cli.store.store_files import query_errors
 
@@ -37,8 +36,8 @@ T = TypeVar("T")
 class Ask(Protocol):
     """Answers a path and its parameters."""
 
-    def __call__(self, path: str, asked: Mapping[str, str | int], shape: type[T]) -> T:
-        """Return the answer, which is of this shape."""
+    def __call__(self, path: str, asked: Mapping[str, object], shape: type[T]) -> T:
+        """Return the answer, which is of this shape; parameters that are None are left out."""
         ...
 
 
@@ -51,17 +50,17 @@ def asking(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SE
     """
     if data is None:
 
-        def ask_node(path: str, asked: Mapping[str, str | int], shape: type[T]) -> T:
-            return get(admin, f"{path}?{urlencode(asked)}" if asked else path, shape, timeout_seconds=timeout_seconds)
+        def ask_node(path: str, asked: Mapping[str, object], shape: type[T]) -> T:
+            return get(admin, path, shape, asked=asked, timeout_seconds=timeout_seconds)
 
         yield ask_node
         return
     with opened(data) as found:
         answers = Answers(found)
 
-        def ask(path: str, asked: Mapping[str, str | int], shape: type[T]) -> T:
+        def ask(path: str, asked: Mapping[str, object], shape: type[T]) -> T:
             with query_errors():
-                answer = answers.by_path[path]({name: str(value) for name, value in asked.items()})
+                answer = answers.by_path[path](given(asked))
             assert isinstance(answer, shape), path
             return answer
 
@@ -148,7 +147,9 @@ class Answers:
         transactions, now_ms = self.opened_transactions(), self._found.runtime.clock.wall_ms()
         answer = run_now(search(transactions, Asked.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms))
         # When halves are checked stands in the configuration of a node.
-        return replace(answer, settings=UNSET, pending=by_place(_undecided(transactions)))
+        # A node counts them little by little, as it goes through them for checks.
+        undecided = Counter((half.topic, half.group) for half in undecided_of(transactions))
+        return replace(answer, settings=UNSET, pending=by_place(undecided))
 
     def _dead_letters(self, given: dict[str, str]) -> View:
         import asyncio
@@ -163,15 +164,13 @@ class Answers:
         return asyncio.run(dead_letters.search(found.store, self._redrives, given, now_ms=now_ms))
 
 
-def _undecided(transactions: Transactions) -> Counter[tuple[str, str]]:
-    """Count by topic and producer group; a node does that little by little, as it goes through them for checks."""
-    counts: Counter[tuple[str, str]] = Counter()
+def undecided_of(transactions: Transactions) -> Iterator[TransactionView]:
+    """Yield the halves of a store that are undecided."""
     cursor: int | None = 0
     while cursor is not None:
         page = run_now(transactions.pending(cursor=cursor, count_max=1_000))
-        counts.update((half.topic, half.group) for half in page.found)
+        yield from page.found
         cursor = page.cursor
-    return counts
 
 
 def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:

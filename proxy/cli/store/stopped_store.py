@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
+from broker.runtime.steps import noted, run_now
 from proxy.cli.errors import CliError
 from proxy.cli.store.store_files import store_errors
 from proxy.operate.views.changes import ResetResult
@@ -51,10 +54,7 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     from broker.features import ALL
     from broker.options import StoreOptions
     from broker.runtime.bundle import runtime_of
-    from broker.runtime.disk import RealDisk
     from broker.runtime.disks.private_disk import PrivateDisk
-    from broker.runtime.seams import SystemClock
-    from broker.runtime.steps import noted, run_now
     from broker.store import Store
     from broker.tools.interchange import adopted, geometry_of
 
@@ -75,9 +75,8 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
 
 
 @contextlib.contextmanager
-def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progress]]:
+def opened_progress(data: Path, *, change: bool = False) -> Iterator[tuple[StoppedStore, Progress]]:
     """`opened`, with the ack journal."""
-    from broker.runtime.steps import run_now
     from upstream.embedded.queues import EmbeddedQueues
     from upstream.progress.progress import Progress
 
@@ -85,7 +84,7 @@ def opened_progress(data: Path, *, change: bool) -> Iterator[tuple[Store, Progre
         # The loop never runs: everything is made durable by `close`.
         progress = run_now(Progress.opening(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime))
         try:
-            yield found.store, progress
+            yield found, progress
         finally:
             progress.close()
 
@@ -96,12 +95,11 @@ def show(data: Path, group: str | None) -> OffsetsAnswer:
     Raises:
         CliError: The group has no offsets there, or the directory cannot be used.
     """
-    from broker.runtime.seams import SystemClock
     from upstream.embedded.queues import EmbeddedQueues
     from upstream.operate.positions import positions
 
-    with opened_progress(data, change=False) as (store, progress):
-        found = list(positions(progress, EmbeddedQueues(store), group=group))
+    with opened_progress(data) as (stopped, progress):
+        found = list(positions(progress, EmbeddedQueues(stopped.store), group=group))
     if group is not None and not found:
         text = f"no offsets of a group {group!r} are in {data}; `pyddmq offsets show --data {data}` lists all"
         raise CliError(text, ExitCode.NOT_FOUND)
@@ -117,10 +115,11 @@ def reset(data: Path, group: str, topic: str, queue: int | None, target: Target,
     from upstream.embedded.queues import EmbeddedQueues
     from upstream.operate.positions import PositionUnknown, TargetRefused, plan_moves, trackers_of
 
-    with opened_progress(data, change=not dry_run) as (store, progress):
+    with opened_progress(data, change=not dry_run) as (stopped, progress):
+        queues = EmbeddedQueues(stopped.store)
         try:
-            trackers = trackers_of(progress, EmbeddedQueues(store), group, topic, queue)
-            moves = plan_moves(trackers, target, EmbeddedQueues(store))
+            trackers = trackers_of(progress, queues, group, topic, queue)
+            moves = plan_moves(trackers, target, queues)
         except PositionUnknown as unknown:
             raise CliError(str(unknown), ExitCode.NOT_FOUND) from unknown
         except TargetRefused as refusal:

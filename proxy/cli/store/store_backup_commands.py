@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line, progress
@@ -32,8 +34,6 @@ def backup(
 
     The copy has every message and every ack that was answered before the command began.
     """
-    from broker.runtime.disk import RealDisk
-    from broker.runtime.seams import SystemClock
     from upstream.tools.backup import Backup
 
     root, copy = str(data.absolute()), str(target.absolute())
@@ -64,8 +64,6 @@ def backup(
 
 
 def _verify(target: Path, *, as_json: bool) -> int:
-    from broker.runtime.disk import RealDisk
-    from broker.runtime.seams import SystemClock
     from broker.tools.check import Check, Severity
     from upstream.tools.store_check import check_data
 
@@ -86,8 +84,6 @@ def restore(
     as_json: AsJson = False,
 ) -> int:
     """Make a data directory from a backup, comparing every file with its sum."""
-    from broker.runtime.disk import RealDisk
-    from broker.runtime.seams import SystemClock
     from upstream.tools.backup import restore as copy_back
 
     if data.exists() and (not data.is_dir() or any(data.iterdir())):

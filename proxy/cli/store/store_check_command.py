@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line, progress
@@ -38,8 +40,6 @@ def check(
 
 
 def _check(data: Path, *, repair: bool, as_json: bool) -> int:
-    from broker.runtime.disk import RealDisk
-    from broker.runtime.seams import SystemClock
     from broker.tools.check import Check, Severity
     from upstream.tools.store_check import check_data
 
@@ -58,8 +58,6 @@ def _check(data: Path, *, repair: bool, as_json: bool) -> int:
 
 
 def _repair(data: Path, *, as_json: bool) -> None:
-    from broker.runtime.disk import RealDisk
-    from broker.runtime.seams import SystemClock
     from upstream.tools.store_repair import repair_data
 
     root = str(data.absolute())

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from broker.runtime.disk import RealDisk
+from broker.runtime.seams import SystemClock
 from proxy.cli.errors import CliError
 from proxy.cli.output import progress
 from proxy.process.exit_codes import ExitCode
@@ -68,8 +70,6 @@ def query_errors() -> Iterator[None]:
 @contextlib.contextmanager
 def opened(data: Path, *, as_json: bool) -> Iterator[ReadOnlyStore]:
     """Open a data directory for reading, without lock or change; a progress bar shows where the log is scanned."""
-    from broker.runtime.disk import RealDisk
-    from broker.runtime.seams import SystemClock
     from broker.tools.readonly import ReadOnlyStore
 
     root = str(data.absolute())

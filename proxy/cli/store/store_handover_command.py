@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from broker.runtime.steps import run_now
+from broker.runtime.disk import RealDisk
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line
+from proxy.cli.store.stopped_store import opened_progress
 from proxy.cli.store.store_files import store_errors
 from proxy.process.exit_codes import ExitCode
 
@@ -33,22 +34,16 @@ def handover(
 
     Without --to and --from the store tells: whoever wrote it last hands it over.
     """
-    from broker.runtime.disk import RealDisk
     from proxy.cli.store import handover as points_of
-    from proxy.cli.store.stopped_store import opened
-    from upstream.embedded.queues import EmbeddedQueues
-    from upstream.progress.progress import Progress
 
     if to is not None and came_from is not None:
         raise CliError("give --to or --from, not both", ExitCode.USAGE)
     with store_errors(data):
         seen = points_of.before(str(data.absolute()), RealDisk(read_only=True))
     arrives = came_from is not None or (to is None and seen.theirs)
-    with opened(data) as found:
-        progress = run_now(Progress.opening(found.root, queues=EmbeddedQueues(found.store), runtime=found.runtime))
+    with opened_progress(data) as (found, progress):
         make = points_of.from_rocketmq if arrives else points_of.to_rocketmq
         points = list(make(found, progress, seen))
-        progress.close()
     direction = "from rocketmq" if arrives else "to rocketmq"
     if as_json:
         return print_json(points_of.document(points, direction))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from broker.runtime.seams import SystemClock
+from proxy.cli.commands.send_command import pairs_of
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import AsJson
@@ -142,7 +143,7 @@ def find(
 ) -> int:
     """Scan the log, without any index, for messages that meet all conditions."""
     times = _times(since, until)
-    pairs = _pairs(properties or [])
+    pairs = pairs_of(properties or ())
     conditions = [_in_queue(topic, queue), _between(*times)]
     if key is not None:
         conditions.append(lambda shown: key in shown.properties.get("KEYS", "").split(" "))
@@ -331,16 +332,6 @@ def _times(since: str | None, until: str | None) -> tuple[int, int | None]:
         0 if since is None else moment_option(since, option="--since", clock=clock),
         None if until is None else moment_option(until, option="--until", clock=clock),
     )
-
-
-def _pairs(texts: list[str]) -> list[tuple[str, str]]:
-    pairs = []
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise CliError(f"--property {text!r} is not NAME=VALUE", ExitCode.USAGE)
-        pairs.append((name, value))
-    return pairs
 
 
 def _in_queue(topic: str | None, queue: int | None) -> Wanted:

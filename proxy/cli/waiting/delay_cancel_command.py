@@ -10,7 +10,7 @@ from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.store.stopped_queries import asking
 from proxy.cli.waiting.cancels import SELECTED_MAX, named, names_of, run_cancels, show_selection
-from proxy.cli.waiting.delay_commands import OnlyTopic, asked_parameters, pages, print_messages
+from proxy.cli.waiting.delay_commands import OnlyTopic, pages, print_messages
 from proxy.process.exit_codes import ExitCode
 
 _PATH = "/api/delays/cancel"
@@ -39,7 +39,7 @@ def cancel(
     if not (everything or topic is not None or level is not None):
         raise CliError("name messages by id, or select them with --topic, --level or --all", ExitCode.USAGE)
     with asking(admin, None) as ask:
-        found, answer = pages(ask, asked_parameters(level, topic), SELECTED_MAX)
+        found, answer = pages(ask, level, topic, SELECTED_MAX)
     if answer.cut:
         raise CliError(f"more than {SELECTED_MAX:,} messages are selected; narrow it with --level", ExitCode.USAGE)
     # Retries of groups are named, by id or topic, or left alone.

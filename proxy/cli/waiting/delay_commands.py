@@ -55,7 +55,7 @@ def show(
 ) -> int:
     """Show the messages that wait, those due first at the front."""
     with asking(admin, data) as ask:
-        found, answer = pages(ask, asked_parameters(level, topic), limit)
+        found, answer = pages(ask, level, topic, limit)
     if as_json:
         return print_json(replace(answer, messages=found))
     print_messages("Delayed messages", found)
@@ -64,26 +64,16 @@ def show(
     return ExitCode.OK
 
 
-def asked_parameters(level: int | None, topic: str | None) -> dict[str, str | int]:
-    """Return the parameters that select messages."""
-    asked: dict[str, str | int] = {"messages": "true"}
-    if level is not None:
-        asked["level"] = level
-    if topic is not None:
-        asked["topic"] = topic
-    return asked
-
-
-def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[DelayedMessage], DelaysAnswer]:
+def pages(ask: Ask, level: int | None, topic: str | None, limit: int) -> tuple[list[DelayedMessage], DelaysAnswer]:
     """Fetch the messages of a selection, page after page; return them, and the last answer."""
     found: list[DelayedMessage] = []
-    more: dict[str, str | int] = {}
+    asked = {"messages": "true", "level": level, "topic": topic, "cursor": None}
     while True:
-        answer = ask("/api/delays", {**asked, "limit": min(PAGE, limit - len(found)), **more}, DelaysAnswer)
+        answer = ask("/api/delays", {**asked, "limit": min(PAGE, limit - len(found))}, DelaysAnswer)
         found += answer.messages or ()
         if not answer.cut or len(found) >= limit:
             return found, answer
-        more = {"cursor": answer.cursor or ""}
+        asked["cursor"] = answer.cursor or ""
 
 
 def print_messages(title: str, found: Sequence[DelayedMessage]) -> None:

@@ -33,16 +33,13 @@ To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Due before
 Stage = Annotated[str, typer.Argument(metavar="STAGE", help="Stage of the work, as `timers stats` names them, or all.")]
 
 
-def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, str | int]:
+def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, object]:
     """Return the parameters that select timers. Raises CliError: a moment is none."""
     clock = SystemClock()
-    asked: dict[str, str | int] = {}
-    if topic is not None:
-        asked["topic"] = topic
-    if begin is not None:
-        asked["from"] = moment_option(begin, option="--from", clock=clock, span_is_age=False)
-    if end is not None:
-        asked["to"] = moment_option(end, option="--to", clock=clock, span_is_age=False)
+    asked: dict[str, object] = {"topic": topic}
+    for name, moment in (("from", begin), ("to", end)):
+        if moment is not None:
+            asked[name] = moment_option(moment, option=f"--{name}", clock=clock, span_is_age=False)
     return asked
 
 
@@ -70,12 +67,12 @@ def list_timers(
     return ExitCode.OK
 
 
-def pages(ask: Ask, asked: dict[str, str | int], limit: int) -> tuple[list[TimerView], str | None]:
+def pages(ask: Ask, asked: dict[str, object], limit: int) -> tuple[list[TimerView], str | None]:
     """Fetch the timers of a selection, page after page, and where a further page would begin."""
     found: list[TimerView] = []
     cursor: str | None = None
     while len(found) < limit:
-        more = {**asked, "limit": min(PAGE, limit - len(found)), **({} if cursor is None else {"cursor": cursor})}
+        more = {**asked, "limit": min(PAGE, limit - len(found)), "cursor": cursor}
         answer = ask("/api/timers", more, TimersAnswer)
         found += answer.timers
         cursor = answer.cursor
@@ -118,9 +115,8 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show one timer, whether it is pending, was delivered, cancelled or rescheduled."""
-    asked = {"id": timer} if topic is None else {"id": timer, "topic": topic}
     with asking(admin, data) as ask:
-        answer = ask("/api/timers/show", asked, TimerAnswer)
+        answer = ask("/api/timers/show", {"id": timer, "topic": topic}, TimerAnswer)
     if as_json:
         return print_json(answer)
     print_line(f"id        {answer.id}")

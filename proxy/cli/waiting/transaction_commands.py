@@ -204,11 +204,10 @@ def _selected(
 ) -> tuple[TransactionsAnswer, list[TransactionView]]:
     """Return the last answer and the transactions of all pages, up to `count_max`."""
     asked = {"state": state.value, "topic": topic, "group": group}
-    given = {name: value for name, value in asked.items() if value is not None}
     found: list[TransactionView] = []
     start = 0
     while True:
-        answer = ask(_PATH, {**given, "from": start, "limit": min(_PAGE, count_max - len(found))}, TransactionsAnswer)
+        answer = ask(_PATH, {**asked, "from": start, "limit": min(_PAGE, count_max - len(found))}, TransactionsAnswer)
         found += answer.transactions
         if answer.next is None or len(found) >= count_max:
             return answer, found

@@ -87,7 +87,7 @@ class Hand:
 
     def positions(self) -> dict[str, dict[str, int]]:
         """Return what to send as fetchOffset: by topic and qid."""
-        return _nested({queue: each.next for queue, each in self._queues.items()})
+        return offsets_of({queue: each.next for queue, each in self._queues.items()})
 
     def seek(self, positions: Mapping[Queue, int]) -> None:
         """Go on from these offsets; of queues that are given, what was in hand is not any more."""
@@ -128,18 +128,14 @@ class Hand:
                 in_hand.acked = max(in_hand.acked, offset)
 
 
-def _nested(positions: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+def offsets_of(positions: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+    """Return positions as the wire has them. Raises ClientMisuse: one is below 0."""
     found: dict[str, dict[str, int]] = {}
     for (topic, qid), offset in positions.items():
         if offset < 0:
             raise ClientMisuse(f"offset {offset} of {topic} {qid}: offsets begin at 0")
         found.setdefault(topic, {})[qid] = offset
     return found
-
-
-def offsets_of(positions: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
-    """Return positions as the wire has them. Raises ClientMisuse: one is below 0."""
-    return _nested(positions)
 
 
 def queues_of(response: Any) -> list[FetchedQueue]:

@@ -92,7 +92,7 @@ def test_change_of_access_is_live_and_its_coming_and_going_is_refused() -> None:
     """Which field, and never what stands in it."""
     one = loads(f"access: {{rules: [{RULE}]}}").config
     other = loads("access: {tokens: /secret/place, rules: []}").config
-    assert diff(one, other).access == ("tokens", "rules")
+    assert diff(one, other).sections["access"] == ("tokens", "rules")
     assert "/secret" not in "\n".join(diff(one, other).sentences())
     none = loads("{}").config
     assert [str(each).split(";")[0] for each in diff(one, none).refusals] == [
@@ -105,5 +105,5 @@ def test_change_of_the_admin_ports_settings_is_live() -> None:
     """Names come and go without a restart."""
     one, other = loads("{}").config, loads("admin: {hosts: [a.example], auditFiles: 3}").config
     changes = diff(one, other)
-    assert (changes.admin, changes.refusals, changes.empty) == (("hosts", "auditFiles"), (), False)
+    assert (changes.sections["admin"], changes.refusals, changes.empty) == (("hosts", "auditFiles"), (), False)
     assert changes.sentences() == ["admin.hosts: changes at once", "admin.auditFiles: changes at once"]

@@ -35,7 +35,7 @@ def test_listeners_and_store_are_refused(field: str) -> None:
 
     (refusal,) = changes.refusals
     assert "restart" in refusal.text
-    assert changes.node == ()
+    assert "node" not in changes.sections
 
 
 def test_flush_is_refused() -> None:
@@ -48,7 +48,7 @@ def test_node_limits_change_live() -> None:
     changes = diff(Config(), Config(node=NodeConfig(max_linger_time=5, drain_seconds=1)))
 
     assert changes.refusals == ()
-    assert changes.node == ("maxLingerTime", "drainSeconds")
+    assert changes.sections["node"] == ("maxLingerTime", "drainSeconds")
 
 
 def test_topics_come_go_and_grow() -> None:

@@ -93,5 +93,5 @@ def test_listeners_and_names_of_files_need_a_restart() -> None:
     new = Config(tls=TlsConfig(certificate="c", key="b", handshake_timeout=5_000, expiry_warning_days=7))
     changes = diff(old, new)
     assert [".".join(each.path) for each in changes.refusals] == ["tls.certificate", "tls.producer"]  # type: ignore[arg-type]
-    assert changes.tls == ("handshakeTimeout", "expiryWarningDays")
+    assert changes.sections["tls"] == ("handshakeTimeout", "expiryWarningDays")
     assert "tls.handshakeTimeout: changes at once" in changes.sentences()
