@@ -38,15 +38,15 @@ class TransactionHold:
         minimum = expiring.minimums.get((HALF_TOPIC, 0), 0)
         if not self.needs(expiring):
             return Relocation.DONE
-        transactions.write_ops()
+        transactions.ops.write()
         yield from all_durable(store)
         left, taken = count_max, True
         for offset in transactions.halves.states.waiting(0, minimum):
             if not left or not taken:
                 break
             left -= 1
-            taken = not transactions.is_busy(offset) and self._put_again(offset)
-        transactions.write_ops()
+            taken = not transactions.halves.is_busy(offset) and self._put_again(offset)
+        transactions.ops.write()
         yield from all_durable(store)
         if not taken:
             return Relocation.BLOCKED
@@ -75,7 +75,7 @@ class TransactionHold:
             return False
         # Nobody decides it until then.
         halves.moving[offset] = []
-        transactions.name_in_op(offset, Fate.MOVED)
+        transactions.ops.add(offset, Fate.MOVED)
         return True
 
     def _done(self, offset: int, half: Half, lease: float, error: StoreError | None) -> None:
@@ -93,4 +93,4 @@ class TransactionHold:
         """Begin the halves at what is kept."""
         transactions = self._transactions
         transactions.halves.states.begin_at(expiring.minimums.get((HALF_TOPIC, 0), 0))
-        transactions.resumed.cut(expiring.minimums.get((DISCARD_TOPIC, 0), 0))
+        transactions.halves.resumed.cut(expiring.minimums.get((DISCARD_TOPIC, 0), 0))

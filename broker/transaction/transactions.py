@@ -23,27 +23,24 @@ from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
 from broker.runtime.later import Repeated
 from broker.runtime.step_size import StepSize
-from broker.scheduled.delay.level_queue import Ranges
 from broker.store import Store
 from broker.store_seams import StoreSeams
 from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
 from broker.transaction.ending import Ending, Told
 from broker.transaction.halves import Halves
-from broker.transaction.listing import Page, discarded, finding, pending
-from broker.transaction.names import HALF_TOPIC, OP_TOPIC, Fate, State
+from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.puts import half_put
 from broker.transaction.replay import Replay
 from broker.transaction.settings import CheckSettings
 from broker.transaction.state import TransactionFiles
-from broker.views import TransactionView
 
 SAVE_SECONDS = 5.0
 UPTIME_SAVE_SECONDS = 60.0
 
-__all__ = ["Check", "End", "EndOutcome", "Page", "State", "Transactions"]
+__all__ = ["Check", "End", "EndOutcome", "State", "Transactions"]
 
 
 class Transactions:
@@ -51,7 +48,9 @@ class Transactions:
 
     Attributes:
         halves: What is known of each half.
-        resumed: Offsets in the discard queue that lie there no more.
+        ops: Names those that are decided.
+        end: `Ending.end`: how a transaction is decided.
+        fetch_checks, give_back, on_checks: `Checker.fetch` and the two of these names: the checks of a producer group.
     """
 
     def __init__(
@@ -71,18 +70,14 @@ class Transactions:
         self._scheduler = scheduler
         self._metrics = runtime.metrics
         self.halves = Halves(store, runtime)
-        self._ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
-        self._checker = Checker(
-            self.halves,
-            self._ops,
-            runtime,
-            settings=settings or CheckSettings(),
-            deciding=self._is_deciding,
-        )
+        self.ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
+        self._checker = Checker(self.halves, self.ops, runtime, settings=settings or CheckSettings())
         self._on_committed: list[Callable[[str, int], None]] = []
-        self._ending = Ending(self.halves, self._ops, self._checker, scheduler=scheduler, committed=self._tell_commit)
+        self._ending = Ending(self.halves, self.ops, scheduler=scheduler, committed=self._tell_commit)
+        self.end = self._ending.end
+        self.fetch_checks, self.give_back = self._checker.fetch, self._checker.give_back
+        self.on_checks = self._checker.on_checks
         self._files = TransactionFiles(store.root, runtime, offsets=offsets)
-        self.resumed = Ranges()
         self._attached = False
         self._running = False
         self._state_writer = StateWriter(runtime.disk, store.file_writes, self._writing)
@@ -125,9 +120,8 @@ class Transactions:
     ) -> Reading[Transactions]:
         """`reading`, of a program that has a bundle of all this."""
         transactions = cls(store, runtime, offsets=offsets, settings=settings)
-        replay = Replay(transactions.halves, transactions._ops, transactions._files)
+        replay = Replay(transactions.halves, transactions.ops, transactions._files)
         yield from replay.steps()
-        transactions.resumed = replay.resumed
         transactions._checker.times = replay.times
         transactions._attach()
         return transactions
@@ -144,7 +138,7 @@ class Transactions:
     def start(self) -> None:
         """Make checks, and write op records that a kill prevented."""
         self._running = True
-        self._ops.write_owed()
+        self.ops.write_owed()
         self._checker.start()
         if self._attached:
             self._saves.begin()
@@ -153,7 +147,7 @@ class Transactions:
         """Do nothing any more by itself."""
         self._running = False
         self._checker.stop()
-        self._ops.stop()
+        self.ops.stop()
         self._saves.end()
 
     def close(self) -> None:
@@ -161,9 +155,9 @@ class Transactions:
         self.stop()
         if self.store.failed is None and not self.store.closed:
             # Commits in the first flush may leave op records to write.
-            self._ops.write()
+            self.ops.write()
             self.store.flush()
-            self._ops.write()
+            self.ops.write()
             self.store.flush()
         self.save(force=True)
 
@@ -185,7 +179,7 @@ class Transactions:
             yield from self._files.writing(
                 self._content(running),
                 half_offset=states.position,
-                op_offset=self._ops.places.first(states.position),
+                op_offset=self.ops.places.first(states.position),
                 log_end=store.end,
                 force=force,
             )
@@ -200,12 +194,12 @@ class Transactions:
         times = {**self._checker.times, **halves.checks.saved()}
         return {
             "halves": halves.states.saved(),
-            "ops": self._ops.places.next,
-            "owed": [[offset, fate.value] for offset, fate in self._ops.owed.items()],
+            "ops": self.ops.places.next,
+            "owed": [[offset, fate.value] for offset, fate in self.ops.owed.items()],
             "times": [[offset, count] for offset, count in times.items() if halves.states.is_undecided(offset)],
             "uptime": halves.ages.uptime(running),
             "marks": halves.ages.saved(),
-            "resumed": self.resumed.ranges,
+            "resumed": halves.resumed.ranges,
         }
 
     def measure(self) -> None:
@@ -275,41 +269,6 @@ class Transactions:
         """Return the handle of a half that was put at a position."""
         return handle_of(position)
 
-    def end(
-        self,
-        handle: str,
-        *,
-        group: str,
-        state: State,
-        done: Callable[[EndOutcome], None],
-        transaction_id: str | None = None,
-        from_check: bool = False,
-        remark: str = "",
-        owner: str | None = None,
-    ) -> None:
-        """Decide a transaction.
-
-        Args:
-            handle: As `handle_of` or a check gave it.
-            group: Producer group of who decides.
-            state: COMMIT and ROLLBACK are final; UNKNOWN leaves it to the next check.
-            done: Told once what is answered is durable; at once when nothing is stored.
-            transaction_id: Compared with the handle's, where given.
-            from_check: The answer to a check.
-            remark: Why it is not known yet, for people.
-            owner: The principal who decides: what is another's is unknown to it. None: everybody.
-        """
-        self._ending.end(
-            handle,
-            group=group,
-            transaction_id=transaction_id,
-            state=state,
-            from_check=from_check,
-            remark=remark,
-            done=done,
-            owner=owner,
-        )
-
     def on_committed(self, callback: Callable[[str, int], None]) -> None:
         """Have `callback` told of every commit that is durable: the topic, and the bytes of the body."""
         self._on_committed.append(callback)
@@ -335,65 +294,18 @@ class Transactions:
         self._checker.settings = settings
         self._checker.changed()
 
-    def fetch_checks(self, group: str, count_max: int, *, owner: str | None = None) -> list[Check]:
-        """Return due checks of a producer group, in the order in which they became due.
-
-        Nobody else gets them within the interval of the settings; that is how long the group has to answer with `end`,
-        `from_check`. Each counts as made.
-        """
-        return self._checker.fetch(group, count_max, owner)
-
-    def give_back(self, check: Check) -> None:
-        """Take back a check that never reached a producer: it does not count and is due at once."""
-        self._checker.give_back(check)
-
-    def on_checks(self, group: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called whenever checks of a group became due, until the returned function is called."""
-        return self._checker.on_checks(group, callback)
-
     # For the retention hold
-
-    def is_busy(self, offset: int) -> bool:
-        """Whether a half is being decided or discarded right now."""
-        return self._is_deciding(offset) or self._checker.is_discarding(offset)
-
-    def _is_deciding(self, offset: int) -> bool:
-        return self._ending.is_deciding(offset)
 
     def times_of(self, offset: int) -> int:
         """Checks of a half that are counted here, not in its record."""
         asked = self.halves.checks.asked.get(offset)
         return asked.times if asked is not None else self._checker.times.get(offset, 0)
 
-    def name_in_op(self, offset: int, fate: Fate) -> None:
-        """Have the next op record name a half whose place another record has taken."""
-        self._ops.add(offset, fate)
-
-    def write_ops(self) -> None:
-        """Append what is to be named now; the caller flushes."""
-        self._ops.write()
-
     # Admin
-
-    def pending(
-        self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
-    ) -> Generator[None, None, Page]:
-        """Find undecided halves from an offset of the half queue on, the oldest first, in steps of bounded work."""
-        return pending(self.halves, topic=topic, group=group, cursor=cursor, count_max=count_max)
-
-    def discarded(
-        self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
-    ) -> Generator[None, None, Page]:
-        """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
-        return discarded(self.halves, self.resumed, topic=topic, group=group, cursor=cursor, count_max=count_max)
-
-    def finding(self, text: str) -> Generator[None, None, list[TransactionView]]:
-        """Find the halves of a transaction by its id or a handle, in steps; the newest first. Raises OSError."""
-        return finding(self.halves, self.resumed, text)
 
     def decide(self, handle: str, state: State, done: Told) -> None:
         """Decide an undecided transaction in its producers' place; resume discarded ones first."""
-        self._ending.end(handle, group=None, transaction_id=None, state=state, from_check=True, remark="", done=done)
+        self._ending.end(handle, group=None, state=state, from_check=True, done=done)
 
     def resume(self, offset: int, done: Told) -> None:
         """Make the half at an offset of the discard queue undecided again, with no checks counted.
@@ -402,10 +314,7 @@ class Transactions:
             offset: As `broker.transaction.listing.discarded` tells it.
             done: OK once that is durable; UNKNOWN_HANDLE where no discarded half is.
         """
-        if offset in self.resumed:
-            done(EndOutcome(End.UNKNOWN_HANDLE, "it was resumed before"))
-            return
-        self._ending.resume(offset, done, resumed=lambda each: self.resumed.add(each, each + 1))
+        self._ending.resume(offset, done)
         self._attach()
 
     def oldest_ms(self) -> int | None:
