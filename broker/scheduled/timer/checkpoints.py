@@ -60,7 +60,7 @@ class TimerCheckpoints:
             end = store.end
             decided_from = end if clean else table.decided_from(end)
             check = TimerCheck(table.read_ms, table.log.position(table.log.count), parts.entering.offset)
-            changed = check != self.saved or table.log.has_marks or end - self._saved_end >= LOG_BYTES_MAX
+            changed = check != self.saved or table.log.marked or end - self._saved_end >= LOG_BYTES_MAX
             if not clean and not changed:
                 return
             slots, pending = table.wheel.take(), dict(table.pending)
