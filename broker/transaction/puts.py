@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NotRequired, TypedDict
 
 from broker.errors import MessageRefused
 from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.log.owner import OWNER_NAME
 from broker.log.put import Put
-from broker.queues.topics import Topic
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.release import check_waits, closed, without
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
 from broker.transaction.half import PRIVATE
-from broker.transaction.names import DELAY_MS, DELIVER_AT, LEVEL
+from broker.transaction.halves import Halves
+from broker.transaction.names import DELAY_MS, DELIVER_AT, HALF_TOPIC, LEVEL
 
 GROUP_BYTES_MAX = 255
 _ROOM_BYTES = 512
@@ -22,20 +22,39 @@ _ROOM_BYTES = 512
 _FACTS = b"TRAN_MSG\x01true\x02PGROUP\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02__transactionId__\x01%b\x02"
 
 
+class HalfGiven(TypedDict):
+    """What a half is given beside its message.
+
+    Attributes:
+        group: Producer group: whoever is of it may decide, and is asked.
+        delay_level: Level that the commit starts (D32); it wins over the other two, a moment over a delay.
+        deliver_at_ms: Moment of delivery, ms since the epoch; a commit after it delivers at once.
+        delay_ms: Delay from the commit on.
+        immunity_seconds: How long no check is made; None: `timeout_ms` of the settings.
+        owner: The principal whose it is; None where nobody asks who sends.
+    """
+
+    group: str
+    delay_level: NotRequired[int]
+    deliver_at_ms: NotRequired[int]
+    delay_ms: NotRequired[int]
+    immunity_seconds: NotRequired[int | None]
+    owner: NotRequired[str | None]
+
+
 def half_put(
-    store: Store,
+    halves: Halves,
     put: Put,
     *,
     group: str,
-    topic: Callable[[], Topic],
-    delay_level: int,
-    deliver_at_ms: int,
-    delay_ms: int,
-    immunity_seconds: int | None,
-    now_ms: int,
+    delay_level: int = 0,
+    deliver_at_ms: int = 0,
+    delay_ms: int = 0,
+    immunity_seconds: int | None = None,
     owner: str | None = None,
 ) -> Put:
     """Return what to append so that a message waits for its producer's decision; see `Transactions.half`."""
+    store, now_ms = halves.store, halves.clock.wall_ms()
     check_waits(put, body_bytes_max=store.options.message_bytes_max, which="half")
     name = group.encode("utf-8", "surrogatepass")
     if not name or len(name) > GROUP_BYTES_MAX or b"\x01" in name or b"\x02" in name:
@@ -68,7 +87,7 @@ def half_put(
             f"key, tags and properties of a message in a transaction take {len(block) + len(own)} bytes, "
             f"{room} are allowed"
         )
-    return put._replace(topic=topic(), queue_id=0, properties=block + own, unique_key=key)
+    return put._replace(topic=halves.topic(HALF_TOPIC), queue_id=0, properties=block + own, unique_key=key)
 
 
 def _check_delay(store: Store, level: int, deliver_at_ms: int, delay_ms: int, now_ms: int) -> None:

@@ -32,7 +32,7 @@ from broker.transaction.halves import Halves
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
-from broker.transaction.puts import half_put
+from broker.transaction.puts import HalfGiven, half_put
 from broker.transaction.replay import Replay
 from broker.transaction.settings import CheckSettings
 from broker.transaction.state import TransactionFiles
@@ -100,25 +100,13 @@ class Transactions:
         Raises:
             OSError: A file cannot be read.
         """
-        return alone(store, cls.reading(store, offsets=offsets, settings=settings, **seams))
-
-    @classmethod
-    def reading(
-        cls,
-        store: Store,
-        *,
-        offsets: ConsumerOffsets,
-        settings: CheckSettings | None = None,
-        **seams: Unpack[StoreSeams],
-    ) -> Reading[Transactions]:
-        """`opening`, for `broker.log.shared_walk.together`."""
-        return cls.reading_of(store, runtime_of(**seams), offsets=offsets, settings=settings)
+        return alone(store, cls.reading_of(store, runtime_of(**seams), offsets=offsets, settings=settings))
 
     @classmethod
     def reading_of(
         cls, store: Store, runtime: Runtime, *, offsets: ConsumerOffsets, settings: CheckSettings | None = None
     ) -> Reading[Transactions]:
-        """`reading`, of a program that has a bundle of all this."""
+        """`opening`, for `broker.log.shared_walk.together`, of a program that has a bundle of all this."""
         transactions = cls(store, runtime, offsets=offsets, settings=settings)
         replay = Replay(transactions.halves, transactions.ops, transactions._files)
         yield from replay.steps()
@@ -220,46 +208,20 @@ class Transactions:
 
     # Halves
 
-    def half(
-        self,
-        put: Put,
-        *,
-        group: str,
-        delay_level: int = 0,
-        deliver_at_ms: int = 0,
-        delay_ms: int = 0,
-        immunity_seconds: int | None = None,
-        owner: str | None = None,
-    ) -> Put:
+    def half(self, put: Put, **given: Unpack[HalfGiven]) -> Put:
         """Return what to append in place of a message, so that it waits for its producer's decision.
 
         The position of the append makes the handle: `handle_of`. The position's unique key is the transaction's id.
 
         Args:
             put: The message as it would be appended without a transaction, and without a delay.
-            group: Producer group: whoever is of it may decide, and is asked.
-            delay_level: Level that the commit starts (D32); it wins over the other two, a moment over a delay.
-            deliver_at_ms: Moment of delivery, ms since the epoch; a commit after it delivers at once.
-            delay_ms: Delay from the commit on.
-            immunity_seconds: How long no check is made; None: `timeout_ms` of the settings.
-            owner: The principal whose it is; None where nobody asks who sends.
+            given: Group, delay, immunity and owner; `HalfGiven` says what each is for.
 
         Raises:
             MessageRefused: It can never be stored, or never be committed.
             DiskFull, StoreFailed: The half topic is not there yet and cannot be made.
         """
-        made = half_put(
-            self.store,
-            put,
-            group=group,
-            topic=lambda: self.halves.topic(HALF_TOPIC),
-            delay_level=delay_level,
-            deliver_at_ms=deliver_at_ms,
-            delay_ms=delay_ms,
-            immunity_seconds=immunity_seconds,
-            now_ms=self._clock.wall_ms(),
-            owner=owner,
-        )
+        made = half_put(self.halves, put, **given)
         if not self._attached:
             self._attach()
         return made
