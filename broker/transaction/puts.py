@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
-
 from broker.errors import MessageRefused
 from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.log.owner import OWNER_NAME
@@ -22,36 +20,16 @@ _ROOM_BYTES = 512
 _FACTS = b"TRAN_MSG\x01true\x02PGROUP\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02__transactionId__\x01%b\x02"
 
 
-class HalfGiven(TypedDict):
-    """What a half is given beside its message.
-
-    Attributes:
-        group: Producer group: whoever is of it may decide, and is asked.
-        delay_level: Level that the commit starts (D32); it wins over the other two, a moment over a delay.
-        deliver_at_ms: Moment of delivery, ms since the epoch; a commit after it delivers at once.
-        delay_ms: Delay from the commit on.
-        immunity_seconds: How long no check is made; None: `timeout_ms` of the settings.
-        owner: The principal whose it is; None where nobody asks who sends.
-    """
-
-    group: str
-    delay_level: NotRequired[int]
-    deliver_at_ms: NotRequired[int]
-    delay_ms: NotRequired[int]
-    immunity_seconds: NotRequired[int | None]
-    owner: NotRequired[str | None]
-
-
 def half_put(
     halves: Halves,
     put: Put,
     *,
     group: str,
-    delay_level: int = 0,
-    deliver_at_ms: int = 0,
-    delay_ms: int = 0,
-    immunity_seconds: int | None = None,
-    owner: str | None = None,
+    delay_level: int,
+    deliver_at_ms: int,
+    delay_ms: int,
+    immunity_seconds: int | None,
+    owner: str | None,
 ) -> Put:
     """Return what to append so that a message waits for its producer's decision; see `Transactions.half`."""
     store, now_ms = halves.store, halves.clock.wall_ms()

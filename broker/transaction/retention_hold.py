@@ -38,7 +38,7 @@ class TransactionHold:
         minimum = expiring.minimums.get((HALF_TOPIC, 0), 0)
         if not self.needs(expiring):
             return Relocation.DONE
-        transactions.ops.write()
+        transactions.write_ops()
         yield from all_durable(store)
         left, taken = count_max, True
         for offset in transactions.halves.states.waiting(0, minimum):
@@ -46,7 +46,7 @@ class TransactionHold:
                 break
             left -= 1
             taken = not transactions.halves.is_busy(offset) and self._put_again(offset)
-        transactions.ops.write()
+        transactions.write_ops()
         yield from all_durable(store)
         if not taken:
             return Relocation.BLOCKED
@@ -75,7 +75,7 @@ class TransactionHold:
             return False
         # Nobody decides it until then.
         halves.moving[offset] = []
-        transactions.ops.add(offset, Fate.MOVED)
+        transactions.name_in_op(offset, Fate.MOVED)
         return True
 
     def _done(self, offset: int, half: Half, lease: float, error: StoreError | None) -> None:

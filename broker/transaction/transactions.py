@@ -29,18 +29,20 @@ from broker.transaction import metrics as counted
 from broker.transaction.checker import Check, Checker, handle_of
 from broker.transaction.ending import Ending, Told
 from broker.transaction.halves import Halves
-from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
+from broker.transaction.listing import Page, discarded, finding, pending
+from broker.transaction.names import HALF_TOPIC, OP_TOPIC, Fate, State
 from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
-from broker.transaction.puts import HalfGiven, half_put
+from broker.transaction.puts import half_put
 from broker.transaction.replay import Replay
 from broker.transaction.settings import CheckSettings
 from broker.transaction.state import TransactionFiles
+from broker.views import TransactionView
 
 SAVE_SECONDS = 5.0
 UPTIME_SAVE_SECONDS = 60.0
 
-__all__ = ["Check", "End", "EndOutcome", "State", "Transactions"]
+__all__ = ["Check", "End", "EndOutcome", "Page", "State", "Transactions"]
 
 
 class Transactions:
@@ -48,9 +50,7 @@ class Transactions:
 
     Attributes:
         halves: What is known of each half.
-        ops: Names those that are decided.
-        end: `Ending.end`: how a transaction is decided.
-        fetch_checks, give_back, on_checks: `Checker.fetch` and the two of these names: the checks of a producer group.
+        resumed: Offsets in the discard queue that lie there no more.
     """
 
     def __init__(
@@ -70,14 +70,12 @@ class Transactions:
         self._scheduler = scheduler
         self._metrics = runtime.metrics
         self.halves = Halves(store, runtime)
-        self.ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
-        self._checker = Checker(self.halves, self.ops, runtime, settings=settings or CheckSettings())
+        self._ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
+        self._checker = Checker(self.halves, self._ops, runtime, settings=settings or CheckSettings())
         self._on_committed: list[Callable[[str, int], None]] = []
-        self._ending = Ending(self.halves, self.ops, scheduler=scheduler, committed=self._tell_commit)
-        self.end = self._ending.end
-        self.fetch_checks, self.give_back = self._checker.fetch, self._checker.give_back
-        self.on_checks = self._checker.on_checks
+        self._ending = Ending(self.halves, self._ops, scheduler=scheduler, committed=self._tell_commit)
         self._files = TransactionFiles(store.root, runtime, offsets=offsets)
+        self.resumed = self.halves.resumed
         self._attached = False
         self._running = False
         self._state_writer = StateWriter(runtime.disk, store.file_writes, self._writing)
@@ -100,15 +98,27 @@ class Transactions:
         Raises:
             OSError: A file cannot be read.
         """
-        return alone(store, cls.reading_of(store, runtime_of(**seams), offsets=offsets, settings=settings))
+        return alone(store, cls.reading(store, offsets=offsets, settings=settings, **seams))
+
+    @classmethod
+    def reading(
+        cls,
+        store: Store,
+        *,
+        offsets: ConsumerOffsets,
+        settings: CheckSettings | None = None,
+        **seams: Unpack[StoreSeams],
+    ) -> Reading[Transactions]:
+        """`opening`, for `broker.log.shared_walk.together`."""
+        return cls.reading_of(store, runtime_of(**seams), offsets=offsets, settings=settings)
 
     @classmethod
     def reading_of(
         cls, store: Store, runtime: Runtime, *, offsets: ConsumerOffsets, settings: CheckSettings | None = None
     ) -> Reading[Transactions]:
-        """`opening`, for `broker.log.shared_walk.together`, of a program that has a bundle of all this."""
+        """`reading`, of a program that has a bundle of all this."""
         transactions = cls(store, runtime, offsets=offsets, settings=settings)
-        replay = Replay(transactions.halves, transactions.ops, transactions._files)
+        replay = Replay(transactions.halves, transactions._ops, transactions._files)
         yield from replay.steps()
         transactions._checker.times = replay.times
         transactions._attach()
@@ -126,7 +136,7 @@ class Transactions:
     def start(self) -> None:
         """Make checks, and write op records that a kill prevented."""
         self._running = True
-        self.ops.write_owed()
+        self._ops.write_owed()
         self._checker.start()
         if self._attached:
             self._saves.begin()
@@ -135,7 +145,7 @@ class Transactions:
         """Do nothing any more by itself."""
         self._running = False
         self._checker.stop()
-        self.ops.stop()
+        self._ops.stop()
         self._saves.end()
 
     def close(self) -> None:
@@ -143,9 +153,9 @@ class Transactions:
         self.stop()
         if self.store.failed is None and not self.store.closed:
             # Commits in the first flush may leave op records to write.
-            self.ops.write()
+            self._ops.write()
             self.store.flush()
-            self.ops.write()
+            self._ops.write()
             self.store.flush()
         self.save(force=True)
 
@@ -167,7 +177,7 @@ class Transactions:
             yield from self._files.writing(
                 self._content(running),
                 half_offset=states.position,
-                op_offset=self.ops.places.first(states.position),
+                op_offset=self._ops.places.first(states.position),
                 log_end=store.end,
                 force=force,
             )
@@ -182,8 +192,8 @@ class Transactions:
         times = {**self._checker.times, **halves.checks.saved()}
         return {
             "halves": halves.states.saved(),
-            "ops": self.ops.places.next,
-            "owed": [[offset, fate.value] for offset, fate in self.ops.owed.items()],
+            "ops": self._ops.places.next,
+            "owed": [[offset, fate.value] for offset, fate in self._ops.owed.items()],
             "times": [[offset, count] for offset, count in times.items() if halves.states.is_undecided(offset)],
             "uptime": halves.ages.uptime(running),
             "marks": halves.ages.saved(),
@@ -208,20 +218,44 @@ class Transactions:
 
     # Halves
 
-    def half(self, put: Put, **given: Unpack[HalfGiven]) -> Put:
+    def half(
+        self,
+        put: Put,
+        *,
+        group: str,
+        delay_level: int = 0,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
+        immunity_seconds: int | None = None,
+        owner: str | None = None,
+    ) -> Put:
         """Return what to append in place of a message, so that it waits for its producer's decision.
 
         The position of the append makes the handle: `handle_of`. The position's unique key is the transaction's id.
 
         Args:
             put: The message as it would be appended without a transaction, and without a delay.
-            given: Group, delay, immunity and owner; `HalfGiven` says what each is for.
+            group: Producer group: whoever is of it may decide, and is asked.
+            delay_level: Level that the commit starts (D32); it wins over the other two, a moment over a delay.
+            deliver_at_ms: Moment of delivery, ms since the epoch; a commit after it delivers at once.
+            delay_ms: Delay from the commit on.
+            immunity_seconds: How long no check is made; None: `timeout_ms` of the settings.
+            owner: The principal whose it is; None where nobody asks who sends.
 
         Raises:
             MessageRefused: It can never be stored, or never be committed.
             DiskFull, StoreFailed: The half topic is not there yet and cannot be made.
         """
-        made = half_put(self.halves, put, **given)
+        made = half_put(
+            self.halves,
+            put,
+            group=group,
+            delay_level=delay_level,
+            deliver_at_ms=deliver_at_ms,
+            delay_ms=delay_ms,
+            immunity_seconds=immunity_seconds,
+            owner=owner,
+        )
         if not self._attached:
             self._attach()
         return made
@@ -230,6 +264,41 @@ class Transactions:
     def handle_of(position: Position) -> str:
         """Return the handle of a half that was put at a position."""
         return handle_of(position)
+
+    def end(
+        self,
+        handle: str,
+        *,
+        group: str,
+        state: State,
+        done: Callable[[EndOutcome], None],
+        transaction_id: str | None = None,
+        from_check: bool = False,
+        remark: str = "",
+        owner: str | None = None,
+    ) -> None:
+        """Decide a transaction.
+
+        Args:
+            handle: As `handle_of` or a check gave it.
+            group: Producer group of who decides.
+            state: COMMIT and ROLLBACK are final; UNKNOWN leaves it to the next check.
+            done: Told once what is answered is durable; at once when nothing is stored.
+            transaction_id: Compared with the handle's, where given.
+            from_check: The answer to a check.
+            remark: Why it is not known yet, for people.
+            owner: The principal who decides: what is another's is unknown to it. None: everybody.
+        """
+        self._ending.end(
+            handle,
+            group=group,
+            transaction_id=transaction_id,
+            state=state,
+            from_check=from_check,
+            remark=remark,
+            done=done,
+            owner=owner,
+        )
 
     def on_committed(self, callback: Callable[[str, int], None]) -> None:
         """Have `callback` told of every commit that is durable: the topic, and the bytes of the body."""
@@ -256,14 +325,58 @@ class Transactions:
         self._checker.settings = settings
         self._checker.changed()
 
+    def fetch_checks(self, group: str, count_max: int, *, owner: str | None = None) -> list[Check]:
+        """Return due checks of a producer group, in the order in which they became due.
+
+        Nobody else gets them within the interval of the settings; that is how long the group has to answer with `end`,
+        `from_check`. Each counts as made.
+        """
+        return self._checker.fetch(group, count_max, owner)
+
+    def give_back(self, check: Check) -> None:
+        """Take back a check that never reached a producer: it does not count and is due at once."""
+        self._checker.give_back(check)
+
+    def on_checks(self, group: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called whenever checks of a group became due, until the returned function is called."""
+        return self._checker.on_checks(group, callback)
+
     # For the retention hold
+
+    def is_busy(self, offset: int) -> bool:
+        """Whether a half is being decided or discarded right now."""
+        return self.halves.is_busy(offset)
 
     def times_of(self, offset: int) -> int:
         """Checks of a half that are counted here, not in its record."""
         asked = self.halves.checks.asked.get(offset)
         return asked.times if asked is not None else self._checker.times.get(offset, 0)
 
+    def name_in_op(self, offset: int, fate: Fate) -> None:
+        """Have the next op record name a half whose place another record has taken."""
+        self._ops.add(offset, fate)
+
+    def write_ops(self) -> None:
+        """Append what is to be named now; the caller flushes."""
+        self._ops.write()
+
     # Admin
+
+    def pending(
+        self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
+    ) -> Generator[None, None, Page]:
+        """Find undecided halves from an offset of the half queue on, the oldest first, in steps of bounded work."""
+        return pending(self.halves, topic=topic, group=group, cursor=cursor, count_max=count_max)
+
+    def discarded(
+        self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
+    ) -> Generator[None, None, Page]:
+        """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
+        return discarded(self.halves, topic=topic, group=group, cursor=cursor, count_max=count_max)
+
+    def finding(self, text: str) -> Generator[None, None, list[TransactionView]]:
+        """Find the halves of a transaction by its id or a handle, in steps; the newest first. Raises OSError."""
+        return finding(self.halves, text)
 
     def decide(self, handle: str, state: State, done: Told) -> None:
         """Decide an undecided transaction in its producers' place; resume discarded ones first."""

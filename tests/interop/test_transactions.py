@@ -62,7 +62,7 @@ def decide(transactions: Transactions, handle: str, state: State, group: str) ->
     """Decide, at once."""
     found: list[EndOutcome] = []
     transactions.end(handle, group=group, state=state, from_check=True, done=found.append)
-    transactions.ops.write()
+    transactions._ops.write()
     transactions.store.flush()
     return found[0]
 

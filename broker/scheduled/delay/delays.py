@@ -84,8 +84,13 @@ class Delays:
         return alone(store, cls.reading_of(store, runtime_of(**seams)))
 
     @classmethod
+    def reading(cls, store: Store, **seams: Unpack[StoreSeams]) -> Reading[Delays]:
+        """`opening`, for `broker.log.shared_walk.together`."""
+        return cls.reading_of(store, runtime_of(**seams))
+
+    @classmethod
     def reading_of(cls, store: Store, runtime: Runtime) -> Reading[Delays]:
-        """`opening`, for `broker.log.shared_walk.together`, of a program that has a bundle of all this."""
+        """`reading`, of a program that has a bundle of all this."""
         delays = cls(store, runtime)
         positions, checkpoint = delays._state.load()
         delays._attach()

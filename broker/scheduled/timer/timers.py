@@ -84,11 +84,16 @@ class Timers:
         Raises:
             OSError: A file cannot be read or written.
         """
-        return alone(store, cls.reading_of(store, runtime_of(**seams), follower=follower))
+        return alone(store, cls.reading(store, follower=follower, **seams))
+
+    @classmethod
+    def reading(cls, store: Store, *, follower: Follower | None = None, **seams: Unpack[StoreSeams]) -> Reading[Timers]:
+        """`opening`, for `broker.log.shared_walk.together`."""
+        return cls.reading_of(store, runtime_of(**seams), follower=follower)
 
     @classmethod
     def reading_of(cls, store: Store, runtime: Runtime, *, follower: Follower | None = None) -> Reading[Timers]:
-        """`opening`, for `broker.log.shared_walk.together`, of a program that has a bundle of all this."""
+        """`reading`, of a program that has a bundle of all this."""
         timers = cls(store, runtime, follower=follower)
         store.waiting(TimedPuts).connect(on_topic=timers._attach, in_slot=timers.parts.in_slot)
         if TIMER_TOPIC in store.topics:

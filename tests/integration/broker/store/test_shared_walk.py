@@ -11,7 +11,6 @@ from broker.log.decisions import Decided, Decision, prepared_offset_of
 from broker.log.put import Put
 from broker.log.shared_walk import Reading, Wanted, alone, decided, together
 from broker.queues.offsets import ConsumerOffsets
-from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
@@ -133,13 +132,13 @@ def parts(disk: SimDisk, clock: ManualClock) -> tuple[Store, dict[str, Any]]:
 
 def opened(log: Any, store: Store, seams: dict[str, Any]) -> tuple[Delays, Timers, Transactions]:
     """Open all that waits, with one walk."""
-    offsets, runtime = ConsumerOffsets.open(ROOT, disk=seams["disk"], clock=seams["clock"]), runtime_of(**seams)
+    offsets = ConsumerOffsets.open(ROOT, disk=seams["disk"], clock=seams["clock"])
     delays, timers, transactions = run_now(
         together(
             log,
-            Delays.reading_of(store, runtime),
-            Timers.reading_of(store, runtime),
-            Transactions.reading_of(store, runtime, offsets=offsets),
+            Delays.reading(store, **seams),
+            Timers.reading(store, **seams),
+            Transactions.reading(store, offsets=offsets, **seams),
         )
     )
     return delays, timers, transactions

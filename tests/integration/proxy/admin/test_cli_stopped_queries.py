@@ -200,7 +200,7 @@ def test_transactions_of_a_stopped_node_are_listed(node: Node, capsys: Capture, 
     halves = [half(node, number) for number in range(3)]
     outcomes: list[Any] = []
     node.transactions.decide(halves[1][0], State.COMMIT, outcomes.append)
-    node.transactions.ops.write()
+    node.transactions.write_ops()
     node.store.flush()
     node.stop(killed=killed)
     before = content(node.root)
