@@ -28,7 +28,6 @@ from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.timers import Timers
 from broker.testing import ManualClock, ManualScheduler
 from broker.tools.interchange import adopted
-from broker.transaction.listing import pending
 from broker.transaction.names import State
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.settings import CheckSettings
@@ -114,7 +113,7 @@ class Ours:
 
     def undecided(self) -> list[str]:
         """States of the undecided transactions, as they are listed."""
-        return [each.state for each in run_now(pending(self.transactions.halves)).found]
+        return [each.state for each in run_now(self.transactions.pending()).found]
 
     def stored(self) -> dict[bytes, list[int]]:
         """When the messages of the topic were stored, by body."""

@@ -284,13 +284,12 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
 
 def _transactions(found: StoppedStore, answers: Answers, *, there: bool) -> Iterator[Point]:
     from broker.runtime.steps import run_now
-    from broker.transaction.listing import pending
 
     undecided, delayed = Counter[str](), Counter[str]()
     transactions = answers.opened_transactions()
     cursor: int | None = 0
     while cursor is not None:
-        page = run_now(pending(transactions.halves, cursor=cursor, count_max=_PAGE))
+        page = run_now(transactions.pending(cursor=cursor, count_max=_PAGE))
         for half in page.found:
             undecided[f"{half.group}/{half.topic}"] += 1
             try:

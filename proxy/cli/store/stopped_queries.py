@@ -165,12 +165,10 @@ class Answers:
 
 def _undecided(transactions: Transactions) -> Counter[tuple[str, str]]:
     """Count by topic and producer group; a node does that little by little, as it goes through them for checks."""
-    from broker.transaction.listing import pending
-
     counts: Counter[tuple[str, str]] = Counter()
     cursor: int | None = 0
     while cursor is not None:
-        page = run_now(pending(transactions.halves, cursor=cursor, count_max=1_000))
+        page = run_now(transactions.pending(cursor=cursor, count_max=1_000))
         counts.update((half.topic, half.group) for half in page.found)
         cursor = page.cursor
     return counts

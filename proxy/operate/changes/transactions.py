@@ -8,7 +8,6 @@ from functools import partial
 from typing import Literal
 
 from broker.transaction.handles import Handle
-from broker.transaction.listing import finding
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State
 from broker.views import TransactionView
@@ -94,7 +93,7 @@ class _Transactions:
 
     async def _rows(self, transaction_id: str) -> list[TransactionView]:
         """Records of a transaction. Raises ChangeRefused: there is none."""
-        rows = await run_steps(finding(self._node.transactions.halves, transaction_id))
+        rows = await run_steps(self._node.transactions.finding(transaction_id))
         if not rows:
             text = (
                 f"There is no transaction {transaction_id!r}, or none any more; `pyddmq transactions list` lists them."

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from broker.format.numbers import whole_number
 from broker.query import NotFound
-from broker.transaction.listing import discarded, finding, pending
 from broker.transaction.transactions import Transactions
 from proxy.operate.views.waiting import PendingTransactions, TransactionsAnswer, TransactionSettings
 
@@ -60,17 +59,15 @@ def search(
     """
     answer = counts(transactions, now_ms=now_ms)
     if asked.id is not None:
-        found = [] if transactions is None else (yield from finding(transactions.halves, asked.id))
+        found = [] if transactions is None else (yield from transactions.finding(asked.id))
         if not found and transactions is not None:
             raise NotFound(f"there is no transaction {asked.id!r}, or none any more")
         return replace(answer, transactions=found)
     if transactions is None or not asked.limit:
         return answer
-    listing = discarded if asked.state == "discarded" else pending
+    listing = transactions.discarded if asked.state == "discarded" else transactions.pending
     count_max = min(asked.limit, LIMIT_MAX)
-    page = yield from listing(
-        transactions.halves, topic=asked.topic, group=asked.group, cursor=asked.start, count_max=count_max
-    )
+    page = yield from listing(topic=asked.topic, group=asked.group, cursor=asked.start, count_max=count_max)
     return replace(answer, transactions=page.found, next=page.cursor)
 
 
@@ -107,5 +104,5 @@ def _discarded(transactions: Transactions) -> int:
     if queue is None:
         return 0
     first, end = queue.min_offset, queue.max_offset
-    resumed = sum(max(0, min(last, end) - max(start, first)) for start, last in transactions.halves.resumed.ranges)
+    resumed = sum(max(0, min(last, end) - max(start, first)) for start, last in transactions.resumed.ranges)
     return end - first - resumed

@@ -10,7 +10,6 @@ from broker.query import at_offset
 from broker.retention import RetentionLimits
 from broker.runtime.steps import run_now
 from broker.transaction import metrics as counted
-from broker.transaction.listing import discarded, finding, pending
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.outcomes import End
 from broker.transaction.retention_hold import TransactionHold
@@ -137,15 +136,15 @@ def test_lists_and_search_tell_where_a_transaction_stands() -> None:
     made = broker(segment_bytes=65536)
     handles = [made.half(b"%d" % number, group="ab"[number % 2]) for number in range(6)]
     made.commit(handles[0], group="a")
-    page = run_now(pending(made.transactions.halves, group="a", count_max=1))
+    page = run_now(made.transactions.pending(group="a", count_max=1))
     assert [view.handle for view in page.found] == [handles[2]]
     assert page.cursor is not None
-    assert [
-        view.handle for view in run_now(pending(made.transactions.halves, group="a", cursor=page.cursor)).found
-    ] == [handles[4]]
-    assert run_now(pending(made.transactions.halves, topic="other")).found == []
-    assert run_now(discarded(made.transactions.halves)).found == []
-    [view] = run_now(finding(made.transactions.halves, handles[0].split("-", 2)[2]))
+    assert [view.handle for view in run_now(made.transactions.pending(group="a", cursor=page.cursor)).found] == [
+        handles[4]
+    ]
+    assert run_now(made.transactions.pending(topic="other")).found == []
+    assert run_now(made.transactions.discarded()).found == []
+    [view] = run_now(made.transactions.finding(handles[0].split("-", 2)[2]))
     assert (view.state, view.offset, view.group, view.checks) == ("committed", 0, "a", 0)
     made.transactions.measure()
     assert made.metrics.value(counted.PENDING, "t") == 5
