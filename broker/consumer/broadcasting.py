@@ -7,20 +7,15 @@ the offsets: the consumer starts as a new one.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from broker.consumer.concurrent import ConcurrentContext, ConcurrentListener, ConcurrentStatus
+from broker.consumer.concurrent import ConcurrentContext, ConcurrentStatus
 from broker.consumer.counters import CONSUMED, FAILED, SAVE_ERRORS, SKIPPED
-from broker.consumer.member import Consumer
-from broker.consumer.options import ConsumerOptions
+from broker.consumer.member import Consumer, QueueWork
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.shared import Shared
-from broker.consumer.work import QueueWork
 from broker.errors import StoreUnreadable
-from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import MessageQueue
 from broker.queues.queue_locks import Place
 from broker.runtime.state_file import SealedFile
@@ -69,13 +64,6 @@ class LocalOffsets:
 class BroadcastWork(QueueWork):
     """One queue of a broadcasting consumer: batches one after the other."""
 
-    def __init__(
-        self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, *, start: int, listener: ConcurrentListener
-    ) -> None:
-        super().__init__(owner, name, queue, start=start)
-        self._listener = listener
-        self._ready: deque[ConsumedMessage] = deque()
-
     def step(self) -> None:
         """Hand the next batch to the listener, unless one runs."""
         if self.busy_since is not None:
@@ -92,7 +80,7 @@ class BroadcastWork(QueueWork):
             return
         self.begin()
         context = ConcurrentContext(queue=self.name)
-        self.owner.shared.run(partial(self._listener, batch, context), partial(self._answered, batch))
+        self.owner.shared.run(partial(self.owner.listener, batch, context), partial(self._answered, batch))
 
     def _read(self) -> bool:
         self._ready.extend(self.reader.read())
@@ -125,18 +113,9 @@ class BroadcastConsumer(Consumer):
     locks_queues: ClassVar[bool] = False
     work = BroadcastWork
 
-    def __init__(
-        self,
-        shared: Shared,
-        group: str,
-        client_id: str,
-        topics: Mapping[str, str],
-        *,
-        options: ConsumerOptions,
-        listener: ConcurrentListener,
-    ) -> None:
-        super().__init__(shared, group, client_id, topics, options=options, listener=listener)
-        self._offsets = LocalOffsets(shared, group, client_id)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._offsets = LocalOffsets(self.shared, self.group, self.client_id)
 
     def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
         """Take all of them, whoever else there is."""

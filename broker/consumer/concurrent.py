@@ -12,8 +12,7 @@ nobody. Once the record of the retry is durable the message is finished in its o
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -22,15 +21,13 @@ from typing import Any, ClassVar
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.dead_lettering import DeadLettering
 from broker.consumer.leaving import Leaving
-from broker.consumer.member import Consumer
+from broker.consumer.member import Consumer, QueueWork
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.sending_back import SendingBack
-from broker.consumer.shared import Shared
 from broker.consumer.strategies import averagely
 from broker.consumer.tags import ALL
-from broker.consumer.work import QueueWork
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import MessageQueue
 from broker.queues.topics import retry_topic
@@ -71,13 +68,9 @@ _FROM_FIRST = ConsumerOptions()
 class ConcurrentWork(QueueWork):
     """One queue of a concurrent consumer."""
 
-    def __init__(
-        self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, *, start: int, listener: ConcurrentListener
-    ) -> None:
-        super().__init__(owner, name, queue, start=start)
-        self._listener = listener
+    def __init__(self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
+        super().__init__(owner, name, queue, start)
         self._retried = is_retry_topic(name.topic)
-        self._ready: deque[ConsumedMessage] = deque()
         self._unfinished: set[int] = set()
         self._running = 0
         self._leaving: dict[int, Leaving] = {}
@@ -137,7 +130,7 @@ class ConcurrentWork(QueueWork):
         self._running += 1
         context = ConcurrentContext(queue=self.name)
         shown = [replace(message, topic=message.sent_to) for message in batch] if self._retried else batch
-        self.owner.shared.run(partial(self._listener, shown, context), partial(self._answered, batch, context))
+        self.owner.shared.run(partial(self.owner.listener, shown, context), partial(self._answered, batch, context))
 
     def _answered(
         self, batch: list[ConsumedMessage], context: ConcurrentContext, answer: Any, error: Exception | None
@@ -230,19 +223,10 @@ class ConcurrentConsumer(Consumer):
     kind: ClassVar[str] = "concurrent"
     work = ConcurrentWork
 
-    def __init__(
-        self,
-        shared: Shared,
-        group: str,
-        client_id: str,
-        topics: Mapping[str, str],
-        *,
-        options: ConsumerOptions,
-        listener: ConcurrentListener,
-    ) -> None:
-        self._retry_topic = retry_topic(group)
-        topics = {**topics, self._retry_topic: ALL}
-        super().__init__(shared, group, client_id, topics, options=options, listener=listener)
+    def __post_init__(self) -> None:
+        self._retry_topic = retry_topic(self.group)
+        self.topics = {**self.topics, self._retry_topic: ALL}
+        super().__post_init__()
         self._waiting: dict[QueueWork, None] = {}
 
     def start(self) -> None:

@@ -6,11 +6,11 @@ kill between the record and the committed offset costs no second record: the nex
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from broker.consumer.counters import DEAD_LETTERED, DEAD_LETTERS_REFUSED
-from broker.consumer.leaving import Ended, Leaving
-from broker.consumer.reading import ConsumedMessage
+from broker.consumer.leaving import Leaving
 from broker.consumer.retry_counts import Retries
-from broker.consumer.shared import Shared
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.record import prepared_offset
 from broker.log.decisions import prepared_offset_of
@@ -21,25 +21,22 @@ from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
 _SCAN_UNITS = 256
 
 
+@dataclass(eq=False, kw_only=True)
 class DeadLettering(Leaving):
     """One message on its way to the dead letters.
 
-    Args:
+    Attributes:
         shared, group, message, ended: As `Leaving`.
         reason: Why, in a sentence.
         label: Why, for the counter.
     """
 
-    def __init__(
-        self, shared: Shared, group: str, message: ConsumedMessage, *, reason: str, label: str, ended: Ended
-    ) -> None:
-        super().__init__(shared, group, message, ended=ended)
-        self._reason = reason
-        self._label = label
+    reason: str
+    label: str
 
     def start(self) -> None:
         """Append the record, or find it; `ended` is called when it is durable."""
-        if is_dead_letter_topic(self._message.sent_to):
+        if is_dead_letter_topic(self.message.sent_to):
             # No dead letter of a dead letter (D16).
             self._give_up("dead_letter_exhausted")
         elif (known := self._known()).dead_letter_from >= 0 and self._is_there(known.dead_letter_from):
@@ -48,37 +45,37 @@ class DeadLettering(Leaving):
             super().start()
 
     def _known(self) -> Retries:
-        return self._shared.retries.of(self._key, self._message.offset, self._message.physical)
+        return self.shared.retries.of(self._key, self.message.offset, self.message.physical)
 
     def _made(self) -> tuple[Put, int, bytes]:
-        message, shared = self._message, self._shared
-        queue = shared.store.create_topic(dead_letter_topic(self._group), 1, system=True).queues[0]
+        message, shared = self.message, self.shared
+        queue = shared.store.create_topic(dead_letter_topic(self.group), 1, system=True).queues[0]
         if self._known().dead_letter_from < 0:
             entry = Retries(message.physical, message.reconsume_times, queue.max_offset)
             shared.retries.note(self._key, message.offset, entry)
         if not shared.retries.save():
             raise StoreError("the retry counts could not be written")
         record = shared.store.read(message.physical, message.size)
-        return dead_letter(shared.store, self._group, message, self._reason, record)
+        return dead_letter(shared.store, self.group, message, self.reason, record)
 
     def _count_durable(self) -> None:
-        self._shared.metrics.counter(DEAD_LETTERED, self._group, self._label).add()
-        self._shared.limited_log.note(
+        self.shared.metrics.counter(DEAD_LETTERED, self.group, self.label).add()
+        self.shared.limited_log.note(
             "message_dead_lettered",
-            self._group,
-            topic=self._message.topic,
-            queue=self._message.queue_id,
-            offset=self._message.offset,
-            reason=self._reason,
+            self.group,
+            topic=self.message.topic,
+            queue=self.message.queue_id,
+            offset=self.message.offset,
+            reason=self.reason,
         )
 
     def _count_refused(self, error: str) -> None:
-        self._shared.metrics.counter(DEAD_LETTERS_REFUSED, self._group).add()
-        self._shared.limited_log.note("dead_letter_refused", self._group, error=error, offset=self._message.offset)
+        self.shared.metrics.counter(DEAD_LETTERS_REFUSED, self.group).add()
+        self.shared.limited_log.note("dead_letter_refused", self.group, error=error, offset=self.message.offset)
 
     def _is_there(self, start: int) -> bool:
         """Whether the dead-letter queue has this message's record at `start` or later."""
-        topic = self._shared.store.topics.get(dead_letter_topic(self._group))
+        topic = self.shared.store.topics.get(dead_letter_topic(self.group))
         if topic is None:
             return False
         queue = topic.queues[0]
@@ -87,7 +84,7 @@ class DeadLettering(Leaving):
             units = queue.read(offset, _SCAN_UNITS)
             for physical, size, _ in units:
                 try:
-                    if self._is_its(self._shared.store.read(physical, size)):
+                    if self._is_its(self.shared.store.read(physical, size)):
                         return True
                 except (DamagedRecord, RecordGone):
                     continue
@@ -95,4 +92,4 @@ class DeadLettering(Leaving):
         return False
 
     def _is_its(self, record: memoryview) -> bool:
-        return prepared_offset(record) == prepared_offset_of(self._message.physical)
+        return prepared_offset(record) == prepared_offset_of(self.message.physical)

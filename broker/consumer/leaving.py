@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from broker.consumer.counters import SKIPPED, UNDECIDED
 from broker.consumer.reading import ConsumedMessage
@@ -24,27 +25,29 @@ AGAIN_SECONDS = 1.0
 Ended = Callable[[ConsumedMessage], None]
 
 
+@dataclass(eq=False)
 class Leaving(ABC):
     """One message on its way; `withdraw` ends it while the store refuses the record.
 
-    Args:
+    Attributes:
         shared: What all consumers share.
         group: Who consumed it.
         message: The message.
         ended: Told when the record is durable, or the message cannot be read any more.
     """
 
-    def __init__(self, shared: Shared, group: str, message: ConsumedMessage, *, ended: Ended) -> None:
-        self._shared = shared
-        self._group = group
-        self._message = message
-        self._ended = ended
-        self._next_try = Later(shared.scheduler, self.start)
-        self._key: Key = (group, message.topic, message.queue_id)
+    shared: Shared
+    group: str
+    message: ConsumedMessage
+    ended: Ended = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._next_try = Later(self.shared.scheduler, self.start)
+        self._key: Key = (self.group, self.message.topic, self.message.queue_id)
 
     def start(self) -> None:
         """Append the record; `ended` is called when it is durable."""
-        shared = self._shared
+        shared = self.shared
         try:
             put, born_ms, host = self._made()
             shared.store.append([put], born_ms=born_ms, born_host=host, done=self._done)
@@ -81,28 +84,28 @@ class Leaving(ABC):
 
     def _done(self, error: StoreError | None) -> None:
         if error is not None:
-            shared, message = self._shared, self._message
-            shared.metrics.counter(UNDECIDED, self._group).add()
+            shared, message = self.shared, self.message
+            shared.metrics.counter(UNDECIDED, self.group).add()
             shared.limited_log.note(
-                "message_undecided", self._group, topic=message.topic, queue=message.queue_id, offset=message.offset
+                "message_undecided", self.group, topic=message.topic, queue=message.queue_id, offset=message.offset
             )
             return
-        self._shared.finished.finish(self._key, self._message.offset)
+        self.shared.finished.finish(self._key, self.message.offset)
         self._count_durable()
         self._complete()
 
     def _complete(self) -> None:
         # Not inside the store's flush: what follows may append and flush again.
-        self._shared.scheduler.call_soon(self._ended, self._message)
+        self.shared.scheduler.call_soon(self.ended, self.message)
 
     def _postpone(self, error: str) -> None:
         self._count_refused(error)
         self._next_try.after(AGAIN_SECONDS)
 
     def _give_up(self, reason: str) -> None:
-        shared, message = self._shared, self._message
-        shared.metrics.counter(SKIPPED, self._group, reason).add()
+        shared, message = self.shared, self.message
+        shared.metrics.counter(SKIPPED, self.group, reason).add()
         shared.limited_log.note(
-            "message_given_up", self._group, topic=message.topic, offset=message.offset, reason=reason
+            "message_given_up", self.group, topic=message.topic, offset=message.offset, reason=reason
         )
         self._complete()

@@ -15,16 +15,19 @@ that the queue is another's before it commits anything in it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
+from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED, SKIPPED
 from broker.consumer.options import ConsumerOptions
+from broker.consumer.reading import ConsumedMessage, QueueReader
 from broker.consumer.shared import Shared
 from broker.consumer.tags import TagExpression
-from broker.consumer.work import QueueWork
+from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import MessageQueue, queue_names
 from broker.queues.queue_locks import RENEWAL_SECONDS, Place
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
@@ -48,61 +51,50 @@ class QueueStats:
     busy_since: float | None
 
 
+@dataclass(eq=False, repr=False)
 class Consumer:
-    """One member of a group; made by `Consumers`. All methods are called in the loop's thread.
+    """One member of a group; made by `Consumers`, and `start` begins. All methods are called in the loop's thread.
 
     Attributes:
+        shared: What all consumers share.
         group: The group.
         client_id: Its name within the group.
+        topics: Tag expression by topic.
+        options: How it consumes.
+        listener: What its kind of work calls with a batch and a context.
+        tags: What it wants of each topic.
         works: Its queues.
         running: Between `start` and `stop`.
+
+    Raises:
+        ValueError: No topic, one that nobody may subscribe, or a tag expression without a tag.
     """
 
     kind: ClassVar[str] = ""
     locks_queues: ClassVar[bool] = True
-    work: ClassVar[Callable[..., QueueWork]]
+    work: ClassVar[type[QueueWork]]
     """The class of what it does in one queue."""
 
-    def __init__(
-        self,
-        shared: Shared,
-        group: str,
-        client_id: str,
-        topics: Mapping[str, str],
-        *,
-        options: ConsumerOptions,
-        listener: Callable[..., Any],
-    ) -> None:
-        """Set up; `start` begins.
+    shared: Shared
+    group: str
+    client_id: str
+    topics: Mapping[str, str]
+    options: ConsumerOptions = field(kw_only=True)
+    listener: Callable[..., Any] = field(kw_only=True)
 
-        Args:
-            shared: What all consumers share.
-            group: The group.
-            client_id: Its name within the group.
-            topics: Tag expression by topic.
-            options: How it consumes.
-            listener: What its kind of work calls with a batch and a context.
-
-        Raises:
-            ValueError: No topic, one that nobody may subscribe, or a tag expression without a tag.
-        """
-        if not topics:
-            raise ValueError(f"consumer {client_id!r} of group {group!r} names no topic")
-        for topic in topics:
+    def __post_init__(self) -> None:
+        if not self.topics:
+            raise ValueError(f"consumer {self.client_id!r} of group {self.group!r} names no topic")
+        for topic in self.topics:
             if is_system(topic) and not topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX)):
                 raise ValueError(f"topic {topic!r} is the broker's own and cannot be consumed")
-        self.shared = shared
-        self.group = group
-        self.client_id = client_id
-        self.options = options
-        self.tags = {topic: TagExpression(text) for topic, text in topics.items()}
+        self.tags = {topic: TagExpression(text) for topic, text in self.topics.items()}
         self.works: dict[Place, QueueWork] = {}
         self.running = False
-        self._listener = listener
         self._listened: dict[Topic, Callable[[], None]] = {}
-        self._renewal = Later(shared.scheduler, self._renew)
-        self._rebalances = Repeated(shared.scheduler, REBALANCE_SECONDS, self.rebalance)
-        self._sooner = Later(shared.scheduler, self.rebalance)
+        self._renewal = Later(self.shared.scheduler, self._renew)
+        self._rebalances = Repeated(self.shared.scheduler, REBALANCE_SECONDS, self.rebalance)
+        self._sooner = Later(self.shared.scheduler, self.rebalance)
         """The rebalance after a refusal."""
         self._counts: dict[str, int] = {}
         self._asked = False
@@ -211,9 +203,7 @@ class Consumer:
     def _take(self, name: MessageQueue) -> None:
         queue = self.shared.store.topics[name.topic].queues[name.queue_id]
         start = self.first_offset(name)
-        work = self.works[name.topic, name.queue_id] = self.work(
-            self, name, queue, start=start, listener=self._listener
-        )
+        work = self.works[name.topic, name.queue_id] = self.work(self, name, queue, start)
         work.wake()
 
     def first_offset(self, name: MessageQueue) -> int:
@@ -303,3 +293,108 @@ class Consumer:
         owner = shared.locks.owner(self.group, work.place)
         shared.limited_log.note("queue_lock_lost", self.group, owner=owner, place=work.place)
         work.drop(lost=True)
+
+
+class QueueWork(ABC):
+    """One queue of one consumer, RocketMQ's ProcessQueue; subclasses say how messages are handed out.
+
+    It is given up only while nothing of it is busy: no listener runs in it and no dead letter is on its way. A listener
+    that never returns keeps its queue for ever; `Consumer.stats` shows since when.
+
+    Attributes:
+        committed: Next offset to consume, as committed last.
+        locked_at: When its lock was taken or renewed last, monotonic seconds.
+        dropped: It is given up, or will be once nothing of it is busy.
+        lost: Somebody else holds its lock: nothing of it may be committed any more.
+        busy_since: Since when a listener runs in it or a dead letter is on its way, monotonic seconds; None: neither.
+    """
+
+    def __init__(self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
+        self.owner = owner
+        self.name = name
+        self.queue = queue
+        self.committed = start
+        self.locked_at = owner.now()
+        self.dropped = self.lost = False
+        self.busy_since: float | None = None
+        self.reader = QueueReader(
+            owner.shared.store, queue, start=start, tags=owner.tags[name.topic], skipped=self._skipped
+        )
+        self._ready: deque[ConsumedMessage] = deque()
+        """Read, and not handed out."""
+        self._asked = False
+        self._pause = Later(owner.shared.scheduler, self.wake)
+
+    @property
+    def place(self) -> Place:
+        """Topic and queue id."""
+        return self.name.topic, self.name.queue_id
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Group, topic and queue id."""
+        return self.owner.group, self.name.topic, self.name.queue_id
+
+    def wake(self) -> None:
+        """Look for something to do in the next turn; harmless at any time."""
+        if not self._asked and not self.dropped:
+            self._asked = True
+            self.owner.shared.scheduler.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._asked = False
+        if not self.dropped and not self._pause.is_due and self.owner.still_holds(self):
+            self.step()
+
+    @abstractmethod
+    def step(self) -> None:
+        """Hand out what can be handed out. Called while the queue is held and not paused."""
+
+    def pause(self, seconds: float) -> None:
+        """Do nothing for so long; a pause that runs already is replaced."""
+        self._pause.after(seconds)
+
+    def commit(self, offset: int) -> None:
+        """Make `offset` the next one to consume, unless the queue is somebody else's by now."""
+        if self.lost or offset <= self.committed:
+            return
+        self.committed = offset
+        self.owner.committed(self)
+
+    def drop(self, *, lost: bool = False) -> None:
+        """Give the queue up as soon as nothing of it is busy; `lost`: its lock is another's already."""
+        self.dropped = True
+        self.lost = self.lost or lost
+        self._pause.cancel()
+        self.withdraw()
+        if self.busy_since is None:
+            self.owner.released(self)
+
+    def withdraw(self) -> None:  # noqa: B027 - a hook; broadcasting has nothing that could wait
+        """End what waits and can be ended; the queue is being given up."""
+
+    def begin(self) -> None:
+        """Something of the queue is busy from now on."""
+        self.busy_since = self.owner.now()
+
+    def end(self) -> None:
+        """Nothing of the queue is busy any more: go on, or give it up."""
+        self.busy_since = None
+        if self.dropped:
+            self.owner.released(self)
+        else:
+            self.wake()
+
+    def _skipped(self, offset: int, reason: str, count: int) -> None:
+        owner = self.owner
+        owner.shared.metrics.counter(SKIPPED, owner.group, reason).add(count)
+        if reason != "tag_filter":
+            owner.shared.limited_log.note(
+                "message_unreadable",
+                owner.group,
+                count,
+                topic=self.name.topic,
+                queue=self.name.queue_id,
+                offset=offset,
+                reason=reason,
+            )

@@ -28,11 +28,10 @@ from typing import Any, ClassVar
 
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.dead_lettering import DeadLettering
-from broker.consumer.member import Consumer
+from broker.consumer.member import Consumer, QueueWork
 from broker.consumer.options import clamp_suspend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
-from broker.consumer.work import QueueWork
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import MessageQueue
 from broker.retry.metrics import KNOWN_FINISHED
@@ -70,12 +69,8 @@ _SUSPEND = OrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 class OrderlyWork(QueueWork):
     """One queue of an orderly consumer."""
 
-    def __init__(
-        self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, *, start: int, listener: OrderlyListener
-    ) -> None:
-        super().__init__(owner, name, queue, start=start)
-        self._listener = listener
-        self._ready: deque[ConsumedMessage] = deque()
+    def __init__(self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
+        super().__init__(owner, name, queue, start)
         self._uncommitted = False
         """Consumed without auto-commit: the reader is ahead of what may be committed."""
         self._dead_lettered: set[int] = set()
@@ -101,7 +96,7 @@ class OrderlyWork(QueueWork):
             self._dead_letter([(first, "its retries were used up", "exhausted")], partial(self._consumed, batch))
         else:
             context = OrderlyContext(queue=self.name)
-            self.owner.shared.run(partial(self._listener, batch, context), partial(self._answered, batch, context))
+            self.owner.shared.run(partial(self.owner.listener, batch, context), partial(self._answered, batch, context))
 
     def _next_batch(self) -> list[ConsumedMessage]:
         """Take the next messages; one that no listener may get comes alone."""

@@ -8,10 +8,10 @@ uncounted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from broker.consumer.leaving import Ended, Leaving
+from broker.consumer.leaving import Leaving
 from broker.consumer.reading import ConsumedMessage
-from broker.consumer.shared import Shared
 from broker.errors import MessageRefused
 from broker.log.put import Put
 from broker.retry.metrics import REFUSED, SENT_BACK
@@ -21,46 +21,37 @@ from broker.scheduled.delay.puts import DelayedPuts
 Unfit = Callable[[ConsumedMessage, str], None]
 
 
+@dataclass(eq=False, kw_only=True)
 class SendingBack(Leaving):
     """One message on its way to the retry topic.
 
-    Args:
+    Attributes:
         shared, group, ended: As `Leaving`.
         message: The message, with this failure counted.
         asked: Delay level that the listener wants, 0 for the broker's choice.
         unfit: Told with a sentence when no store will ever take the record.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        group: str,
-        message: ConsumedMessage,
-        *,
-        asked: int,
-        ended: Ended,
-        unfit: Unfit,
-    ) -> None:
-        super().__init__(shared, group, message, ended=ended)
-        self._level = retry_level(message.reconsume_times - 1, asked)
-        self._unfit = unfit
+    asked: int
+    unfit: Unfit
 
     def _made(self) -> tuple[Put, int, bytes]:
-        message, store = self._message, self._shared.store
+        message, store = self.message, self.shared.store
         record = store.read(message.physical, message.size)
-        return send_back(store, self._group, record, times=message.reconsume_times, level=self._level)
+        level = retry_level(message.reconsume_times - 1, self.asked)
+        return send_back(store, self.group, record, times=message.reconsume_times, level=level)
 
     def _refused(self, error: MessageRefused) -> None:
-        shared = self._shared
-        shared.metrics.counter(REFUSED, self._group, "unfit").add()
-        shared.scheduler.call_soon(self._unfit, self._message, f"it cannot be stored for a retry: {error}")
+        shared = self.shared
+        shared.metrics.counter(REFUSED, self.group, "unfit").add()
+        shared.scheduler.call_soon(self.unfit, self.message, f"it cannot be stored for a retry: {error}")
 
     def _count_durable(self) -> None:
-        shared = self._shared
-        shared.metrics.counter(SENT_BACK, self._group).add()
+        shared = self.shared
+        shared.metrics.counter(SENT_BACK, self.group).add()
         if shared.store.waiting(DelayedPuts).on_topic is None:
-            shared.limited_log.note("retries_without_delivery", self._group, why="the program delivers no delay levels")
+            shared.limited_log.note("retries_without_delivery", self.group, why="the program delivers no delay levels")
 
     def _count_refused(self, error: str) -> None:
-        self._shared.metrics.counter(REFUSED, self._group, "waits").add()
-        self._shared.limited_log.note("retry_refused", self._group, error=error, offset=self._message.offset)
+        self.shared.metrics.counter(REFUSED, self.group, "waits").add()
+        self.shared.limited_log.note("retry_refused", self.group, error=error, offset=self.message.offset)

@@ -12,15 +12,16 @@ The bodies are JSON of RocketMQ's making; nothing in them is believed that does 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.feature import Feature
 from broker.format.properties import find_property
 from broker.format.record import split
-from broker.queues.consume_queue import FILLER_SIZE
-from broker.queues.offsets import REVIVE_GROUP
+from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
+from broker.store import Store
 
 REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -38,37 +39,6 @@ PopKey = tuple[str, str, int]
 """Group, topic, queue id."""
 _CheckpointKey = tuple[str, str, int, int, int]
 """The same, first offset, moment of the pop: what RocketMQ matches acknowledgements by."""
-
-
-class Queue(Protocol):
-    """A consume queue as far as it is needed here."""
-
-    @property
-    def min_offset(self) -> int: ...
-    @property
-    def max_offset(self) -> int: ...
-    def read(self, offset: int, count: int) -> list[tuple[int, int, int]]: ...
-
-
-class QueuesOf(Protocol):
-    """A topic as far as it is needed here."""
-
-    @property
-    def queues(self) -> Sequence[Queue]: ...
-
-
-class Records(Protocol):
-    """A store as far as it is needed here."""
-
-    @property
-    def topics(self) -> Mapping[str, QueuesOf]: ...
-    def read(self, physical: int, size: int) -> memoryview: ...
-
-
-class Offsets(Protocol):
-    """Committed offsets."""
-
-    def get(self, group: str, topic: str, queue_id: int) -> int | None: ...
 
 
 class Popped(NamedTuple):
@@ -100,7 +70,7 @@ class _Found:
         self.newest_ms = 0
 
 
-def popped(store: Records, offsets: Offsets) -> Iterator[Popped | None]:
+def popped(store: Store, offsets: ConsumerOffsets) -> Iterator[Popped | None]:
     """Yield None after each step of bounded work, and what is in hand at last. Raises OSError."""
     found = _Found()
     read_to: dict[tuple[str, int], int] = {}
@@ -128,7 +98,7 @@ def popped(store: Records, offsets: Offsets) -> Iterator[Popped | None]:
     yield Popped({key: sorted(left) for key, left in in_hand.items()}, read_to)
 
 
-def _revived(store: Records, queue: Queue, committed: int, found: _Found) -> Iterator[None]:
+def _revived(store: Store, queue: ConsumeQueue, committed: int, found: _Found) -> Iterator[None]:
     """Read a queue of a revive topic; what its group committed, the offset of the last record done, is in no hand."""
     for offset, body, block in _records(store, queue):
         if body is None:
@@ -144,7 +114,7 @@ def _revived(store: Records, queue: Queue, committed: int, found: _Found) -> Ite
             _take_ack(body, block, found)
 
 
-def _timed(store: Records, queue: Queue, found: _Found) -> Iterator[None]:
+def _timed(store: Store, queue: ConsumeQueue, found: _Found) -> Iterator[None]:
     """Read the timer topic: what of it was not delivered yet."""
     prefix = REVIVE_PREFIX.encode()
     for _, body, block in _records(store, queue):
@@ -161,7 +131,7 @@ def _timed(store: Records, queue: Queue, found: _Found) -> Iterator[None]:
             found.pending[key] = checkpoint
 
 
-def _records(store: Records, queue: Queue) -> Iterator[tuple[int, memoryview | None, bytes]]:
+def _records(store: Store, queue: ConsumeQueue) -> Iterator[tuple[int, memoryview | None, bytes]]:
     """Yield offset, body and properties of what can be read, and no body where a step ends."""
     offset = queue.min_offset
     while offset < queue.max_offset:

@@ -85,7 +85,6 @@ class Checker:
         ops: Takes what it gives up.
         settings: As the attribute.
         runtime: Its scheduler runs the steps.
-        deciding: Whether a half is being decided right now.
     """
 
     def __init__(
@@ -95,10 +94,8 @@ class Checker:
         runtime: Runtime,
         *,
         settings: CheckSettings,
-        deciding: Callable[[int], bool],
     ) -> None:
         self.settings = settings
-        self._deciding = deciding
         self._halves = halves
         self._ops = ops
         self._scheduler = runtime.scheduler
@@ -106,7 +103,6 @@ class Checker:
         self._next = Earliest(halves.clock, runtime.scheduler, self._step)
         self._running = False
         self._aged_at = 0.0
-        self._discarding: set[int] = set()
         self._woken: dict[str, list[Callable[[], None]]] = {}
         self.times: dict[int, int] = {}
         """Counts of an earlier opening, until a half comes up."""
@@ -287,7 +283,7 @@ class Checker:
     def _discard(self, offset: int, reason: str) -> None:
         """Put a half into the discard topic; that record is the decision, the op record follows in the same write."""
         halves = self._halves
-        if offset in self._discarding or self._deciding(offset):
+        if halves.is_busy(offset):
             return
         half = halves.read_or_lose(offset)
         if half is None:
@@ -309,30 +305,27 @@ class Checker:
             seconds = RETRY_SECONDS if isinstance(error, DiskFull) else 10 * RETRY_SECONDS
             halves.checks.postpone(offset, half.group, halves.clock.monotonic() + seconds, times=times)
             return
-        self._discarding.add(offset)
+        halves.discarding.add(offset)
         self._ops.add(offset, Fate.DISCARDED)
 
     def _discarded(self, offset: int, half: Half, reason: str, error: StoreError | None) -> None:
-        self._discarding.discard(offset)
+        halves = self._halves
+        halves.discarding.discard(offset)
         if error is not None:
             return
-        halves = self._halves
         halves.resolve(offset, Known.ELSEWHERE, half)
         halves.metrics.counter(counted.DISCARDED, reason).add()
         halves.limited_log.note(
             "half_message_discarded", half.group, topic=half.topic, transaction=half.transaction_id, reason=reason
         )
 
-    def is_discarding(self, offset: int) -> bool:
-        """Whether a half's discard is staged."""
-        return offset in self._discarding
-
     # Fetching
 
     def fetch(self, group: str, count_max: int, owner: str | None = None) -> list[Check]:
-        """Return due checks of a producer group, each to be answered within the interval; they count from now on.
+        """Return due checks of a producer group, in the order in which they became due; each counts as made.
 
-        Those of halves that are another principal's than `owner` stay in line, behind the others.
+        Nobody else gets them within the interval of the settings; that is how long the group has to answer with `end`,
+        `from_check`. Those of halves that are another principal's than `owner` stay in line, behind the others.
         """
         halves = self._halves
         line = halves.checks.lines.get(group)
@@ -340,7 +333,7 @@ class Checker:
         foreign: list[int] = []
         while line and len(found) < count_max and len(foreign) < FOREIGN_MAX:
             offset = line.take()
-            if not halves.states.is_undecided(offset) or self._deciding(offset) or offset in self._discarding:
+            if not halves.states.is_undecided(offset) or halves.is_busy(offset):
                 continue
             half = halves.read_or_lose(offset)
             if half is None:
@@ -371,10 +364,6 @@ class Checker:
         halves.checks.ready(asked.group, check.offset)
         for callback in list(self._woken.get(asked.group, ())):
             self._scheduler.call_soon(callback)
-
-    def remark(self, offset: int, text: str) -> None:
-        """Remember what a producer said that could not decide a half."""
-        self._halves.checks.remark(offset, text)
 
 
 def _check(offset: int, half: Half, times: int) -> Check:

@@ -5,8 +5,8 @@ a rollback is the op record alone. Who decides is answered when the commit's rec
 was decided before is told from the halves' states, else from the op records behind the half.
 
 Two decisions of one half may be under way at once: the producer's own and a check's answer, or an operator's. The
-first that comes here counts; it stands in `_deciding` until its record is durable, and the others wait there to be
-answered by what it was: ALREADY_SAME or ALREADY_OTHER. When the write fails all of them are told so, and the half is
+first that comes here counts; it stands in `halves.deciding` until its record is durable, and the others wait there to
+be answered by what it was: ALREADY_SAME or ALREADY_OTHER. When the write fails all of them are told so, and the half is
 undecided as before.
 
 A half may have several offsets in its life: each check, and each resumption of a discarded one, puts it again at the
@@ -33,7 +33,6 @@ from broker.runtime.steps import StepRunner
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.transaction import metrics as counted
-from broker.transaction.checker import Checker
 from broker.transaction.half import Half, commit_of, resumed_of
 from broker.transaction.halves import Halves
 from broker.transaction.handles import Handle, parse_handle
@@ -55,7 +54,6 @@ class Ending:
     Args:
         halves: Of the store.
         ops: Names what is decided.
-        checker: Asks about what is not.
         scheduler: Runs searches.
         committed: Told of every commit that is durable: the topic, and the bytes of the body.
     """
@@ -64,18 +62,15 @@ class Ending:
         self,
         halves: Halves,
         ops: OpWriter,
-        checker: Checker,
         *,
         scheduler: Scheduler,
         committed: Callable[[str, int], None],
     ) -> None:
         self._halves = halves
         self._ops = ops
-        self._checker = checker
         self._scheduler = scheduler
         self._searches = StepRunner(scheduler.call_soon)
         self._resuming: set[int] = set()
-        self._deciding: dict[int, tuple[State, list[Callable[[StoreError | None], None]]]] = {}
         self._committed_told = committed
 
     def end(
@@ -83,14 +78,25 @@ class Ending:
         text: str,
         *,
         group: str | None,
-        transaction_id: str | None,
         state: State,
-        from_check: bool,
-        remark: str,
         done: Told,
+        transaction_id: str | None = None,
+        from_check: bool = False,
+        remark: str = "",
         owner: str | None = None,
     ) -> None:
-        """Decide a transaction; `group` None is an admin's decision, `owner` None that of whoever is of the group."""
+        """Decide a transaction.
+
+        Args:
+            text: Its handle, as `handle_of` or a check gave it.
+            group: Producer group of who decides; None: an operator.
+            state: COMMIT and ROLLBACK are final; UNKNOWN leaves it to the next check.
+            done: Told once what is answered is durable; at once when nothing is stored.
+            transaction_id: Compared with the handle's, where given.
+            from_check: The answer to a check.
+            remark: Why it is not known yet, for people.
+            owner: The principal who decides: what is another's is unknown to it. None: everybody.
+        """
         again = partial(
             self.end,
             text,
@@ -132,10 +138,6 @@ class Ending:
         else:
             self._answer_decided(handle, half, who, state, done)
 
-    def is_deciding(self, offset: int) -> bool:
-        """Whether a half is being decided right now, or moved."""
-        return offset in self._deciding or offset in self._halves.moving
-
     def _count(self, done: Told, outcome: EndOutcome) -> None:
         if not outcome.resolved:
             self._halves.metrics.counter(counted.REFUSED, outcome.end.value).add()
@@ -154,14 +156,14 @@ class Ending:
 
     def _decide(self, offset: int, half: Half, state: State, *, late: bool, remark: str, done: Told) -> None:
         halves = self._halves
-        if self._checker.is_discarding(offset):
+        if offset in halves.discarding:
             done(EndOutcome(End.DISCARDED, _DISCARDED))
             return
-        if offset in self._deciding:
+        if offset in self._halves.deciding:
             self._join(offset, state, done)
             return
         if state is State.UNKNOWN:
-            self._checker.remark(offset, remark)
+            halves.checks.remark(offset, remark)
             done(EndOutcome(End.OK))
             return
         if late and half.immune:
@@ -173,12 +175,12 @@ class Ending:
         if state is State.COMMIT:
             self._commit(offset, half, done)
         else:
-            self._deciding[offset] = (state, [])
+            self._halves.deciding[offset] = (state, [])
             self._ops.add(offset, Fate.ROLLED_BACK, partial(self._decided, offset, half, state, done))
 
     def _join(self, offset: int, state: State, done: Told) -> None:
         """Somebody decided this half in the same turn; tell once that is durable."""
-        first, waiters = self._deciding[offset]
+        first, waiters = self._halves.deciding[offset]
 
         def told(error: StoreError | None) -> None:
             done(_already(state, first) if error is None else _failed(error))
@@ -190,7 +192,7 @@ class Ending:
         try:
             put, born_ms, born_host = self._committed(half)
             self._ops.expect()
-            self._deciding[offset] = (State.COMMIT, [])
+            self._halves.deciding[offset] = (State.COMMIT, [])
             store.append(
                 [put],
                 born_ms=born_ms,
@@ -198,7 +200,7 @@ class Ending:
                 done=partial(self._decided, offset, half, State.COMMIT, done),
             )
         except StoreError as error:
-            self._deciding.pop(offset, None)
+            self._halves.deciding.pop(offset, None)
             done(_failed(error))
             return
         self._ops.add(offset, FATES[State.COMMIT])
@@ -217,7 +219,7 @@ class Ending:
         return _waiting(self._halves, made.put, half), made.born_ms, made.born_host
 
     def _decided(self, offset: int, half: Half, state: State, done: Told, error: StoreError | None) -> None:
-        _, waiters = self._deciding.pop(offset)
+        _, waiters = self._halves.deciding.pop(offset)
         if error is None:
             halves = self._halves
             known = Known.COMMITTED if state is State.COMMIT else Known.ROLLED_BACK
@@ -313,9 +315,12 @@ class Ending:
 
     # Discarded ones
 
-    def resume(self, offset: int, done: Told, *, resumed: Callable[[int], None]) -> None:
-        """Make a discarded half one again, with no checks counted; `resumed` is told the offset once durable."""
+    def resume(self, offset: int, done: Told) -> None:
+        """Make a discarded half one again, with no checks counted; see `Transactions.resume`."""
         halves = self._halves
+        if offset in halves.resumed:
+            done(EndOutcome(End.UNKNOWN_HANDLE, "it was resumed before"))
+            return
         if offset in self._resuming:
             done(EndOutcome(End.UNKNOWN_HANDLE, "it is being resumed"))
             return
@@ -327,7 +332,7 @@ class Ending:
                 [made.put],
                 born_ms=made.born_ms,
                 born_host=made.born_host,
-                done=partial(self._resumed, offset, done, resumed),
+                done=partial(self._resumed, offset, done),
             )
         except (DamagedRecord, RecordGone) as error:
             done(EndOutcome(End.UNKNOWN_HANDLE, str(error)))
@@ -336,13 +341,13 @@ class Ending:
         else:
             self._resuming.add(offset)
 
-    def _resumed(self, offset: int, done: Told, resumed: Callable[[int], None], error: StoreError | None) -> None:
+    def _resumed(self, offset: int, done: Told, error: StoreError | None) -> None:
         self._resuming.discard(offset)
         if error is not None:
             done(_failed(error))
             return
         self._halves.metrics.counter(counted.RESUMED).add()
-        resumed(offset)
+        self._halves.resumed.add(offset, offset + 1)
         done(EndOutcome(End.OK))
 
 

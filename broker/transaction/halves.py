@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from broker.errors import DamagedRecord, RecordGone
+from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.record import prepared_offset
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.topics import Topic
 from broker.runtime.bundle import Runtime
+from broker.scheduled.delay.level_queue import Ranges
 from broker.store import Store
 from broker.transaction import metrics as counted
 from broker.transaction.ages import Ages
 from broker.transaction.checks import Checks
 from broker.transaction.half import Half, half_of
-from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.states import HalfStates, Known
 
 
@@ -30,6 +31,9 @@ class Halves:
         owned: Undecided ones by the principal whose they are ("": nobody's), likewise.
         moved: By transaction id, where an undecided half is that was put again.
         moving: Those whose copy is on its way to the disk, by offset; who is called when that is told.
+        deciding: Those whose decision is, by offset: which one; who is told besides when that is told.
+        discarding: Those whose discard is staged, by offset.
+        resumed: Offsets in the discard queue that lie there no more.
         seen: The first half whose record was not looked at yet.
         opened_at: Monotonic seconds of the opening.
     """
@@ -46,6 +50,9 @@ class Halves:
         self.owned: Counter[str] = Counter()
         self.moved: dict[str, int] = {}
         self.moving: dict[int, list[Callable[[], object]]] = {}
+        self.deciding: dict[int, tuple[State, list[Callable[[StoreError | None], None]]]] = {}
+        self.discarding: set[int] = set()
+        self.resumed = Ranges()
         self.seen = 0
         self.opened_at = clock.monotonic()
 
@@ -110,6 +117,10 @@ class Halves:
             self.limited_log.note("half_message_lost", offset=offset, why=why)
 
     # What becomes of them
+
+    def is_busy(self, offset: int) -> bool:
+        """Whether a half is being decided, moved or discarded right now."""
+        return offset in self.deciding or offset in self.moving or offset in self.discarding
 
     def resolve(self, offset: int, known: Known, half: Half | None) -> bool:
         """Note what became of an undecided half; False when it is none."""

@@ -9,7 +9,6 @@ from broker.errors import DamagedRecord, RecordGone
 from broker.format.properties import find_property
 from broker.query import NotFound, by_unique_key
 from broker.queues.consume_queue import ConsumeQueue
-from broker.scheduled.delay.level_queue import Ranges
 from broker.transaction.half import Half
 from broker.transaction.halves import Halves
 from broker.transaction.handles import Handle, parse_handle
@@ -50,13 +49,7 @@ def pending(
 
 
 def discarded(
-    halves: Halves,
-    resumed: Ranges,
-    *,
-    topic: str | None = None,
-    group: str | None = None,
-    cursor: int = 0,
-    count_max: int = 100,
+    halves: Halves, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
 ) -> Generator[None, None, Page]:
     """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
     queue = halves.discard_queue()
@@ -64,7 +57,7 @@ def discarded(
         return Page([], None)
 
     def lying(start: int, end: int) -> Iterator[int]:
-        return (each for each in range(start, end) if each not in resumed)
+        return (each for each in range(start, end) if each not in halves.resumed)
 
     places = (max(cursor, queue.min_offset), queue.max_offset)
     return (yield from _page(halves, queue, lying, places, names=(topic, group), count_max=count_max))
@@ -100,7 +93,7 @@ def _page(
     return Page(found, None)
 
 
-def finding(halves: Halves, resumed: Ranges, text: str) -> Generator[None, None, list[TransactionView]]:
+def finding(halves: Halves, text: str) -> Generator[None, None, list[TransactionView]]:
     """Find the halves of a transaction by its id or a handle, in steps; the newest first, and what became of each.
 
     Raises:
@@ -123,7 +116,7 @@ def finding(halves: Halves, resumed: Ranges, text: str) -> Generator[None, None,
             if name == HALF_TOPIC:
                 state = _STATES[halves.states.get(message.offset)]
             else:
-                state = "resumed" if message.offset in resumed else "discarded"
+                state = "resumed" if message.offset in halves.resumed else "discarded"
             found.append(_view(halves, message.offset, half, state))
     return sorted(found, key=lambda view: view.physical, reverse=True)
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from broker.errors import MessageRefused
 from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
 from broker.log.owner import OWNER_NAME
 from broker.log.put import Put
-from broker.queues.topics import Topic
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.release import check_waits, closed, without
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
 from broker.transaction.half import PRIVATE
-from broker.transaction.names import DELAY_MS, DELIVER_AT, LEVEL
+from broker.transaction.halves import Halves
+from broker.transaction.names import DELAY_MS, DELIVER_AT, HALF_TOPIC, LEVEL
 
 GROUP_BYTES_MAX = 255
 _ROOM_BYTES = 512
@@ -23,19 +21,18 @@ _FACTS = b"TRAN_MSG\x01true\x02PGROUP\x01%b\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%
 
 
 def half_put(
-    store: Store,
+    halves: Halves,
     put: Put,
     *,
     group: str,
-    topic: Callable[[], Topic],
     delay_level: int,
     deliver_at_ms: int,
     delay_ms: int,
     immunity_seconds: int | None,
-    now_ms: int,
-    owner: str | None = None,
+    owner: str | None,
 ) -> Put:
     """Return what to append so that a message waits for its producer's decision; see `Transactions.half`."""
+    store, now_ms = halves.store, halves.clock.wall_ms()
     check_waits(put, body_bytes_max=store.options.message_bytes_max, which="half")
     name = group.encode("utf-8", "surrogatepass")
     if not name or len(name) > GROUP_BYTES_MAX or b"\x01" in name or b"\x02" in name:
@@ -68,7 +65,7 @@ def half_put(
             f"key, tags and properties of a message in a transaction take {len(block) + len(own)} bytes, "
             f"{room} are allowed"
         )
-    return put._replace(topic=topic(), queue_id=0, properties=block + own, unique_key=key)
+    return put._replace(topic=halves.topic(HALF_TOPIC), queue_id=0, properties=block + own, unique_key=key)
 
 
 def _check_delay(store: Store, level: int, deliver_at_ms: int, delay_ms: int, now_ms: int) -> None:

@@ -16,7 +16,6 @@ from broker.format.record import split
 from broker.log.decisions import Decision
 from broker.log.shared_walk import Reading, decided
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
-from broker.scheduled.delay.level_queue import Ranges
 from broker.transaction.ages import Ages
 from broker.transaction.copies import resolve_copied
 from broker.transaction.halves import Halves
@@ -40,7 +39,6 @@ class Replay:
     """One opening.
 
     Attributes:
-        resumed: Discarded halves that are none any more.
         times: Checks by half, as the checkpoint counts them.
     """
 
@@ -49,7 +47,6 @@ class Replay:
         self._ops = ops
         self._files = files
         self._unsaid = 0
-        self.resumed = Ranges()
         self.times: dict[int, int] = {}
 
     def steps(self) -> Reading[None]:
@@ -95,7 +92,7 @@ class Replay:
         halves.ages = Ages(checkpoint.uptime, checkpoint.marks)
         self.times = checkpoint.times
         for start, end in checkpoint.resumed:
-            self.resumed.add(start, end)
+            self._halves.resumed.add(start, end)
 
     def _read_ops(self, queue: ConsumeQueue, offset: int) -> Generator[None, None, None]:
         states = self._halves.states
@@ -132,7 +129,7 @@ class Replay:
         if entry is None:
             return
         if entry.topic == DISCARD_NAME:
-            self.resumed.add(entry.queue_offset, entry.queue_offset + 1)
+            self._halves.resumed.add(entry.queue_offset, entry.queue_offset + 1)
             return
         if entry.topic != HALF_NAME:
             return

@@ -45,7 +45,7 @@ class TransactionHold:
             if not left or not taken:
                 break
             left -= 1
-            taken = not transactions.is_busy(offset) and self._put_again(offset)
+            taken = not transactions.halves.is_busy(offset) and self._put_again(offset)
         transactions.write_ops()
         yield from all_durable(store)
         if not taken:
@@ -93,4 +93,4 @@ class TransactionHold:
         """Begin the halves at what is kept."""
         transactions = self._transactions
         transactions.halves.states.begin_at(expiring.minimums.get((HALF_TOPIC, 0), 0))
-        transactions.resumed.cut(expiring.minimums.get((DISCARD_TOPIC, 0), 0))
+        transactions.halves.resumed.cut(expiring.minimums.get((DISCARD_TOPIC, 0), 0))

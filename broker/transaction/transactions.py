@@ -23,7 +23,6 @@ from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
 from broker.runtime.later import Repeated
 from broker.runtime.step_size import StepSize
-from broker.scheduled.delay.level_queue import Ranges
 from broker.store import Store
 from broker.store_seams import StoreSeams
 from broker.transaction import metrics as counted
@@ -72,17 +71,11 @@ class Transactions:
         self._metrics = runtime.metrics
         self.halves = Halves(store, runtime)
         self._ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
-        self._checker = Checker(
-            self.halves,
-            self._ops,
-            runtime,
-            settings=settings or CheckSettings(),
-            deciding=self._is_deciding,
-        )
+        self._checker = Checker(self.halves, self._ops, runtime, settings=settings or CheckSettings())
         self._on_committed: list[Callable[[str, int], None]] = []
-        self._ending = Ending(self.halves, self._ops, self._checker, scheduler=scheduler, committed=self._tell_commit)
+        self._ending = Ending(self.halves, self._ops, scheduler=scheduler, committed=self._tell_commit)
         self._files = TransactionFiles(store.root, runtime, offsets=offsets)
-        self.resumed = Ranges()
+        self.resumed = self.halves.resumed
         self._attached = False
         self._running = False
         self._state_writer = StateWriter(runtime.disk, store.file_writes, self._writing)
@@ -127,7 +120,6 @@ class Transactions:
         transactions = cls(store, runtime, offsets=offsets, settings=settings)
         replay = Replay(transactions.halves, transactions._ops, transactions._files)
         yield from replay.steps()
-        transactions.resumed = replay.resumed
         transactions._checker.times = replay.times
         transactions._attach()
         return transactions
@@ -205,7 +197,7 @@ class Transactions:
             "times": [[offset, count] for offset, count in times.items() if halves.states.is_undecided(offset)],
             "uptime": halves.ages.uptime(running),
             "marks": halves.ages.saved(),
-            "resumed": self.resumed.ranges,
+            "resumed": halves.resumed.ranges,
         }
 
     def measure(self) -> None:
@@ -255,15 +247,13 @@ class Transactions:
             DiskFull, StoreFailed: The half topic is not there yet and cannot be made.
         """
         made = half_put(
-            self.store,
+            self.halves,
             put,
             group=group,
-            topic=lambda: self.halves.topic(HALF_TOPIC),
             delay_level=delay_level,
             deliver_at_ms=deliver_at_ms,
             delay_ms=delay_ms,
             immunity_seconds=immunity_seconds,
-            now_ms=self._clock.wall_ms(),
             owner=owner,
         )
         if not self._attached:
@@ -355,10 +345,7 @@ class Transactions:
 
     def is_busy(self, offset: int) -> bool:
         """Whether a half is being decided or discarded right now."""
-        return self._is_deciding(offset) or self._checker.is_discarding(offset)
-
-    def _is_deciding(self, offset: int) -> bool:
-        return self._ending.is_deciding(offset)
+        return self.halves.is_busy(offset)
 
     def times_of(self, offset: int) -> int:
         """Checks of a half that are counted here, not in its record."""
@@ -385,15 +372,15 @@ class Transactions:
         self, *, topic: str | None = None, group: str | None = None, cursor: int = 0, count_max: int = 100
     ) -> Generator[None, None, Page]:
         """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
-        return discarded(self.halves, self.resumed, topic=topic, group=group, cursor=cursor, count_max=count_max)
+        return discarded(self.halves, topic=topic, group=group, cursor=cursor, count_max=count_max)
 
     def finding(self, text: str) -> Generator[None, None, list[TransactionView]]:
         """Find the halves of a transaction by its id or a handle, in steps; the newest first. Raises OSError."""
-        return finding(self.halves, self.resumed, text)
+        return finding(self.halves, text)
 
     def decide(self, handle: str, state: State, done: Told) -> None:
         """Decide an undecided transaction in its producers' place; resume discarded ones first."""
-        self._ending.end(handle, group=None, transaction_id=None, state=state, from_check=True, remark="", done=done)
+        self._ending.end(handle, group=None, state=state, from_check=True, done=done)
 
     def resume(self, offset: int, done: Told) -> None:
         """Make the half at an offset of the discard queue undecided again, with no checks counted.
@@ -402,10 +389,7 @@ class Transactions:
             offset: As `broker.transaction.listing.discarded` tells it.
             done: OK once that is durable; UNKNOWN_HANDLE where no discarded half is.
         """
-        if offset in self.resumed:
-            done(EndOutcome(End.UNKNOWN_HANDLE, "it was resumed before"))
-            return
-        self._ending.resume(offset, done, resumed=lambda each: self.resumed.add(each, each + 1))
+        self._ending.resume(offset, done)
         self._attach()
 
     def oldest_ms(self) -> int | None:

@@ -23,7 +23,6 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Scheduler
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.retention_hold import DelayHold
-from broker.scheduled.recurring.cancel import DelayCancels
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.returning import returning
 from broker.scheduled.timer.names import TimerOptions
@@ -301,7 +300,7 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Ha
         limited,
         guard,
         opened.loops,
-        DelayCancels(store, opened.timers),
+        opened.timers,
         runtime=runtime,
         interval_max=node.timer_max_delay_sec,
     )

@@ -24,9 +24,10 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.recurring import metrics as counted
-from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import Occurrence
+from broker.scheduled.timer.timers import Timers
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
@@ -72,7 +73,7 @@ class DelayService:
         limited: Sends above a rate that are tried again.
         guard: Looks at rights, where there are rules.
         loops: Makes what waits.
-        cancels: Ends it.
+        timers: What waits, where it is cancelled.
         runtime: Wall clock; runs the steps of cancels; counts.
         interval_max: Longest interval of a loop, seconds.
     """
@@ -85,7 +86,7 @@ class DelayService:
         limited: LimitedSends,
         guard: Guard,
         loops: Loops,
-        cancels: DelayCancels,
+        timers: Timers,
         *,
         runtime: Runtime,
         interval_max: int,
@@ -96,7 +97,7 @@ class DelayService:
         self._limited = limited
         self._guard = guard
         self._loops = loops
-        self._cancels = cancels
+        self._timers = timers
         metrics = self._metrics = runtime.metrics
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
@@ -288,7 +289,7 @@ class DelayService:
             raise
         if slot is None:
             slot = connection.later()
-        steps = self._cancels.steps(port.topic.name, occurrence, owner=owner_of(connection))
+        steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner_of(connection))
         ended = ending(connection, occurrence)
         self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, call.header(), occurrence, ended))
 

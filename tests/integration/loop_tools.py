@@ -14,7 +14,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
-from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import GROWING, LOOP, ONCE, Occurrence
 from broker.scheduled.recurring.returning import returning
@@ -77,7 +77,7 @@ class World:
 
     def cancel(self, occurrence: Occurrence, topic: str = TOPIC) -> CancelOutcome:
         """Cancel a message, by any of its occurrences."""
-        return drive(DelayCancels(self.store, self.timers).steps(topic, occurrence), self.scheduler)
+        return drive(cancelling_delay(self.timers, topic, occurrence), self.scheduler)
 
     def delivered(self, topic: str = TOPIC) -> list[tuple[str, int]]:
         """Ids in the topic with when they were stored, in ms after the start, in their order."""

@@ -17,7 +17,8 @@ import structlog
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
 from broker.runtime.metrics import Metrics, declare
-from broker.scheduled.popped import Popped, Records, popped
+from broker.scheduled.popped import Popped, popped
+from broker.store import Store
 from upstream.progress.tracker import OffsetTracker
 from upstream.queues import TakeOver, TrackerOf
 
@@ -34,7 +35,7 @@ QueueOf = Callable[[str, int], ConsumeQueue | None]
 """Returns a queue by topic and number, None when there is none."""
 
 
-def taking_over(store: Records, queue_of: QueueOf, offsets: ConsumerOffsets) -> Generator[None, None, TakeOver]:
+def taking_over(store: Store, queue_of: QueueOf, offsets: ConsumerOffsets) -> Generator[None, None, TakeOver]:
     """Read what RocketMQ had in hand, in steps of bounded work. Raises OSError."""
     for found in popped(store, offsets):
         if found is not None:

@@ -6,12 +6,11 @@ In: topic and queue become the schedule topic's, the real ones stand in `REAL_TO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable
 
 from broker import feature
 from broker.errors import MessageRefused
-from broker.feature import Feature, SystemTopic, WaitingPuts
+from broker.feature import Feature, SystemTopic
 from broker.format.record import split
 from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME, Wait
 from broker.log.put import Put
@@ -20,8 +19,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.seams import Clock
 from broker.scheduled.delay.levels import DELAY_NAME, SCHEDULE_TOPIC, STANDARD_LEVELS, WAIT_NAME, DelayLevels, due_ms
 from broker.scheduled.release import Released, check_waits, closed, moved, without
-
-W = TypeVar("W", bound=WaitingPuts)
+from broker.store import Store
 
 DELAY_NAMES = (DELAY_NAME, REAL_TOPIC_NAME, REAL_QUEUE_NAME, WAIT_NAME)
 
@@ -136,20 +134,7 @@ def delay_feature(levels: str = STANDARD_LEVELS) -> Feature:
     return Feature(name="delay", topics=(schedule,), make_waiting=make)
 
 
-class Home(Protocol):
-    """A store, as far as it is needed here."""
-
-    @property
-    def topics(self) -> Mapping[str, Topic]:
-        """By name."""
-        ...
-
-    def waiting(self, kind: type[W]) -> W:
-        """What makes messages wait in one way, by its class."""
-        ...
-
-
-def put_again(record: memoryview, store: Home) -> Released:
+def put_again(record: memoryview, store: Store) -> Released:
     """Make the record that takes the place of one in the schedule topic, as one of level 1, whatever its real topic.
 
     Raises:

@@ -32,75 +32,73 @@ _OWNED_MAX = 1024
 """Likewise where others' messages of the same id are passed over."""
 
 
-class DelayCancels:
-    """Cancels in one store."""
+def cancelling_delay(
+    timers: Timers, topic: str, occurrence: Occurrence, *, owner: str | None = None
+) -> AwaitedSteps[CancelOutcome]:
+    """Cancel, in steps of bounded work; the outcome is durable when it is returned.
 
-    def __init__(self, store: Store, timers: Timers) -> None:
-        self._store = store
-        self._timers = timers
+    Args:
+        timers: What waits.
+        topic: Where it was sent to; it is there.
+        occurrence: Which one, or any of a loop.
+        owner: Who cancels: what is another principal's is unknown to it. None: everybody.
 
-    def steps(self, topic: str, occurrence: Occurrence, *, owner: str | None = None) -> AwaitedSteps[CancelOutcome]:
-        """Cancel, in steps of bounded work; the outcome is durable when it is returned.
+    Raises:
+        StoreError: The cancel cannot be stored.
+        OSError: The index cannot be read.
+    """
+    store, key, parts = timers.store, occurrence.first.id, timers.parts
+    is_cancelled = False
+    if TIMER_TOPIC in store.topics:
+        # Brings the index up to date and has its files checked; the search that counts is then short.
+        yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
+        for left in reversed(range(LOOKS)):
+            yield from all_durable(store)
+            if not left or store.failed is not None:
+                _flush(store)
+            under_way = parts.due.delivery.in_flight
+            query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX if owner is None else _OWNED_MAX).run()
+            waited = [
+                each for each in query.found if each.properties.get("REAL_TOPIC") == topic and _is_of(each, owner)
+            ]
+            pending = {each.unique_key for each in waited if parts.is_pending(each.physical, each.offset)}
+            for unique_key in pending:
+                cancelling = timers.cancelling(topic, unique_key)
+                # An occurrence that was due meanwhile has a next one: another look finds it.
+                outcome = (yield from cancelling) if left else run_now(cancelling)
+                is_cancelled = is_cancelled or outcome is CancelOutcome.CANCELLED
+            if is_cancelled:
+                return CancelOutcome.CANCELLED
+            if not waited or not (pending or under_way):
+                break
+        if waited:
+            return (yield from _ended(timers, topic, occurrence, waited[0], owner))
+    # It did not wait, or what waited is no longer kept.
+    was_delivered = yield from _is_delivered(timers.store, topic, occurrence, owner)
+    return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN
 
-        Args:
-            topic: Where it was sent to; it is there.
-            occurrence: Which one, or any of a loop.
-            owner: Who cancels: what is another principal's is unknown to it. None: everybody.
 
-        Raises:
-            StoreError: The cancel cannot be stored.
-            OSError: The index cannot be read.
-        """
-        store, key = self._store, occurrence.first.id
-        parts = self._timers.parts
-        is_cancelled = False
-        if TIMER_TOPIC in store.topics:
-            # Brings the index up to date and has its files checked; the search that counts is then short.
-            yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
-            for left in reversed(range(LOOKS)):
-                yield from all_durable(store)
-                if not left or store.failed is not None:
-                    self._flush()
-                under_way = parts.due.delivery.in_flight
-                query = by_key(store, TIMER_TOPIC, key, limit=_FOUND_MAX if owner is None else _OWNED_MAX).run()
-                waited = [
-                    each for each in query.found if each.properties.get("REAL_TOPIC") == topic and _is_of(each, owner)
-                ]
-                pending = {each.unique_key for each in waited if parts.is_pending(each.physical, each.offset)}
-                for unique_key in pending:
-                    cancelling = self._timers.cancelling(topic, unique_key)
-                    # An occurrence that was due meanwhile has a next one: another look finds it.
-                    outcome = (yield from cancelling) if left else run_now(cancelling)
-                    is_cancelled = is_cancelled or outcome is CancelOutcome.CANCELLED
-                if is_cancelled:
-                    return CancelOutcome.CANCELLED
-                if not waited or not (pending or under_way):
-                    break
-            if waited:
-                return (yield from self._ended(topic, occurrence, waited[0], owner))
-        # It did not wait, or what waited is no longer kept.
-        was_delivered = yield from self._is_delivered(topic, occurrence, owner)
-        return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN
+def _ended(
+    timers: Timers, topic: str, occurrence: Occurrence, newest: Message, owner: str | None
+) -> AwaitedSteps[CancelOutcome]:
+    """Tell how it ended, from the newest record that waited: a move cancels a record too, and delivers later."""
+    last = (_occurrence(newest) or occurrence) if occurrence.is_loop else occurrence
+    if (yield from _is_delivered(timers.store, topic, last, owner)):
+        return CancelOutcome.TOO_LATE
+    outcome: CancelOutcome = yield from timers.cancelling(topic, newest.unique_key)
+    return outcome
 
-    def _ended(
-        self, topic: str, occurrence: Occurrence, newest: Message, owner: str | None
-    ) -> AwaitedSteps[CancelOutcome]:
-        """Tell how it ended, from the newest record that waited: a move cancels a record too, and delivers later."""
-        last = (_occurrence(newest) or occurrence) if occurrence.is_loop else occurrence
-        if (yield from self._is_delivered(topic, last, owner)):
-            return CancelOutcome.TOO_LATE
-        outcome: CancelOutcome = yield from self._timers.cancelling(topic, newest.unique_key)
-        return outcome
 
-    def _is_delivered(self, topic: str, occurrence: Occurrence, owner: str | None) -> Generator[None, None, bool]:
-        delivered = by_key(self._store, topic, occurrence.id, limit=1 if owner is None else _OWNED_MAX)
-        yield from delivered.steps()
-        return any(_is_of(each, owner) for each in delivered.found)
+def _is_delivered(store: Store, topic: str, occurrence: Occurrence, owner: str | None) -> Generator[None, None, bool]:
+    delivered = by_key(store, topic, occurrence.id, limit=1 if owner is None else _OWNED_MAX)
+    yield from delivered.steps()
+    return any(_is_of(each, owner) for each in delivered.found)
 
-    def _flush(self) -> None:
-        self._store.flush()
-        if self._store.failed is not None:
-            raise self._store.failed
+
+def _flush(store: Store) -> None:
+    store.flush()
+    if store.failed is not None:
+        raise store.failed
 
 
 def _is_of(message: Message, owner: str | None) -> bool:

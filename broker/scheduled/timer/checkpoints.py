@@ -28,23 +28,15 @@ class TimerCheckpoints:
         self.saved: TimerCheck | None = None
         self._saved_end = 0
         self._parts = parts
-        self._state_writer = StateWriter(runtime.disk, parts.store.file_writes, self._writing)
+        self._state_writer = StateWriter(runtime.disk, parts.store.file_writes, self.writing)
         repeated = Repeated(runtime.scheduler, SAVE_SECONDS, self._state_writer.begin)
         self.begin, self.end = repeated.begin, repeated.end
 
     def now(self, *, clean: bool) -> None:
         """Save at once; `clean`: nothing follows."""
-        self._state_writer.now(self._writing(clean=clean))
+        self._state_writer.now(self.writing(clean=clean))
 
-    def once(self) -> FileWrite:
-        """A file write of how far it is when that begins; for somebody who waits for it."""
-        return self._writing()
-
-    def finish(self) -> None:
-        """End what is under way; before timer log and wheel are made anew."""
-        self._parts.store.file_writes.finish()
-
-    def _writing(self, *, clean: bool = False) -> FileWrite:
+    def writing(self, *, clean: bool = False) -> FileWrite:
         """Write how far it is; a full disk postpones that, another failure stops the store's write side."""
         parts = self._parts
         store, table = parts.store, parts.table
@@ -60,7 +52,7 @@ class TimerCheckpoints:
             end = store.end
             decided_from = end if clean else table.decided_from(end)
             check = TimerCheck(table.read_ms, table.log.position(table.log.count), parts.entering.offset)
-            changed = check != self.saved or table.log.has_marks or end - self._saved_end >= LOG_BYTES_MAX
+            changed = check != self.saved or table.log.marked or end - self._saved_end >= LOG_BYTES_MAX
             if not clean and not changed:
                 return
             slots, pending = table.wheel.take(), dict(table.pending)

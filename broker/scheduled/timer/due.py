@@ -242,7 +242,7 @@ class DueTimers:
             if unit.physical not in self.refused:
                 held.append(message)
             return None
-        if not unit.size or self._table.log.is_marked(message.position):
+        if not unit.size or message.position in self._table.log.marked:
             self._table.complete(unit, marked=True)
             return None
         if unit.physical in self.superseded:

@@ -245,7 +245,7 @@ class TimerListing:
                 if wanted is not None and wanted != topic_hash:
                     continue
                 position = log.position(number)
-                if log.is_marked(position):
+                if position in log.marked:
                     continue
                 unit = Unit(previous, magic, slot_ms, physical, size, topic_hash, due_ms)
                 if slot_ms < next_ms and not table.is_pending(unit, position):

@@ -83,7 +83,7 @@ class TimerHold:
         if self._moved:
             # A start that knew nothing of this would miss the records that go now.
             self._moved = False
-            yield from saved(timers.store, timers.checkpoints.once())
+            yield from saved(timers.store, timers.checkpoints.writing())
         return Relocation.DONE
 
     def _is_mending(self) -> bool:

@@ -242,7 +242,8 @@ class Timers:
         taken = True
         try:
             if parts.mending is not None:
-                self._mend(parts.mending)
+                if isinstance(step(parts.mending), Ended):
+                    parts.mending = None
             elif parts.is_fresh:
                 parts.make_files()
             else:
@@ -251,7 +252,8 @@ class Timers:
                 taken = self._deliver()
         except TimersDamaged as error:
             parts.note_damage(error)
-            self.checkpoints.finish()
+            # What is under way is of the timer log and the wheel that there are.
+            store.file_writes.finish()
             self._reading = None
             self.due.refused.clear()
             self.due.superseded.clear()
@@ -266,11 +268,6 @@ class Timers:
         if store.pending and not store.is_driven:
             store.flush()
         self._arm(None if taken else DISK_FULL_SECONDS)
-
-    def _mend(self, mending: Generator[None, None, None]) -> None:
-        """Go on making everything anew."""
-        if isinstance(step(mending), Ended):
-            self.parts.mending = None
 
     def _enqueue(self) -> None:
         entering, stages = self.entering, self.stages

@@ -12,7 +12,7 @@ from broker.log.awaited import AwaitedSteps
 from broker.query import QueryRefused
 from broker.runtime.async_steps import run_async
 from broker.scheduled.cancelling import CancelOutcome
-from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.timer.cancel import Rescheduled
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import slot_of
@@ -94,7 +94,7 @@ class _Timers:
     def _cancelling(self, found: TimerLookup) -> AwaitedSteps[CancelOutcome]:
         if found.occurrence is None:
             return self._node.timers.cancelling(found.topic, found.unique_key)
-        return DelayCancels(self._node.store, self._node.timers).steps(found.topic, found.occurrence)
+        return cancelling_delay(self._node.timers, found.topic, found.occurrence)
 
     async def _told(self, found: TimerLookup, outcome: CancelOutcome) -> CancelResult:
         """Say what a cancel did; of one that came too late also when and where the message was delivered."""

@@ -138,8 +138,8 @@ MUTANTS = (
     Mutant(
         name="a cancel is answered OK though it is too late",
         file="broker/scheduled/recurring/cancel.py",
-        old="        return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN\n",
-        new="        return CancelOutcome.CANCELLED if was_delivered else CancelOutcome.UNKNOWN\n",
+        old="    return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN\n",
+        new="    return CancelOutcome.CANCELLED if was_delivered else CancelOutcome.UNKNOWN\n",
         caught_by=(f"{SERVED}::test_cancels_are_answered_with_what_became_of_them",),
         rows=("W91",),
     ),

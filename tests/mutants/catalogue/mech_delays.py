@@ -207,8 +207,8 @@ MUTANTS = (
     Mutant(
         name="a retry that no store takes is dropped",
         file="broker/consumer/sending_back.py",
-        old="        shared.scheduler.call_soon(self._unfit, self._message, f",
-        new="        shared.scheduler.call_soon(print, self._message, f",
+        old="        shared.scheduler.call_soon(self.unfit, self.message, f",
+        new="        shared.scheduler.call_soon(print, self.message, f",
         caught_by=(f"{CONCURRENT}::test_a_retry_that_no_store_takes_is_a_dead_letter_with_the_reason",),
     ),
     Mutant(

@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         name="a cancel looks for the id that it is given alone",
         file="broker/scheduled/recurring/cancel.py",
-        old="        store, key = self._store, occurrence.first.id\n",
-        new="        store, key = self._store, occurrence.id\n",
+        old="    store, key, parts = timers.store, occurrence.first.id, timers.parts\n",
+        new="    store, key, parts = timers.store, occurrence.id, timers.parts\n",
         caught_by=(f"{LOOPS}::test_cancel_by_any_id_of_a_loop_ends_it",),
     ),
     Mutant(

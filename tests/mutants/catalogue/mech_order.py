@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a queue whose lock was lost is committed",
-        file="broker/consumer/work.py",
+        file="broker/consumer/member.py",
         old="        self.lost = self.lost or lost\n",
         new="",
         caught_by=(f"{ORDERLY}::test_an_answer_after_the_lock_was_lost_commits_nothing",),
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a queue is given up while its listener runs",
-        file="broker/consumer/work.py",
+        file="broker/consumer/member.py",
         old="        self.withdraw()\n        if self.busy_since is None:\n            self.owner.released(self)\n",
         new="        self.withdraw()\n        self.owner.released(self)\n",
         caught_by=(f"{ORDERLY}::test_a_queue_is_handed_over_only_when_its_listener_has_ended",),

@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         name="a half stands in the topic of its message",
         file="broker/transaction/puts.py",
-        old="    return put._replace(topic=topic(), queue_id=0, properties=block + own, unique_key=key)\n",
-        new="    topic()\n    return put._replace(properties=block + own, unique_key=key)\n",
+        old="    return put._replace(topic=halves.topic(HALF_TOPIC), queue_id=0, properties",
+        new="    halves.topic(HALF_TOPIC)\n    return put._replace(properties",
         caught_by=(
             f"{BROKER}::test_half_is_invisible_until_its_commit",
             f"{SERVICE}::test_half_is_stored_unseen_and_its_commit_delivers_it_once",

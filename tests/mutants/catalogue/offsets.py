@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         name="who lost a lock commits on",
-        file="broker/consumer/work.py",
+        file="broker/consumer/member.py",
         old="        self.lost = self.lost or lost\n",
         new="        self.lost = False\n",
         caught_by=(

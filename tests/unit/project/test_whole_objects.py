@@ -46,7 +46,6 @@ MANY = {
     "broker/query.py::__init__": "what a listing may be narrowed by, by keyword",
     "proxy/services/publishing.py::append": "what each kind of send says of its reply, by keyword",
     "upstream/delivery/subscription.py::__init__": "what one subscription works with; its group makes it, in one place",
-    "broker/transaction/puts.py::half_put": "the fields of a half",
     "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
     "proxy/services/delay_service.py::__init__": "likewise",
     "proxy/services/transaction_service.py::__init__": "likewise",

@@ -79,7 +79,8 @@ class TimerLog:
         file_bytes: Size of its files.
         count: Number of the next unit; units count from the log's beginning, files that are gone included.
         first: Number of the oldest unit that is kept.
-        marked: Positions of units that need nothing any more, and whose size is not 0 in the file yet.
+        marked: Positions of units that need nothing any more, and whose size is not 0 in the file before the next
+            `write_marks`; who finds that out adds them.
     """
 
     def __init__(self, root: str, *, disk: Disk, file_bytes: int) -> None:
@@ -219,19 +220,6 @@ class TimerLog:
             self._files[number] = file
             self._made.add(number)
         return file
-
-    def mark(self, position: int) -> None:
-        """Note that a unit needs nothing any more; in the file with the next `write_marks`."""
-        self.marked.add(position)
-
-    def is_marked(self, position: int) -> bool:
-        """Whether `mark` was called for it since the last `write_marks`."""
-        return position in self.marked
-
-    @property
-    def has_marks(self) -> bool:
-        """Whether there are marks that are not in the file."""
-        return bool(self.marked)
 
     def write_marks(self) -> None:
         """Write the marks. Whoever calls it made durable before what they follow from. Raises OSError."""

@@ -225,9 +225,9 @@ class TimerTable:
         unit = self.log.unit(position)
         if not self.is_pending(unit, position):
             if anew and not unit.size:
-                self.log.mark(position)
+                self.log.marked.add(position)
             return False
-        self.log.mark(position)
+        self.log.marked.add(position)
         self._count(unit, -1)
         return True
 
@@ -438,7 +438,7 @@ class TimerTable:
             kept = {position for position, _ in left}
             for position, _ in units:
                 if position not in kept:
-                    self.log.mark(position)
+                    self.log.marked.add(position)
             previous = count = 0
             for place, (position, unit) in enumerate(left):
                 self.log.relink(position, previous if place else -1)

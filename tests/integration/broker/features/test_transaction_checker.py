@@ -179,11 +179,10 @@ def test_half_that_is_being_discarded_takes_no_decision(state: State) -> None:
     handle = made.half(b"x")
     made.scheduler.advance(1.1)
     assert len(fetched(made)) == 1
-    checker = made.transactions._checker
-    checker._discard(0, "checks")
-    assert checker.is_discarding(0)
+    made.transactions._checker._discard(0, "checks")
+    assert 0 in made.transactions.halves.discarding
     assert made.end(handle, state).end is End.DISCARDED
-    assert not checker.is_discarding(0)
+    assert 0 not in made.transactions.halves.discarding
     assert (made.undecided, made.visible()) == (0, [])
 
 

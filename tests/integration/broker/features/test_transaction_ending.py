@@ -163,7 +163,7 @@ def test_decision_that_the_disk_loses_is_answered_as_failed(state: State) -> Non
     made.disk.fail("sync")
     made.scheduler.run_until_idle()
     assert told == [End.FAILED, End.FAILED]
-    assert not made.transactions._is_deciding(0)
+    assert not made.transactions.halves.is_busy(0)
 
 
 def test_decision_made_long_ago_is_told_from_the_op_records() -> None:

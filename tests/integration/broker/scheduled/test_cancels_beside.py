@@ -18,7 +18,7 @@ from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay import metrics as delay_counted
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.retention_hold import DelayHold
-from broker.scheduled.recurring.cancel import DelayCancels
+from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.timer import metrics as timer_counted
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.stages import Stage
@@ -290,11 +290,11 @@ def test_cancel_of_a_loop_ends_it_wherever_it_stands(seconds: float) -> None:
     syncs = SimSyncs(made.disk, made.scheduler, Even(), seconds_max=2 * SYNC_SECONDS)
     flush_in_background(made.store, syncs, made.scheduler)
     made.scheduler.advance(seconds)
-    assert drive(DelayCancels(made.store, made.timers).steps(TOPIC, first), made.scheduler) is CANCELLED
+    assert drive(cancelling_delay(made.timers, TOPIC, first), made.scheduler) is CANCELLED
     found = made.ids()
     made.scheduler.advance(60)
     assert (made.ids(), made.timers.pending) == (found, 0)
-    assert drive(DelayCancels(made.store, made.timers).steps(TOPIC, first), made.scheduler) is CANCELLED
+    assert drive(cancelling_delay(made.timers, TOPIC, first), made.scheduler) is CANCELLED
 
 
 @KINDS

@@ -144,19 +144,19 @@ class TimerLogModel(RuleBasedStateMachine):
         """A unit needs nothing any more; that is seen at once."""
         number = self.pick(draw)
         self.units[number].marked = True
-        self.log.mark(self.place(number))
-        assert self.log.is_marked(self.place(number))
+        self.log.marked.add(self.place(number))
+        assert self.place(number) in self.log.marked
 
     @rule()
     def write_marks(self) -> None:
         """Marks go to the file."""
-        assert self.log.has_marks or not any(known.marked for known in self.units[self.first :])
+        assert self.log.marked or not any(known.marked for known in self.units[self.first :])
         self.log.write_marks()
         for known in self.units:
             if known.marked:
                 known.marked = False
                 known.write(size=0)
-        assert not self.log.has_marks
+        assert not self.log.marked
 
     @precondition(any_kept)
     @rule(

@@ -285,7 +285,7 @@ def test_hand_over_leaves_only_what_is_pending_in_slots_that_were_read() -> None
     chain, _ = made.log.chain(slot.last, NOW, above=-1, count_max=9)
     assert [(unit.physical, unit.previous) for _, unit in chain] == [(sent[2], -1)]
     assert slot.timers == 1
-    assert all(made.log.is_marked(made.position(each)) for each in sent[:2])
+    assert all(made.position(each) in made.log.marked for each in sent[:2])
 
 
 # All of it
