@@ -28,6 +28,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -141,14 +142,11 @@ class IndexFile:
             IndexDamaged: The file has another size, or the header cannot be right.
             OSError: It cannot be read.
         """
-        file = self._disk.open(self.path)
-        try:
+        with closing(self._disk.open(self.path)) as file:
             size = file.size()
             if size != self._bytes and not self._fit(size):
                 raise IndexDamaged(self, f"it has {size} bytes, not {self._bytes}")
             header = Header(*HEADER.unpack(file.read(0, HEADER_BYTES)))
-        finally:
-            file.close()
         if header.next_entry == 0:
             # RocketMQ counts from 1 in memory and writes the count with the first entry.
             header = header._replace(next_entry=1)
@@ -223,8 +221,7 @@ class IndexFile:
         """
         if self.sums is None or self._slots is not None or (self.verified and not again):
             return
-        file = self._disk.open(self.path)
-        try:
+        with closing(self._disk.open(self.path)) as file:
             wanted = self.sums
             if Header(*HEADER.unpack(file.read(0, HEADER_BYTES))) != wanted.header:
                 raise IndexDamaged(self, "its header is not what was saved")
@@ -235,8 +232,6 @@ class IndexFile:
                     yield
                 if found != total:
                     raise IndexDamaged(self, "its content is not what was saved")
-        finally:
-            file.close()
         self.verified = True
 
     def _span(self) -> tuple[int, int]:

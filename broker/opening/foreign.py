@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -62,26 +62,6 @@ class Foreign:
     sentence: str
     file: str = "config"
     refused: bool = False
-
-
-class Queue(Protocol):
-    """A consume queue as far as it is needed here."""
-
-    min_offset: int
-    max_offset: int
-
-    def read(self, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Units (physical, size, tags code) from an offset on."""
-        ...
-
-
-class QueuesOf(Protocol):
-    """A topic as far as it is needed here."""
-
-    @property
-    def queues(self) -> Sequence[Queue]:
-        """By queue id."""
-        ...
 
 
 def in_layout(root: str, disk: Disk) -> list[Foreign]:

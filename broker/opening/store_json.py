@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import closing
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -220,11 +221,8 @@ class CheckpointFile:
             }
         )
         times = rocketmq_times(checkpoint)
-        file = self._disk.open(self._path, create=True)
-        try:
+        with closing(self._disk.open(self._path, create=True)) as file:
             if file.size() != CHECKPOINT_BYTES:
                 file.truncate(CHECKPOINT_BYTES)
             file.write(0, [times.ljust(CHECKPOINT_BYTES, b"\x00")])
             yield file
-        finally:
-            file.close()

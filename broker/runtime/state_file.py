@@ -10,6 +10,7 @@ leaves no valid JSON is healed from the checksummed twin, then from `.bak`.
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 import structlog
@@ -81,10 +82,8 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
     except FileNotFoundError:
         # Its owner is putting a new version in place; a reader without the lock sees that.
         return None
-    try:
+    with closing(file):
         return read_around(file, 0, file.size())[0]
-    finally:
-        file.close()
 
 
 class SealedFile:
