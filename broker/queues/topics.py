@@ -6,7 +6,8 @@ The file has RocketMQ's shape; fields that this program does not use are kept as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from broker.errors import NO_SPACE, REPAIR_ADVICE, MessageRefused, StoreUnreadable
@@ -172,9 +173,12 @@ class Topics:
     def check_with(self, checker: Checker) -> None:
         """Have units of an earlier process, of present queues and those to come, compared with their records."""
         self._checker = checker
-        for topic in self.by_name.values():
-            for queue in topic.queues:
-                queue.checker = checker
+        for queue in self.queues():
+            queue.checker = checker
+
+    def queues(self) -> Iterator[ConsumeQueue]:
+        """Return the queues of all topics."""
+        return chain.from_iterable(topic.queues for topic in self.by_name.values())
 
     @property
     def damaged(self) -> list[str]:

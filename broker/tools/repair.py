@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import asdict
 
 from broker.errors import StoreUnreadable
 from broker.features import ALL
@@ -105,9 +106,8 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
     if kinds & {"store_json_damaged", "store_json_missing"}:
         geometry = geometry_of_files(root, disk=disk)
         assert geometry is not None
-        values = {name: getattr(geometry, name) for name in geometry.__dataclass_fields__}
         aside.file("pyddmq/store.json")
-        SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **values})
+        SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **asdict(geometry)})
     for name, size in records.wrong_sizes.items():
         _set_size(root, name, size, records.geometry.segment_bytes, aside, disk=disk)
     units = records.geometry.queue_file_units
