@@ -208,7 +208,7 @@ class IndexFile:
             slots.byteswap()
         if max(slots) >= self.header.next_entry or min(slots) < 0:
             raise IndexDamaged(self, "a slot leads to no entry")
-        self._entries_sum = self.sums.entries if self.sums is not None else _sum_entries(file, self._span())
+        self._entries_sum = self.sums.entries if self.sums is not None else run_now(_summing(file, *self._span()))
         self._file, self._slots = file, slots
         self._pending_from = self.header.next_entry
 
@@ -226,11 +226,7 @@ class IndexFile:
             if Header(*HEADER.unpack(file.read(0, HEADER_BYTES))) != wanted.header:
                 raise IndexDamaged(self, "its header is not what was saved")
             for (start, end), total in (((0, self._entries_at), wanted.head), (self._span(), wanted.entries)):
-                found = 0
-                for at in range(start, end, _CHUNK_BYTES):
-                    found = crc32(file.read(at, min(_CHUNK_BYTES, end - at)), found)
-                    yield
-                if found != total:
+                if (yield from _summing(file, start, end)) != total:
                     raise IndexDamaged(self, "its content is not what was saved")
         self.verified = True
 
@@ -423,8 +419,10 @@ def _entries_packer(count: int) -> Callable[..., bytes]:
     return struct.Struct(">" + ENTRY.format.lstrip(">") * count).pack
 
 
-def _sum_entries(file: DiskFile, span: tuple[int, int]) -> int:
+def _summing(file: DiskFile, start: int, end: int) -> Generator[None, None, int]:
+    """Return the CRC-32 of a stretch of a file, yielding between pieces of a megabyte."""
     total = 0
-    for at in range(span[0], span[1], _CHUNK_BYTES):
-        total = crc32(file.read(at, min(_CHUNK_BYTES, span[1] - at)), total)
+    for at in range(start, end, _CHUNK_BYTES):
+        total = crc32(file.read(at, min(_CHUNK_BYTES, end - at)), total)
+        yield
     return total
