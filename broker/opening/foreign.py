@@ -26,7 +26,7 @@ from typing import Any
 
 import structlog
 
-from broker.errors import StoreForeign
+from broker.errors import StoreForeign, some_of
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
@@ -39,8 +39,6 @@ ROCKSDB_FOLDERS = ("consumequeue", "config/rdb", "config/topics", "config/consum
 _ROCKSDB_MARK = "CURRENT"
 _ROCKSDB_DEEPER = "config/rdb"
 """Holds a folder per version of the settings."""
-
-_NAMES_SHOWN = 5
 
 logger = structlog.get_logger()
 
@@ -139,10 +137,8 @@ def _named(
 ) -> Foreign | None:
     if not names:
         return None
-    shown = sorted(names)
-    more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
-    sentence = f"{what} {', '.join(shown[:_NAMES_SHOWN])}{more} are {which}"
-    return Foreign(kind=kind, count=len(shown), sentence=sentence, file=file, refused=refused)
+    sentence = f"{what} {some_of(sorted(names))} are {which}"
+    return Foreign(kind=kind, count=len(names), sentence=sentence, file=file, refused=refused)
 
 
 def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
