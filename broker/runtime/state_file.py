@@ -34,6 +34,11 @@ def data_version(found: Any) -> dict[str, Any]:
     return {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 
+def next_version(version: dict[str, Any], wall_ms: int) -> dict[str, Any]:
+    """Return the `dataVersion` of a file with one change more."""
+    return {**version, "counter": version.get("counter", 0) + 1, "timestamp": wall_ms}
+
+
 def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
     """Put a file in place in one step; durable when this returns.
 
