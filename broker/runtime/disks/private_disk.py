@@ -123,7 +123,6 @@ class PrivateDisk:
 
     def __init__(self, disk: RealDisk) -> None:
         self._disk = disk
-        self.free_bytes, self.total_bytes = disk.free_bytes, disk.total_bytes
         self._files: dict[str, _Bytes] = {}
         self._held: set[str] = set()
         self._gone: set[str] = set()
@@ -205,3 +204,11 @@ class PrivateDisk:
     def locked(self, path: str) -> bool:
         """Whether somebody holds that lock."""
         return path in self._held or self._disk.locked(path)
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes free where `path` is."""
+        return self._disk.free_bytes(path)
+
+    def total_bytes(self, path: str) -> int:
+        """Bytes in use or free there."""
+        return self._disk.total_bytes(path)
