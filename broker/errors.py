@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What a full disk says; anything else is a failed disk."""
@@ -32,6 +32,12 @@ _ADVICE = {
     errno.EIO: "the disk does not work (the kernel's log says more): choose another one",
 }
 """What to do about a data directory that cannot be written; anything else is a matter of permissions."""
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first of these names, and how many there are besides."""
+    left = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {left} more" if left > 0 else "")
 
 
 class StoreError(Exception):
@@ -61,11 +67,9 @@ class NotAStore(StoreError):
     """The folder holds files of somebody else's and no store: none is made among them."""
 
     def __init__(self, root: str, names: list[str]) -> None:
-        left = len(names) - _NAMES_SHOWN
-        shown = ", ".join(names[:_NAMES_SHOWN]) + (f" and {left} more" if left > 0 else "")
         super().__init__(
-            f"{root} is not empty and holds no store (there: {shown}); name an empty or new folder as the data "
-            "directory, or that of the store if this is not it"
+            f"{root} is not empty and holds no store (there: {some_of(names)}); name an empty or new folder as the "
+            "data directory, or that of the store if this is not it"
         )
 
 
@@ -117,12 +121,11 @@ class FeatureMissing(StoreUnreadable):
     """
 
     def __init__(self, root: str, missing: Mapping[str, str]) -> None:
-        shown = ", ".join(f"{what} (feature {name})" for what, name in list(missing.items())[:_NAMES_SHOWN])
-        left = len(missing) - _NAMES_SHOWN
+        shown = some_of([f"{what} (feature {name})" for what, name in missing.items()])
         names = ", ".join(sorted(set(missing.values())))
         super().__init__(
-            f"data directory {root} has {shown}{f' and {left} more' if left > 0 else ''}, and is opened without what "
-            f"works on that; give {names} in `features` (broker.features.ALL has all of them)"
+            f"data directory {root} has {shown}, and is opened without what works on that; "
+            f"give {names} in `features` (broker.features.ALL has all of them)"
         )
         self.missing = dict(missing)
 

@@ -27,7 +27,7 @@ queue files that opening deletes. Offsets never start anew: a queue that lost ev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -273,13 +273,7 @@ class Retention:
                 self._space.give_back()
             return None
         if reason != expiring.reason:
-            expiring = self._oldest = ExpiringSegment(
-                start=expiring.start,
-                end=expiring.end,
-                last_ms=expiring.last_ms,
-                minimums=expiring.minimums,
-                reason=reason,
-            )
+            expiring = self._oldest = replace(expiring, reason=reason)
         return expiring
 
     def _reason(self, expiring: ExpiringSegment, limits: RetentionLimits) -> str:
@@ -318,9 +312,7 @@ class Retention:
         if self._log.visible_end <= end:
             return None
         if self._oldest is None or self._oldest.start != start:
-            queues = {
-                (topic.name, queue.queue_id): queue for topic in self._topics.by_name.values() for queue in topic.queues
-            }
+            queues = {(queue.topic, queue.queue_id): queue for queue in self._topics.queues()}
             firsts = {key: queue.first_at(end) for key, queue in queues.items()}
             minimums = {key: first for key, first in firsts.items() if first > queues[key].min_offset}
             last_ms = self._last_ms([(queues[key], first) for key, first in minimums.items()], start, end)

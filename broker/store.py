@@ -203,9 +203,6 @@ class Store:
         self.make_durable()
         return self.commit.last_visible, self.store_ms
 
-    def _write_checkpoint(self) -> None:
-        self._checkpointer.write(last_record=self.commit.last_visible, store_ms=self.store_ms)
-
     def close(self) -> None:
         """Flush, write the checkpoint and give the lock back; a failed store is only released. Harmless twice."""
         if self.closed:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Protocol
 
-from broker import topic_changes
-from broker.errors import StoreFailed
 from broker.feature import Given
 from broker.log.commit_log import CommitLog
 from broker.log.segment_space import SegmentSpace
@@ -18,28 +16,18 @@ from broker.opening.store_json import AbortFile
 from broker.opening.unit_check import UnitChecker
 from broker.options import StoreOptions
 from broker.queues.topics import Topics
-from broker.retention import Retention
+from broker.retention import Retention, RetentionStore
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrites
 from broker.runtime.seams import Lock
 from broker.runtime.store_metrics import UNREADABLE
-from broker.topic_changes import TopicChanges
+from broker.topic_changes import TopicChanges, TopicStore
 
 
-class PartsStore(topic_changes.TopicStore, Protocol):
+class PartsStore(TopicStore, RetentionStore, Protocol):
     """What is asked of the store."""
 
     options: StoreOptions
-    file_writes: FileWrites
-
-    @property
-    def closed(self) -> bool:
-        """Its files are given back."""
-        ...
-
-    def fail(self, what: str, cause: OSError) -> StoreFailed:
-        """Stop the write side for good; return the error that says so."""
-        ...
 
 
 class StoreParts:

@@ -28,6 +28,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -141,14 +142,11 @@ class IndexFile:
             IndexDamaged: The file has another size, or the header cannot be right.
             OSError: It cannot be read.
         """
-        file = self._disk.open(self.path)
-        try:
+        with closing(self._disk.open(self.path)) as file:
             size = file.size()
             if size != self._bytes and not self._fit(size):
                 raise IndexDamaged(self, f"it has {size} bytes, not {self._bytes}")
             header = Header(*HEADER.unpack(file.read(0, HEADER_BYTES)))
-        finally:
-            file.close()
         if header.next_entry == 0:
             # RocketMQ counts from 1 in memory and writes the count with the first entry.
             header = header._replace(next_entry=1)
@@ -210,7 +208,7 @@ class IndexFile:
             slots.byteswap()
         if max(slots) >= self.header.next_entry or min(slots) < 0:
             raise IndexDamaged(self, "a slot leads to no entry")
-        self._entries_sum = self.sums.entries if self.sums is not None else _sum_entries(file, self._span())
+        self._entries_sum = self.sums.entries if self.sums is not None else run_now(_summing(file, *self._span()))
         self._file, self._slots = file, slots
         self._pending_from = self.header.next_entry
 
@@ -223,20 +221,13 @@ class IndexFile:
         """
         if self.sums is None or self._slots is not None or (self.verified and not again):
             return
-        file = self._disk.open(self.path)
-        try:
+        with closing(self._disk.open(self.path)) as file:
             wanted = self.sums
             if Header(*HEADER.unpack(file.read(0, HEADER_BYTES))) != wanted.header:
                 raise IndexDamaged(self, "its header is not what was saved")
             for (start, end), total in (((0, self._entries_at), wanted.head), (self._span(), wanted.entries)):
-                found = 0
-                for at in range(start, end, _CHUNK_BYTES):
-                    found = crc32(file.read(at, min(_CHUNK_BYTES, end - at)), found)
-                    yield
-                if found != total:
+                if (yield from _summing(file, start, end)) != total:
                     raise IndexDamaged(self, "its content is not what was saved")
-        finally:
-            file.close()
         self.verified = True
 
     def _span(self) -> tuple[int, int]:
@@ -428,8 +419,10 @@ def _entries_packer(count: int) -> Callable[..., bytes]:
     return struct.Struct(">" + ENTRY.format.lstrip(">") * count).pack
 
 
-def _sum_entries(file: DiskFile, span: tuple[int, int]) -> int:
+def _summing(file: DiskFile, start: int, end: int) -> Generator[None, None, int]:
+    """Return the CRC-32 of a stretch of a file, yielding between pieces of a megabyte."""
     total = 0
-    for at in range(span[0], span[1], _CHUNK_BYTES):
-        total = crc32(file.read(at, min(_CHUNK_BYTES, span[1] - at)), total)
+    for at in range(start, end, _CHUNK_BYTES):
+        total = crc32(file.read(at, min(_CHUNK_BYTES, end - at)), total)
+        yield
     return total

@@ -59,6 +59,7 @@ class Index:
         saved_ms: Store time of the last entry that is durable, for RocketMQ's checkpoint.
         failed: Why nothing is built any more, or None.
         log: The commit log.
+        hash: Of a topic's key, as entries carry it.
         feed: Takes what is appended, so that it is not read from the log again.
     """
 
@@ -96,7 +97,7 @@ class Index:
         self._state = IndexState(root, disk=disk)
         self._finish_writes = finish_writes
         self.feed = IndexFeed()
-        self._hash = KeyHasher().hash
+        self.hash = KeyHasher().hash
         self._rows = RowMaker()
         self._parts = IndexParts(
             self._folder,
@@ -167,10 +168,6 @@ class Index:
     def holds(self, file: IndexFile) -> bool:
         """Whether a file is still one of the index's: retention may have deleted it."""
         return file in self._parts.all
-
-    def hash(self, topic: bytes, key: bytes) -> int:
-        """Hash of a topic's key, as entries carry it."""
-        return self._hash(topic, key)
 
     def distrust(self, file: IndexFile, why: str) -> None:
         """Have a file made anew from the log, because it was found to be damaged."""

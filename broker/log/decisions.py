@@ -12,7 +12,6 @@ import struct
 from collections.abc import Generator
 from typing import NamedTuple
 
-from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import (
     BLANK_BYTES,
     HEADER_BYTES,
@@ -25,7 +24,7 @@ from broker.format.record import (
 )
 from broker.log.commit_log import CommitLog
 from broker.log.scan import record_at
-from broker.log.walk import walk
+from broker.log.walk import view_of, walk
 
 STEP_RECORDS = 2048
 STEP_BYTES = 1 << 20
@@ -98,7 +97,7 @@ def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int
             break
         if at >= limit:
             number, at = divmod(position, segment_bytes)
-            view = _view(log, number)
+            view = view_of(log, number)
         sure = position >= log.pages.unsure_end or log.pages.is_record_sure(position)
         if view and sure and at + RECORD_OVERHEAD_BYTES <= limit:
             size, magic, queue_id, own, flags, replaced, body_bytes = _unpack(view, at)
@@ -132,17 +131,10 @@ def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int
 
 def _prepared(log: CommitLog, physical: int) -> int:
     number, at = divmod(physical, log.segment_bytes)
-    view = _view(log, number)
+    view = view_of(log, number)
     if not view:
         return 0
     flags = view[at + 39]
     at += _PREPARED_AT
     at += _HOST_V6_BYTES * (bool(flags & SYS_BORN_HOST_V6) + bool(flags & SYS_STORE_HOST_V6))
     return int(_unpack_i64(view, at)[0])
-
-
-def _view(log: CommitLog, number: int) -> memoryview:
-    try:
-        return log.view(number)
-    except (RecordGone, DamagedRecord):
-        return memoryview(b"")

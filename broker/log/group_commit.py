@@ -306,7 +306,7 @@ class GroupCommit:
         self._come_back()
 
     def _seconds_left(self, batch: CommitBatch) -> float:
-        return _seconds_until(batch.not_before_ms, self._clock)
+        return seconds_early(batch.not_before_ms, self._clock)
 
     # 4. Told, and the replies leave
 
@@ -461,14 +461,10 @@ def seconds_early(stored_ms: int, clock: Clock) -> float:
         stored_ms: Latest store timestamp that recovery found: nothing is shown before its own.
         clock: Its wall clock has the moments.
     """
-    return _seconds_until(stored_ms, clock)
+    left_us = stored_ms * 1000 - clock.wall_us()
+    return left_us / 1e6 if 0 < left_us <= AHEAD_MAX_US else 0.0
 
 
 def _raise(error: Exception | None) -> None:
     if error is not None:
         raise error
-
-
-def _seconds_until(moment_ms: int, clock: Clock) -> float:
-    left_us = moment_ms * 1000 - clock.wall_us()
-    return left_us / 1e6 if 0 < left_us <= AHEAD_MAX_US else 0.0

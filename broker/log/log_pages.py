@@ -8,31 +8,16 @@ minute or two.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from broker.errors import DamagedRecord
 from broker.format.locating import Place
 from broker.format.record import CLAIM, RECORD_OVERHEAD_BYTES
+from broker.log.segment import Segment
 from broker.runtime.disks.unreadable import BadStretch, Windows, read_around
-from broker.runtime.seams import DiskFile
 
 NOT_GIVEN = "the disk does not give it out"
 _SPAN_BYTES_MAX = 4 << 20
 _unpack_claim = CLAIM.unpack_from
-
-
-class Segment(Protocol):
-    """What is asked of a segment."""
-
-    @property
-    def base(self) -> int:
-        """Commit-log offset of its first byte."""
-        ...
-
-    @property
-    def file(self) -> DiskFile:
-        """Its file."""
-        ...
 
 
 class LogPages:

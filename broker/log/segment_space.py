@@ -16,6 +16,7 @@ file is in use and no other can be set aside, publishes are refused although it 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from contextlib import closing
 
 from broker.errors import NO_SPACE, DiskFull, StoreFailed
 from broker.format.record import BLANK_BYTES
@@ -167,11 +168,8 @@ class SegmentSpace:
         Raises OSError.
         """
         if self._reserve.value:
-            file = self._disk.open(self._path)
-            try:
+            with closing(self._disk.open(self._path)) as file:
                 file.truncate(0)
-            finally:
-                file.close()
             self._reserve.value = 0
             self.lent = self._log.capacity_end // self._log.segment_bytes
             self.is_given_back = True

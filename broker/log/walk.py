@@ -77,7 +77,7 @@ def walk(
     while position < stop and len(found) < records_max:
         if not view or at >= limit:
             number, at = divmod(position, segment_bytes)
-            view = _view(log, number)
+            view = view_of(log, number)
         sure = position >= unsure_end or log.pages.is_record_sure(position)
         if view and sure and at + RECORD_OVERHEAD_BYTES <= limit and position >= cold_end:
             size, magic, own, flags, store_ms, body_bytes = _unpack(view, at)
@@ -111,7 +111,7 @@ def walk(
             if entry is None or entry.physical >= end:
                 return found, end
             number = entry.physical // segment_bytes
-            view = _view(log, number)
+            view = view_of(log, number)
         found.append(_walked(view, entry, segment_bytes))
         position = entry.physical + entry.size
         at = position - entry.physical // segment_bytes * segment_bytes
@@ -124,7 +124,8 @@ def _walked(view: memoryview, entry: Entry, segment_bytes: int) -> Walked:
     return Walked(entry.physical, entry.size, entry.store_ms, rollback, entry.topic, entry.properties)
 
 
-def _view(log: CommitLog, number: int) -> memoryview:
+def view_of(log: CommitLog, number: int) -> memoryview:
+    """Return the mapped segment of that number, an empty view where it is gone or missing."""
     try:
         return log.view(number)
     except (RecordGone, DamagedRecord):

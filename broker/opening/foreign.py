@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
-from broker.errors import StoreForeign
+from broker.errors import StoreForeign, some_of
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
@@ -39,8 +39,6 @@ ROCKSDB_FOLDERS = ("consumequeue", "config/rdb", "config/topics", "config/consum
 _ROCKSDB_MARK = "CURRENT"
 _ROCKSDB_DEEPER = "config/rdb"
 """Holds a folder per version of the settings."""
-
-_NAMES_SHOWN = 5
 
 logger = structlog.get_logger()
 
@@ -64,42 +62,20 @@ class Foreign:
     refused: bool = False
 
 
-class Queue(Protocol):
-    """A consume queue as far as it is needed here."""
-
-    min_offset: int
-    max_offset: int
-
-    def read(self, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Units (physical, size, tags code) from an offset on."""
-        ...
-
-
-class QueuesOf(Protocol):
-    """A topic as far as it is needed here."""
-
-    @property
-    def queues(self) -> Sequence[Queue]:
-        """By queue id."""
-        ...
-
-
 def in_layout(root: str, disk: Disk) -> list[Foreign]:
     """Look at names and settings alone, before anything is read or changed.
 
     Raises:
         OSError: A file or folder cannot be read.
     """
-    table = _json(disk, f"{root}/config/topics.json").get("topicConfigTable")
     attributes = {
         name: entry["attributes"]
-        for name, entry in (table if isinstance(table, dict) else {}).items()
+        for name, entry in topic_table(root, disk).items()
         if isinstance(entry, dict) and isinstance(entry.get("attributes"), dict)
     }
     batches = {name for name, found in attributes.items() if found.get("queue.type") == "BatchCQ"}
     batches.update(disk.list(f"{root}/batchconsumequeue"))
     compacted = {name for name, found in attributes.items() if found.get("cleanup.policy") == "COMPACTION"}
-    mapping = _json(disk, f"{root}/config/topicQueueMapping.json").get("topicQueueMappingInfoMap")
     light = {name for name in disk.list(f"{root}/consumequeue") if name.startswith(LIGHT_PREFIX)}
     found = [
         _named(
@@ -121,7 +97,7 @@ def in_layout(root: str, disk: Disk) -> list[Foreign]:
         _named("compaction", compacted, "compacted by RocketMQ; here every message of them is served"),
         _named(
             "static_topics",
-            set(mapping) if isinstance(mapping, dict) else set(),
+            set(_table(disk, f"{root}/config/topicQueueMapping.json", "topicQueueMappingInfoMap")),
             "spread over brokers (static topics); here they are served by this store's own queues and offsets",
             file="config/topicQueueMapping.json",
         ),
@@ -142,8 +118,12 @@ def topics_named(root: str, disk: Disk) -> list[str]:
     Raises:
         OSError: A file or folder cannot be read.
     """
-    table = _json(disk, f"{root}/config/topics.json").get("topicConfigTable")
-    return sorted({*(table if isinstance(table, dict) else ()), *disk.list(f"{root}/consumequeue")})
+    return sorted({*topic_table(root, disk), *disk.list(f"{root}/consumequeue")})
+
+
+def topic_table(root: str, disk: Disk) -> dict[str, Any]:
+    """Return the topics of a store's table as the file says them; none where it cannot be parsed. Raises OSError."""
+    return _table(disk, f"{root}/config/topics.json", "topicConfigTable")
 
 
 def _named(
@@ -157,10 +137,8 @@ def _named(
 ) -> Foreign | None:
     if not names:
         return None
-    shown = sorted(names)
-    more = f" and {len(shown) - _NAMES_SHOWN} more" if len(shown) > _NAMES_SHOWN else ""
-    sentence = f"{what} {', '.join(shown[:_NAMES_SHOWN])}{more} are {which}"
-    return Foreign(kind=kind, count=len(shown), sentence=sentence, file=file, refused=refused)
+    sentence = f"{what} {some_of(sorted(names))} are {which}"
+    return Foreign(kind=kind, count=len(names), sentence=sentence, file=file, refused=refused)
 
 
 def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
@@ -168,12 +146,12 @@ def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
     return {folder for folder in folders if disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}")}
 
 
-def _json(disk: Disk, path: str) -> dict[str, Any]:
-    """A settings file of RocketMQ's; empty when it is not there or cannot be parsed, which others report."""
+def _table(disk: Disk, path: str, name: str) -> dict[str, Any]:
+    """A table of a settings file of RocketMQ's; empty where there is none, or it cannot be parsed."""
     raw = read_whole(disk, path)
     try:
-        found = parse_loose((raw or b"{}").decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
+        found = parse_loose((raw or b"{}").decode("utf-8", "replace"))[name]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -13,7 +13,7 @@ from broker.feature_marks import marked_files
 from broker.log.commit_log import CommitLog
 from broker.opening.foreign import in_layout, refuse, tell, topics_named
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
-from broker.opening.store_json import AbortFile, Checkpoint, Geometry, check_geometry, raise_format
+from broker.opening.store_json import AbortFile, Checkpoint, check_geometry, geometry_in, raise_format
 from broker.options import StoreOptions
 from broker.queues.fillers import rewrite
 from broker.queues.topics import Topics
@@ -98,16 +98,11 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk, gi
         StoreUnreadable: The geometry is damaged, or a log file has a wrong size.
         OSError: A file cannot be read or written.
     """
-    geometry = Geometry(
-        segment_bytes=options.segment_bytes,
-        queue_file_units=options.queue_file_units,
-        index_slots=options.index_slots,
-        index_entries=options.index_entries,
-    )
     refuse(root, [each for each in in_layout(root, disk) if each.refused])
     given.check(root, topics=topics_named(root, disk), files=marked_files(root, disk=disk))
     strange = log.open()
-    older = check_geometry(root, geometry, disk=disk, segment_bytes_found=strange[0][1] if strange else None)
+    segment_bytes = strange[0][1] if strange else None
+    older = check_geometry(root, geometry_in(options), disk=disk, segment_bytes_found=segment_bytes)
     if strange:
         raise StoreUnreadable(
             f"{log.folder}/{strange[0][0]} does not have the size or name of a log file of "
@@ -157,11 +152,10 @@ def recovered(
 def raised(root: str, log: CommitLog, topics: Topics, *, disk: Disk) -> Iterator[RecoveryProgress]:
     """Give a recovered store of an older format its present one, in steps: rewrite its fillers. Raises OSError."""
     count = 0
-    for topic in topics.by_name.values():
-        for queue in topic.queues:
-            count += rewrite(queue, log_minimum=log.min_offset, segment_bytes=log.segment_bytes)
-            queue.sync()
-            yield RecoveryProgress(0, 0)
+    for queue in topics.queues():
+        count += rewrite(queue, log_minimum=log.min_offset, segment_bytes=log.segment_bytes)
+        queue.sync()
+        yield RecoveryProgress(0, 0)
     raise_format(root, disk=disk)
     logger.info("store_fillers_rewritten", root=root, count=count)
 

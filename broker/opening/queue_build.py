@@ -137,9 +137,8 @@ class QueueBuild:
             # Rebuilding a large store must not hold all its units in memory.
             self._tail_units = 0
             self.log.sync()
-            for each in self.topics.by_name.values():
-                for full in each.queues:
-                    full.write_tail()
+            for full in self.topics.queues():
+                full.write_tail()
 
     def _queue(self, entry: Entry) -> ConsumeQueue | None:
         """Find or make the queue of a record; None for a topic that RocketMQ has deleted."""

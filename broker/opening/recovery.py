@@ -19,7 +19,7 @@ any two of them: `abort` is still there, and the next opening begins again from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -133,7 +133,7 @@ def recover(
     else:
         start = log.min_offset
         floors = _floors(topics, checkpoint) if start else {}
-        for queue in _queues(topics):
+        for queue in topics.queues():
             queue.start_at(queue.base_offset, queue.base_offset)
         build = QueueBuild(topics, log, given, store_ms=0, last_record=-1)
         if not log.segments:
@@ -141,7 +141,7 @@ def recover(
     closed_at = start if clean and whole_log is None else None
     total = 0 if closed_at is not None else log.visible_end - start
     yield RecoveryProgress(0, total, 0, whole_log)
-    for queue in _queues(topics):
+    for queue in topics.queues():
         queue.remove_later_files()
     # A killed process may have left records that only the page cache holds. They are made durable before a queue file
     # gets their units, and before anything is shown.
@@ -167,7 +167,7 @@ def recover(
     tail_lost = walk.tail_dirty or end != walk.end
     if tail_lost or walk.holes:
         # Before the log forgets why: a recovery after this one must find the same reason to look.
-        for queue in _queues(topics):
+        for queue in topics.queues():
             queue.cut_files()
             queue.sync()
             yield RecoveryProgress(walk.looked_at - start, total, build.records, whole_log)
@@ -196,11 +196,6 @@ def recover(
         marked={mark: tuple(found) for mark, found in build.marked.items()},
         deleted=_deleted(topics, checkpoint, build),
     )
-
-
-def _queues(topics: Topics) -> Iterator[ConsumeQueue]:
-    for topic in topics.by_name.values():
-        yield from topic.queues
 
 
 def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | None:
@@ -256,7 +251,7 @@ def _floors(topics: Topics, checkpoint: Checkpoint | None) -> dict[ConsumeQueue,
             continue
         for queue, (_, maximum) in zip(topics.grow(name, len(bounds)).queues, bounds, strict=False):
             floors[queue] = maximum
-    for queue in _queues(topics):
+    for queue in topics.queues():
         if queue not in floors:
             floors[queue] = queue.end_in_files()
     return floors

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass, fields
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import structlog
 
 from broker.errors import REPAIR_ADVICE, StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
 from broker.format.record import QUEUE_ID_END
+from broker.options import StoreOptions
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Disk
@@ -44,6 +46,11 @@ class Geometry:
     index_entries: int
 
 
+def geometry_in(options: StoreOptions) -> Geometry:
+    """Return the sizes that a store is configured to have."""
+    return Geometry(**{field.name: getattr(options, field.name) for field in fields(Geometry)})
+
+
 def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_found: int | None) -> bool:
     """Compare the store's geometry with the configured one, or write it for a new store.
 
@@ -68,15 +75,11 @@ def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_foun
         if segment_bytes_found not in (None, asked.segment_bytes):
             assert segment_bytes_found is not None
             raise StoreGeometryDiffers(root, {"segment_bytes": (segment_bytes_found, asked.segment_bytes)})
-        values = {field.name: getattr(asked, field.name) for field in fields(Geometry)}
-        file.save({"format": FORMAT_VERSION, **values})
+        file.save({"format": FORMAT_VERSION, **asdict(asked)})
         return False
     version, sizes = sizes_of(found, root=root)
-    differences = {
-        field.name: (getattr(sizes, field.name), getattr(asked, field.name))
-        for field in fields(Geometry)
-        if getattr(sizes, field.name) != getattr(asked, field.name)
-    }
+    wanted = asdict(asked)
+    differences = {name: (size, wanted[name]) for name, size in asdict(sizes).items() if size != wanted[name]}
     if differences:
         raise StoreGeometryDiffers(root, differences)
     return version < FORMAT_VERSION
@@ -210,21 +213,11 @@ class CheckpointFile:
 
     def writing(self, checkpoint: Checkpoint) -> FileWrite:
         """Write both, ours first, in steps. Raises OSError."""
-        yield from self._sealed.writing(
-            {
-                "log_end": checkpoint.log_end,
-                "last_record": checkpoint.last_record,
-                "store_ms": checkpoint.store_ms,
-                "queues": checkpoint.queues,
-                "index_ms": checkpoint.index_ms,
-            }
-        )
+        # Not by `asdict`, which copies the queues.
+        yield from self._sealed.writing({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)})
         times = rocketmq_times(checkpoint)
-        file = self._disk.open(self._path, create=True)
-        try:
+        with closing(self._disk.open(self._path, create=True)) as file:
             if file.size() != CHECKPOINT_BYTES:
                 file.truncate(CHECKPOINT_BYTES)
             file.write(0, [times.ljust(CHECKPOINT_BYTES, b"\x00")])
             yield file
-        finally:
-            file.close()

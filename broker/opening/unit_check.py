@@ -13,7 +13,7 @@ from broker.feature import UnitCode, unit_code
 from broker.format.record import Entry, queue_id, queue_offset
 from broker.log.commit_log import CommitLog
 from broker.log.scan import record_at, scan
-from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT_BYTES, ConsumeQueue, Unit
+from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT, UNIT_BYTES, ConsumeQueue, Unit
 from broker.queues.fillers import is_repeat
 from broker.runtime.bundle import Runtime
 from broker.runtime.store_metrics import UNITS_LOST, UNITS_REPAIRED
@@ -86,7 +86,7 @@ class UnitChecker:
         if fail is None:
             return
         try:
-            queue.repair(offset, unit)
+            queue.overwrite(offset, UNIT.pack(*unit))
         except OSError as error:
             # What is read was mended all the same; from now on nothing is written any more.
             self._fail = None

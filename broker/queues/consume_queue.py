@@ -116,13 +116,10 @@ class ConsumeQueue:
 
     def identity(self, offset: int, *, checked: bool = True) -> int:
         """Commit-log offset of the record at a visible offset, -1 if there is none; unchecked is the cheaper by far."""
-        checker, self.checker = self.checker, self.checker if checked else None
         try:
-            physical, size, _ = self.read(offset, 1)[0]
+            physical, size, _ = (self.read if checked else self.read_unchecked)(offset, 1)[0]
         except (StoreError, OSError, IndexError):
             return -1
-        finally:
-            self.checker = checker
         return physical if size not in (0, FILLER_SIZE) else -1
 
     def _read_around(self, file: DiskFile, start: int, size: int) -> bytes:
@@ -195,7 +192,7 @@ class ConsumeQueue:
             False when it stopped: whether that record is kept cannot be told.
         """
         while log_minimum and self.min_offset < self.max_offset:
-            for physical, size, _ in self._raw(self.min_offset, 1024):
+            for physical, size, _ in self.read_unchecked(self.min_offset, 1024):
                 if not size and all_there:
                     return False
                 if physical >= log_minimum and size != FILLER_SIZE:
@@ -243,20 +240,17 @@ class ConsumeQueue:
         used = len(self._read_around(file, 0, self.file_units * UNIT_BYTES).rstrip(b"\x00"))
         return self._number(names[-1]) * self.file_units + -(-used // UNIT_BYTES)
 
-    def _raw(self, offset: int, count: int) -> list[Unit]:
+    def read_unchecked(self, offset: int, count: int) -> list[Unit]:
+        """Return what `read` does, as the files have it: for looks at the form of units alone. Raises the same."""
         checker, self.checker = self.checker, None
         try:
             return self.read(offset, count)
         finally:
             self.checker = checker
 
-    def read_unchecked(self, offset: int, count: int) -> list[Unit]:
-        """Return what `read` does, as the files have it: for looks at the form of units alone. Raises the same."""
-        return self._raw(offset, count)
-
     def neighbour(self, offset: int) -> Unit | None:
         """Return the unit at an offset, unchecked; None when the offset is not visible."""
-        return self._raw(offset, 1)[0] if self.min_offset <= offset < self.max_offset else None
+        return self.read_unchecked(offset, 1)[0] if self.min_offset <= offset < self.max_offset else None
 
     def last_unit(self) -> Unit | None:
         """Return the newest visible unit, unchecked; None when the queue is empty."""
@@ -379,10 +373,6 @@ class ConsumeQueue:
         if names:
             # A queue that never had a message has no folder.
             yield self._folder
-
-    def repair(self, offset: int, unit: Unit) -> None:
-        """Overwrite one unit in the files."""
-        self.overwrite(offset, UNIT.pack(*unit))
 
     def overwrite(self, offset: int, data: bytes) -> None:
         """Overwrite units in the files, from an offset on; durable after `sync`. Raises OSError."""

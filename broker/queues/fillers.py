@@ -12,26 +12,13 @@ Nothing but the log is needed to know a filler again: the record that it leads t
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from broker.format.record import Entry
-from broker.queues.consume_queue import FILLER, FILLER_BYTES, FILLER_SIZE, UNIT, ConsumeQueue, Unit, repeated
+from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT, ConsumeQueue, Unit, repeated
 
 _CHUNK_UNITS = 4096
 
 
-class Neighbours(Protocol):
-    """A queue as far as a filler's place in it needs it."""
-
-    topic: str
-    queue_id: int
-
-    def neighbour(self, offset: int) -> Unit | None:
-        """Return the unit at an offset, unchecked; None where there is none."""
-        ...
-
-
-def is_repeat(unit: Unit, entry: Entry, queue: Neighbours, offset: int) -> bool:
+def is_repeat(unit: Unit, entry: Entry, queue: ConsumeQueue, offset: int) -> bool:
     """Whether a unit is a filler: it repeats that of a record of its queue which stands right beside it.
 
     Args:
@@ -108,6 +95,3 @@ def _before(queue: ConsumeQueue, offset: int) -> Unit | None:
                 return unit
         offset = at
     return None
-
-
-__all__ = ["FILLER", "FILLER_BYTES", "Neighbours", "is_repeat", "repeated", "rewrite"]

@@ -16,7 +16,7 @@ from broker.runtime.file_writes import Steps, at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Clock, Disk
-from broker.runtime.state_file import StateFile, data_version
+from broker.runtime.state_file import StateFile, data_version, next_version
 from broker.runtime.store_metrics import FILES_DAMAGED
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -122,11 +122,7 @@ class ConsumerOffsets:
         """`save` in steps; what changes meanwhile is for the next one. Raises the same."""
         if not self._dirty:
             return False
-        version = {
-            **self._version,
-            "counter": self._version.get("counter", 0) + 1,
-            "timestamp": self._clock.wall_ms(),
-        }
+        version = next_version(self._version, self._clock.wall_ms())
         table = self._strange | {
             f"{topic}@{group}": {str(queue): offset for queue, offset in sorted(queues.items())}
             for (group, topic), queues in self._table.items()

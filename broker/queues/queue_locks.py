@@ -33,12 +33,9 @@ class Held(NamedTuple):
     age_seconds: float
 
 
-class _Lease:
-    __slots__ = ("client_id", "renewed")
-
-    def __init__(self, client_id: str, renewed: float) -> None:
-        self.client_id = client_id
-        self.renewed = renewed
+class _Lease(NamedTuple):
+    client_id: str
+    renewed: float
 
 
 class QueueLocks:

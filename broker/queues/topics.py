@@ -6,7 +6,8 @@ The file has RocketMQ's shape; fields that this program does not use are kept as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from broker.errors import NO_SPACE, REPAIR_ADVICE, MessageRefused, StoreUnreadable
@@ -18,7 +19,7 @@ from broker.runtime.disks.unreadable import Unreadable, ignored
 from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import check_stored, is_number, queue_folder
 from broker.runtime.seams import Clock, Disk
-from broker.runtime.state_file import StateFile, data_version
+from broker.runtime.state_file import StateFile, data_version, next_version
 
 GROUP_BYTES_MAX = 120
 QUEUES_MAX = 1024
@@ -172,9 +173,12 @@ class Topics:
     def check_with(self, checker: Checker) -> None:
         """Have units of an earlier process, of present queues and those to come, compared with their records."""
         self._checker = checker
-        for topic in self.by_name.values():
-            for queue in topic.queues:
-                queue.checker = checker
+        for queue in self.queues():
+            queue.checker = checker
+
+    def queues(self) -> Iterator[ConsumeQueue]:
+        """Return the queues of all topics."""
+        return chain.from_iterable(topic.queues for topic in self.by_name.values())
 
     @property
     def damaged(self) -> list[str]:
@@ -301,11 +305,7 @@ class Topics:
         table = {name: self._entry(name, count) for name, count in counts.items()}
         for name, wanted in (types or {}).items():
             table[name]["attributes"] = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
-        version = {
-            **self._version,
-            "counter": self._version.get("counter", 0) + 1,
-            "timestamp": self._clock.wall_ms(),
-        }
+        version = next_version(self._version, self._clock.wall_ms())
         yield from self._file.writing({**self._rest, "dataVersion": version, "topicConfigTable": table})
         self._table = table
         self._version = version
@@ -314,9 +314,8 @@ class Topics:
 
     def close(self) -> None:
         """Close all queues' files."""
-        for topic in self.by_name.values():
-            for queue in topic.queues:
-                queue.close()
+        for queue in self.queues():
+            queue.close()
 
     def _entry(self, name: str, queues: int) -> dict[str, Any]:
         fresh = {

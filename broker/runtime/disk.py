@@ -24,21 +24,16 @@ _FLOCK = "hhqqi4x"  # Linux's struct flock on 64 bits: type, whence, start, leng
 
 
 class RealFile:
-    """One open file of the operating system; its errors name it, which calls on a descriptor do not."""
+    """One open file of the operating system; its errors name it, which calls on a descriptor do not.
+
+    Attributes:
+        descriptor: The system's number of the open file; -1 when it is closed.
+        path: Where it was opened; empty when that is not known.
+    """
 
     def __init__(self, descriptor: int, path: str = "") -> None:
-        self._fd = descriptor
-        self._path = path
-
-    @property
-    def descriptor(self) -> int:
-        """The system's number of the open file; -1 when it is closed."""
-        return self._fd
-
-    @property
-    def path(self) -> str:
-        """Where it was opened; empty when that is not known."""
-        return self._path
+        self.descriptor = descriptor
+        self.path = path
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers one after the other; a short write is continued.
@@ -56,26 +51,26 @@ class RealFile:
                 self._write_all(offset, part, size)
                 offset += size
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             raise
 
     def _write_all(self, offset: int, buffers: list[Buffer], left: int) -> None:
-        written = os.pwritev(self._fd, buffers, offset)
+        written = os.pwritev(self.descriptor, buffers, offset)
         while written < left:
             if not written:
                 raise OSError(errno.EIO, "write made no progress")
             rest = memoryview(b"".join(buffers))[written:]
             offset, left, buffers = offset + written, left - written, [rest]
-            written = os.pwritev(self._fd, buffers, offset)
+            written = os.pwritev(self.descriptor, buffers, offset)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes; shorter only at the end of the file."""
-        data = os.pread(self._fd, size, offset)
+        data = os.pread(self.descriptor, size, offset)
         if len(data) == size or not data:
             return data
         parts = [data]
         got = len(data)
-        while got < size and (more := os.pread(self._fd, size - got, offset + got)):
+        while got < size and (more := os.pread(self.descriptor, size - got, offset + got)):
             parts.append(more)
             got += len(more)
         return b"".join(parts)
@@ -84,26 +79,26 @@ class RealFile:
         """Map the whole file for reading; the mapping lives as long as a view of it does."""
         if not self.size():
             return memoryview(b"")
-        return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
+        return memoryview(mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ))
 
     def private(self) -> FileBytes:
         """Return the file's bytes as they are now; a page that is written to is copied, and the file keeps its own."""
-        return mmap.mmap(self._fd, 0, access=mmap.ACCESS_COPY) if self.size() else bytearray()
+        return mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_COPY) if self.size() else bytearray()
 
     def sync(self) -> None:
         """Make earlier writes durable."""
         try:
-            os.fdatasync(self._fd)
+            os.fdatasync(self.descriptor)
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             raise
 
     def truncate(self, size: int) -> None:
         """Set the size in bytes."""
         try:
-            os.ftruncate(self._fd, size)
+            os.ftruncate(self.descriptor, size)
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             raise
 
     def allocate(self, size: int) -> None:
@@ -112,21 +107,21 @@ class RealFile:
         if size <= before:
             return
         try:
-            os.posix_fallocate(self._fd, before, size - before)
+            os.posix_fallocate(self.descriptor, before, size - before)
         except OSError as error:
-            os.ftruncate(self._fd, before)
-            error.filename = self._path
+            os.ftruncate(self.descriptor, before)
+            error.filename = self.path
             raise
 
     def size(self) -> int:
         """Size in bytes."""
-        return os.fstat(self._fd).st_size
+        return os.fstat(self.descriptor).st_size
 
     def close(self) -> None:
         """Close the file; views stay readable, since a mapping keeps a descriptor of its own."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 class RealLock:

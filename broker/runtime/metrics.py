@@ -48,25 +48,21 @@ OTHER = "(other)"
 """Label of all that have no series of their own."""
 
 
-def declare(name: str, help: str, labels: tuple[str, ...] = (), kind: str = "counter") -> str:
+def declare(name: str, help: str, labels: tuple[str, ...] = (), kind: str = "counter", bounds: range = range(0)) -> str:
     """Add a metric to the table and return its name; each room declares its own, once, at import.
 
     Raises:
         ValueError: The name is declared already.
     """
-    return _add(Spec(name=name, kind=kind, labels=labels, help=help))
+    if name in SPECS:
+        raise ValueError(f"metric {name} is declared twice")
+    SPECS[name] = Spec(name=name, kind=kind, labels=labels, help=help, bounds=bounds)
+    return name
 
 
 def declare_histogram(name: str, help: str, labels: tuple[str, ...] = (), *, bounds: range) -> str:
     """`declare` for how long something takes; `bounds` as those of `Spec`. Raises the same."""
-    return _add(Spec(name=name, kind="histogram", labels=labels, help=help, bounds=bounds))
-
-
-def _add(spec: Spec) -> str:
-    if spec.name in SPECS:
-        raise ValueError(f"metric {spec.name} is declared twice")
-    SPECS[spec.name] = spec
-    return spec.name
+    return declare(name, help, labels, "histogram", bounds)
 
 
 class Metrics:

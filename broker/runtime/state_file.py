@@ -10,6 +10,7 @@ leaves no valid JSON is healed from the checksummed twin, then from `.bak`.
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Any
 
 import structlog
@@ -31,6 +32,11 @@ def data_version(found: Any) -> dict[str, Any]:
     if isinstance(found, dict) and type(found.get("counter", 0)) is int:
         return found
     return {"counter": 0, "stateVersion": 0, "timestamp": 0}
+
+
+def next_version(version: dict[str, Any], wall_ms: int) -> dict[str, Any]:
+    """Return the `dataVersion` of a file with one change more."""
+    return {**version, "counter": version.get("counter", 0) + 1, "timestamp": wall_ms}
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
@@ -81,10 +87,8 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
     except FileNotFoundError:
         # Its owner is putting a new version in place; a reader without the lock sees that.
         return None
-    try:
+    with closing(file):
         return read_around(file, 0, file.size())[0]
-    finally:
-        file.close()
 
 
 class SealedFile:

@@ -16,13 +16,13 @@ from typing import Any
 
 from broker.errors import StoreUnreadable
 from broker.index.file import ENTRIES_PER_SLOT, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from broker.opening.foreign import topic_table
 from broker.opening.store_json import Geometry, sizes_of
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
-from broker.runtime.json_keys import parse_loose
 from broker.runtime.names import is_number
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile, read_whole
+from broker.runtime.state_file import SealedFile
 from broker.scheduled.delay.levels import STANDARD_LEVELS
 from broker.scheduled.popped import REVIVE_PREFIX
 from broker.scheduled.timer.names import TimerOptions
@@ -144,14 +144,10 @@ def names_of(root: str, *, disk: Disk) -> tuple[str, str]:
     Raises:
         OSError: The file cannot be read.
     """
-    try:
-        content = parse_loose((read_whole(disk, f"{root}/config/topics.json") or b"{}").decode("utf-8", "replace"))
-        names = list(content["topicConfigTable"])
-    except (ValueError, KeyError, TypeError):
-        names = []
+    names = topic_table(root, disk)
 
     def named(prefix: str, default: str) -> str:
-        found = sorted(name.removeprefix(prefix) for name in names if str(name).startswith(prefix))
+        found = sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
         # Of several, the one that is not ours: a store came from there.
         return next((name for name in found if name != default and _NAME.fullmatch(name)), default)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from broker.errors import RecordGone, StoreUnreadable
 from broker.feature import Given
@@ -120,9 +121,8 @@ class ReadOnlyStore:
         if checkpoint is not None and begin_at(log, topics, checkpoint) is None:
             start = checkpoint.log_end
         else:
-            for topic in topics.by_name.values():
-                for queue in topic.queues:
-                    queue.start_at(0, 0)
+            for queue in topics.queues():
+                queue.start_at(0, 0)
         self.scanned_from = start
         build = QueueBuild(topics, log, GIVEN, store_ms=0, last_record=-1, tail_units_max=sys.maxsize)
         total = log.visible_end - start
@@ -135,9 +135,8 @@ class ReadOnlyStore:
         self.holes = [hole for hole in walk.holes if log.min_offset <= hole[0] and hole[1] <= end]
         log.end = log.visible_end = end
         log.chill(end)
-        for topic in topics.by_name.values():
-            for queue in topic.queues:
-                queue.checker = self._check
+        for queue in topics.queues():
+            queue.checker = self._check
         clean = not self._disk.exists(f"{self.root}/abort")
         self.index.open(clean=clean, index_ms=CheckpointFile(self.root, disk=self._disk).index_ms())
 
@@ -169,13 +168,7 @@ class ReadOnlyStore:
     @property
     def options(self) -> StoreOptions:
         """Options with the sizes of this store."""
-        sizes = self.geometry
-        return StoreOptions(
-            segment_bytes=sizes.segment_bytes,
-            queue_file_units=sizes.queue_file_units,
-            index_slots=sizes.index_slots,
-            index_entries=sizes.index_entries,
-        )
+        return StoreOptions(**asdict(self.geometry))
 
     def read(self, physical: int, size: int) -> memoryview:
         """Return a whole record, its sum compared.

@@ -12,6 +12,8 @@ makes queue files and index files anew where needed, and writes a new checkpoint
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import closing
+from dataclasses import asdict
 
 from broker.errors import StoreUnreadable
 from broker.features import ALL
@@ -92,13 +94,10 @@ def repair(
         lock.release()
     options = adopted(root, StoreOptions(), disk=disk)
     opening = Store.opening(root, options=options, features=ALL, runtime=runtime)
-    store = run_now(noted(opening, lambda _: None))
-    try:
+    with closing(run_now(noted(opening, lambda _: None))) as store:
         while store.index.step():
             pass
         then(store)
-    finally:
-        store.close()
     return findings
 
 
@@ -107,9 +106,8 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
     if kinds & {"store_json_damaged", "store_json_missing"}:
         geometry = geometry_of_files(root, disk=disk)
         assert geometry is not None
-        values = {name: getattr(geometry, name) for name in geometry.__dataclass_fields__}
         aside.file("pyddmq/store.json")
-        SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **values})
+        SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **asdict(geometry)})
     for name, size in records.wrong_sizes.items():
         _set_size(root, name, size, records.geometry.segment_bytes, aside, disk=disk)
     units = records.geometry.queue_file_units
@@ -122,10 +120,9 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
             _write_units(root, patch, units, disk=disk)
     for finding in findings:
         if finding.kind == "queue_file_size":
-            file = disk.open(f"{root}/{finding.file}")
-            file.truncate(units * UNIT_BYTES)
-            file.sync()
-            file.close()
+            with closing(disk.open(f"{root}/{finding.file}")) as file:
+                file.truncate(units * UNIT_BYTES)
+                file.sync()
         elif finding.kind in {"index_damaged", "index_entry_wrong"}:
             disk.remove(f"{root}/{finding.file}")
             disk.sync_folder(f"{root}/index")
@@ -160,30 +157,23 @@ class _Aside:
             self._disk.sync_folder(self._folder)
             self._disk.sync_folder(source.rpartition("/")[0])
             return
-        file = self._disk.open(source)
-        size = file.size()
-        file.close()
+        with closing(self._disk.open(source)) as file:
+            size = file.size()
         self.part(path, 0, size, target)
 
     def part(self, path: str, start: int, end: int, name: str) -> None:
         """Keep bytes [start, end) of a file, unless they are all zero."""
-        source = self._disk.open(f"{self._root}/{path}")
-        try:
+        with closing(self._disk.open(f"{self._root}/{path}")) as source:
             chunks = range(start, end, _CHUNK_BYTES)
             if not any(source.read(at, min(_CHUNK_BYTES, end - at)).strip(b"\x00") for at in chunks):
                 return
             self._disk.make_folder(self._folder)
-            target = self._disk.open(f"{self._folder}/{name}", create=True)
-            try:
+            with closing(self._disk.open(f"{self._folder}/{name}", create=True)) as target:
                 target.truncate(0)
                 for at in chunks:
                     target.write(at - start, [source.read(at, min(_CHUNK_BYTES, end - at))])
                 target.sync()
-            finally:
-                target.close()
             self._disk.sync_folder(self._folder)
-        finally:
-            source.close()
 
 
 def _set_size(root: str, name: str, size: int, segment_bytes: int, aside: _Aside, *, disk: Disk) -> None:
@@ -193,15 +183,12 @@ def _set_size(root: str, name: str, size: int, segment_bytes: int, aside: _Aside
         return
     if size > segment_bytes:
         aside.part(path, segment_bytes, size, f"commitlog-{name}-rest")
-    file = disk.open(f"{root}/{path}")
-    try:
+    with closing(disk.open(f"{root}/{path}")) as file:
         if size > segment_bytes:
             file.truncate(segment_bytes)
         else:
             file.allocate(segment_bytes)
         file.sync()
-    finally:
-        file.close()
 
 
 def _write_units(root: str, patch: Patch, file_units: int, *, disk: Disk) -> None:
@@ -211,14 +198,11 @@ def _write_units(root: str, patch: Patch, file_units: int, *, disk: Disk) -> Non
     while data:
         number, place = divmod(offset, file_units)
         count = min(len(data) // UNIT_BYTES, file_units - place)
-        file = disk.open(f"{folder}/{number * file_units * UNIT_BYTES:020d}", create=True)
-        try:
+        with closing(disk.open(f"{folder}/{number * file_units * UNIT_BYTES:020d}", create=True)) as file:
             if file.size() != file_units * UNIT_BYTES:
                 file.truncate(file_units * UNIT_BYTES)
             file.write(place * UNIT_BYTES, [data[: count * UNIT_BYTES]])
             file.sync()
-        finally:
-            file.close()
         offset, data = offset + count, data[count * UNIT_BYTES :]
     disk.sync_folder(folder)
 

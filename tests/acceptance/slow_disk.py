@@ -23,7 +23,7 @@ class SlowFile(RealFile):
     """A file of the commit log."""
 
     def __init__(self, file: RealFile, slow: Path) -> None:
-        super().__init__(file._fd)
+        super().__init__(file.descriptor)
         self._slow = slow
 
     def read(self, offset: int, size: int) -> bytes:

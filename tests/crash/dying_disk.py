@@ -53,7 +53,7 @@ class DyingFile(RealFile):
     """A file of a `DyingDisk`."""
 
     def __init__(self, file: RealFile, order: Order) -> None:
-        super().__init__(file._fd)
+        super().__init__(file.descriptor)
         self._order = order
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:

@@ -7,10 +7,11 @@ mapped, stays readable.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
+from contextlib import closing
+from typing import NoReturn, TypeVar
 
-from broker.runtime.seams import Buffer, Disk, DiskFile, Lock
+from broker.runtime.seams import Disk, DiskFile
 
 T = TypeVar("T")
 
@@ -38,21 +39,10 @@ class ReadingFile:
         """Size in bytes."""
         return self._file.size()
 
-    def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Refuse."""
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise _refusal(self._path)
 
-    def sync(self) -> None:
-        """Refuse."""
-        raise _refusal(self._path)
-
-    def truncate(self, size: int) -> None:
-        """Refuse."""
-        raise _refusal(self._path)
-
-    def allocate(self, size: int) -> None:
-        """Refuse."""
-        raise _refusal(self._path)
+    write = sync = truncate = allocate = _refuse
 
     def close(self) -> None:
         """Close it; views stay readable."""
@@ -86,17 +76,15 @@ class NumberedFile(ReadingFile):
             file = self._disk.open(self._path)
         except FileNotFoundError:
             return gone
-        try:
+        with closing(file):
             return use(file)
-        finally:
-            file.close()
 
     def close(self) -> None:
         """Nothing is held."""
 
 
 class ReadingDisk:
-    """Another disk, for reading alone.
+    """Another disk, for reading alone; what only looks is the method of the disk below.
 
     Args:
         disk: The disk below; `RealDisk(read_only=True)` where there may be no permission to write.
@@ -104,6 +92,9 @@ class ReadingDisk:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        self.exists, self.is_link, self.locked = disk.exists, disk.is_link, disk.locked
+        self.open_to_others = disk.open_to_others
+        self.free_bytes, self.total_bytes = disk.free_bytes, disk.total_bytes
 
     def open(self, path: str, *, create: bool = False) -> ReadingFile:
         """Return the file. Raises FileNotFoundError also with `create`."""
@@ -113,33 +104,9 @@ class ReadingDisk:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return NumberedFile(self._disk, path)
 
-    def exists(self, path: str) -> bool:
-        """Whether a file or folder is there."""
-        return self._disk.exists(path)
-
-    def is_link(self, path: str) -> bool:
-        """Whether it is a symbolic link."""
-        return self._disk.is_link(path)
-
-    def open_to_others(self, path: str) -> bool:
-        """Whether other users may read a folder."""
-        return self._disk.open_to_others(path)
-
     def list(self, path: str) -> list[str]:
         """Sorted names in a folder."""
         return self._disk.list(path)
-
-    def locked(self, path: str) -> bool:
-        """Whether somebody holds that lock."""
-        return self._disk.locked(path)
-
-    def free_bytes(self, path: str) -> int:
-        """Bytes free where `path` is."""
-        return self._disk.free_bytes(path)
-
-    def total_bytes(self, path: str) -> int:
-        """Bytes in use or free there."""
-        return self._disk.total_bytes(path)
 
     def make_folder(self, path: str) -> None:
         """Refuse, unless it is there."""
@@ -150,14 +117,7 @@ class ReadingDisk:
         """Refuse."""
         raise _refusal(target)
 
-    def remove(self, path: str) -> None:
-        """Refuse."""
+    def _refuse(self, path: str) -> NoReturn:
         raise _refusal(path)
 
-    def sync_folder(self, path: str) -> None:
-        """Refuse."""
-        raise _refusal(path)
-
-    def lock(self, path: str) -> Lock:
-        """Refuse."""
-        raise _refusal(path)
+    remove = sync_folder = lock = _refuse

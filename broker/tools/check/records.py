@@ -23,7 +23,7 @@ from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.names import is_number, queue_path
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.check.queues import Patch, QueueCheck
-from broker.tools.check.small_files import foreign
+from broker.tools.check.small_files import checkpoint_finding, foreign
 from broker.tools.readonly import GIVEN, open_log_for_reading
 
 _CHUNK_BYTES = 1 << 20
@@ -81,14 +81,7 @@ class RecordCheck:
             self.trusted = misfit is None
             if misfit is not None:
                 yield from self._missing_queue_files(self.checkpoint)
-                yield Finding(
-                    kind="checkpoint_json_misfit",
-                    severity=Severity.WARNING,
-                    file="pyddmq/checkpoint.json",
-                    text=misfit,
-                    costs="the next start scans the whole log and makes every queue file anew",
-                    repair="the store is opened and closed, which writes it anew",
-                )
+                yield checkpoint_finding("checkpoint_json_misfit", misfit)
         for name in self.topics.by_name:
             yield from self._check_queue_files(name)
         yield from self._walk(log, progress)

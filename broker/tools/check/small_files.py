@@ -17,6 +17,7 @@ from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files
 
 STATE_FILES = ("topics.json", "consumerOffset.json")
 """Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""
+_CHECKPOINT_JSON = "pyddmq/checkpoint.json"
 
 _ROOT_NAMES = frozenset(
     {
@@ -128,21 +129,21 @@ def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[Finding]:
             costs="the next start scans the log from the checkpoint on",
         )
     yield from _check_rocketmq_checkpoint(root, disk=disk)
-    path = "pyddmq/checkpoint.json"
     try:
-        missing = SealedFile(disk, f"{root}/{path}").load() is None
+        missing = SealedFile(disk, f"{root}/{_CHECKPOINT_JSON}").load() is None
     except StoreUnreadable:
-        yield _checkpoint_finding("checkpoint_json_damaged", path, "its checksum is wrong")
+        yield checkpoint_finding("checkpoint_json_damaged", "its checksum is wrong")
     else:
         if missing and disk.list(f"{root}/pyddmq"):
-            yield _checkpoint_finding("checkpoint_json_missing", path, "it is not there")
+            yield checkpoint_finding("checkpoint_json_missing", "it is not there")
 
 
-def _checkpoint_finding(kind: str, path: str, text: str) -> Finding:
+def checkpoint_finding(kind: str, text: str) -> Finding:
+    """Return a finding of the checkpoint without which recovery looks at the whole log."""
     return Finding(
         kind=kind,
         severity=Severity.WARNING,
-        file=path,
+        file=_CHECKPOINT_JSON,
         text=text,
         costs="the next start scans the whole log and makes every queue file anew",
         repair="the store is opened and closed, which writes it anew",

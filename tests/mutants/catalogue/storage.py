@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         name="a start does not know that the spare file was given back",
         file="broker/log/segment_space.py",
-        old="                file.truncate(0)\n            finally:",
-        new="                self._disk.remove(self._path)\n            finally:",
+        old="as file:\n                file.truncate(0)\n",
+        new="as file:\n                self._disk.remove(self._path)\n",
         caught_by=(f"{FULL}::test_stop_at_every_change_leaves_a_store_that_goes_on",),
     ),
     Mutant(

@@ -49,7 +49,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/tls/channel.py": ("test_handshakes", "test_what_counts", "test_certificates_change"),
     # What is one thing with its store: made only there, and tested with all that it stands on.
     "broker/index/file.py": ("test_index", "test_index_damage"),
-    "broker/opening/opening.py": ("test_store_recovery", "test_shared_walk"),
     "broker/tools/check/queues.py": ("test_store_check",),
     "broker/tools/check/records.py": ("test_store_check", "test_nested_records"),
     "broker/tools/check/small_files.py": ("test_store_check",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -170,7 +171,7 @@ def test_every_change_is_refused() -> None:
     reading = ReadingDisk(disk)
     file = reading.open(f"{ROOT}/pyddmq/store.json")
     segment = reading.open(f"{ROOT}/commitlog/{0:020d}")
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: file.write(0, [b"x"]),
         lambda: segment.write(0, [b"x"]),
         file.sync,
@@ -181,7 +182,8 @@ def test_every_change_is_refused() -> None:
         lambda: reading.remove(f"{ROOT}/checkpoint"),
         lambda: reading.sync_folder(ROOT),
         lambda: reading.lock(f"{ROOT}/lock"),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(OSError, match="reading only"):
             change()
 
