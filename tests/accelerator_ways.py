@@ -21,6 +21,7 @@ from proxy.wire import pull_reply
 from proxy.wire.scanning import scan_pull, scan_send
 from tests.conftest import need
 from upstream.embedded import source, stretch
+from upstream.job import UpstreamJob
 from upstream.waiting import job_loops
 
 
@@ -75,10 +76,16 @@ def need_compiled() -> None:
 
 @contextmanager
 def running(way: str) -> Iterator[None]:
-    """Have all accelerators run in one of the two ways, whatever the environment says."""
+    """Have all accelerators run in one of the two ways, whatever the environment says.
+
+    But for those of jobs, where the environment says Python: they take jobs of the compiled class alone.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for owner, attribute, module, function, pure in PLACES:
-            patch.setattr(owner, attribute, pure if way == "pure" else getattr(compiled(module)[1], function))
+            if way == "pure":
+                patch.setattr(owner, attribute, pure)
+            elif owner is not job_loops or issubclass(UpstreamJob, compiled(module)[1].JobFields):
+                patch.setattr(owner, attribute, getattr(compiled(module)[1], function))
         yield
 
 

@@ -77,7 +77,7 @@ MUTANTS = (
         name="a retry that no store takes advances the offset of the program's consumer",
         file="broker/consumer/sending_back.py",
         old="        shared.scheduler.call_soon(self.unfit, self.message, f",
-        new="        shared.scheduler.call_soon(lambda message, _: self._settle(), self.message, f",
+        new="        shared.scheduler.call_soon(lambda message, _: self._complete(), self.message, f",
         caught_by=(f"{CONCURRENT}::test_a_retry_that_no_store_takes_is_a_dead_letter_with_the_reason",),
         rows=("W18",),
     ),
