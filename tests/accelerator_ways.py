@@ -21,7 +21,7 @@ from proxy.wire import pull_reply
 from proxy.wire.scanning import scan_pull, scan_send
 from tests.conftest import need
 from upstream.embedded import source, stretch
-from upstream.job import UpstreamJob
+from upstream.job import JobFields, UpstreamJob
 from upstream.waiting import job_loops
 
 
@@ -80,12 +80,11 @@ def running(way: str) -> Iterator[None]:
 
     But for those of jobs, where the environment says Python: they take jobs of the compiled class alone.
     """
+    python_jobs = issubclass(UpstreamJob, JobFields)
     with pytest.MonkeyPatch.context() as patch:
         for owner, attribute, module, function, pure in PLACES:
-            if way == "pure":
-                patch.setattr(owner, attribute, pure)
-            elif owner is not job_loops or issubclass(UpstreamJob, compiled(module)[1].JobFields):
-                patch.setattr(owner, attribute, getattr(compiled(module)[1], function))
+            python = pure if way == "pure" or (python_jobs and owner is job_loops) else None
+            patch.setattr(owner, attribute, python or getattr(compiled(module)[1], function))
         yield
 
 
