@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
+from proxy.cli.admin_client import given
 from proxy.cli.errors import CliError
 from proxy.cli.lag import lag_commands, lag_objective_command
 from proxy.operate.lookups.lag import lag_of
@@ -52,12 +53,13 @@ def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     """A sparkline per group; a share that is too low ends with 1."""
     ward = grown()
 
-    def get(_: str, path: str, kind: type[Any], **__: float) -> Any:
+    def get(_: str, path: str, kind: type[Any], *, asked: dict[str, Any], **__: float) -> Any:
         if kind is ObjectivesAnswer:
-            assert path == "/api/lag/objectives?objective=60000ms&since=360000ms"
+            assert path == "/api/lag/objectives"
+            assert given(asked) == {"objective": "60000ms", "since": "360000ms"}
             return run_now(ward.view.objectives(group=None, span_ms=360_000, target_ms=60_000))
         assert kind is LagAnswer
-        assert path.endswith("&trend=6m")
+        assert (path, asked["trend"]) == ("/api/lag", "6m")
         answer = lag_of(ward.node, limit=10)
         assert answer is not None
         return replace(answer, trend=run_now(ward.view.trend(group=None, span_ms=360_000)))
