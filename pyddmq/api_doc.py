@@ -109,6 +109,9 @@ class _Shown:
         return self._text
 
 
+_OF_EVERY_OBJECT = str(inspect.getdoc(object.__init__))
+
+
 def text_of(documented: object) -> str:
     """Return a docstring as Markdown: its sections as lists, their heads in bold."""
     lines, section = [], False
@@ -142,7 +145,9 @@ def _parts(module: ModuleType) -> Iterator[str]:
                 shown = signature_of(name if member == "__init__" else member, function)
                 described = text_of(function)
                 if member != "__init__" or described:
-                    yield f"\n```python\n{shown}\n```\n\n{described}\n"
+                    # A constructor that has no words but those of every object is described by its class.
+                    described = described.replace(_OF_EVERY_OBJECT, "")
+                    yield f"\n```python\n{shown}\n```\n" + (f"\n{described}\n" if described else "")
         else:
             yield f"\n### {name}\n\n```python\n{signature_of(name, found)}\n```\n\n{text_of(found)}\n"
 
