@@ -89,9 +89,9 @@ def find_head(group: ConsumerGroup, group_queue: GroupQueue, offset: int, *, key
 def _why_absent(group: ConsumerGroup, group_queue: GroupQueue, offset: int) -> str:
     queue = group_queue.queue
     if not queue.min_offset <= offset < queue.max_offset:
-        return (
-            f"Queue {group_queue.queue_id} of {queue.topic} holds offsets {queue.min_offset} to {queue.max_offset - 1}."
-        )
+        held = f"offsets {queue.min_offset} to {queue.max_offset - 1}"
+        is_empty = queue.min_offset == queue.max_offset
+        return f"Queue {group_queue.queue_id} of {queue.topic} holds {'no message' if is_empty else held}."
     if group_queue.tracker.is_finished(offset):
         return (
             f"Offset {offset} of queue {group_queue.queue_id} is finished already.{_where_retried(group, group_queue)}"

@@ -166,6 +166,12 @@ def test_wrong_head_is_refused_and_nothing_is_done() -> None:
     assert world.pull_all(client) == []
 
 
+def test_head_of_an_empty_queue_is_refused_as_that() -> None:
+    """No range of offsets that ends before it begins."""
+    with pytest.raises(HeadRefused, match="Queue 0 of t holds no message"):
+        act(keyed(), "skip", 0)
+
+
 def test_unordered_and_buffered_messages_are_reached_by_queue_and_offset() -> None:
     """A message without a key, ready for the next pull, can be passed over or given up before anybody gets it."""
     world = World({**KEYED, "orderKey": None}, queues=1)
