@@ -85,18 +85,7 @@ class Ending:
         remark: str = "",
         owner: str | None = None,
     ) -> None:
-        """Decide a transaction.
-
-        Args:
-            text: Its handle, as `handle_of` or a check gave it.
-            group: Producer group of who decides; None: an operator.
-            state: COMMIT and ROLLBACK are final; UNKNOWN leaves it to the next check.
-            done: Told once what is answered is durable; at once when nothing is stored.
-            transaction_id: Compared with the handle's, where given.
-            from_check: The answer to a check.
-            remark: Why it is not known yet, for people.
-            owner: The principal who decides: what is another's is unknown to it. None: everybody.
-        """
+        """Decide a transaction, as `Transactions.end`; `group` None is an operator's decision."""
         again = partial(
             self.end,
             text,

@@ -20,7 +20,7 @@ from broker.errors import StoreUnreadable
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.state_file import SealedFile, StateFile, data_version
+from broker.runtime.state_file import SealedFile, StateFile, data_version, next_version
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.scheduled.delay.level_queue import DelayLevel
 
@@ -80,11 +80,7 @@ class DelayState:
         state = {str(each.level): [each.position, *each.completed.ranges] for each in levels.values()}
         if state == self._saved and log_end - self._log_end < LOG_BYTES_MAX:
             return
-        version = {
-            **self._version,
-            "counter": self._version.get("counter", 0) + 1,
-            "timestamp": self._clock.wall_ms(),
-        }
+        version = next_version(self._version, self._clock.wall_ms())
         table = {str(each.level): each.position for each in levels.values()}
         yield from self._offsets.writing({"dataVersion": version, "offsetTable": table})
         yield from self._checkpoint.writing({"log_end": log_end, "levels": state})
