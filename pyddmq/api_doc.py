@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
-MODULES = ("pyddmq", "pyddmq.action_testing", "pyddmq.actions", "pyddmq.broker", "pyddmq.codes", "pyddmq.spark")
+MODULES = (
+    "pyddmq",
+    "pyddmq.actions",
+    "pyddmq.broker",
+    "pyddmq.codes",
+    "pyddmq.spark",
+    "pyddmq.testing.actions",
+)
 _OURS = ("pyddmq", "broker", "upstream", "actions", "conf", "proxy", "lag")
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 _ITEM = re.compile(r"^    (\*{0,2}\w[\w ,*]*): (.*)$")

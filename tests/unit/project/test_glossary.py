@@ -17,7 +17,7 @@ PLAIN = {
     "client server network disk copy option model format idl doc search style tool test assembly async aio "
     "linux java counter count channel loader live reader writer tree hash parameter private diff report run reference "
     "dev explain manager sentence row data package program app conf binary compact encode python "
-    "folder local real keep sequence common function virtual",
+    "folder local real keep sequence common function",
     "rooms and formats by their names": "upstream proxy dlq pyddmq markdown spark redis hbase webhdfs parquet arrow",
     "verbs whose doer has a module": "accept enter end come take run time watch stop lost return serve startup soon",
 }
