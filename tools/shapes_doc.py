@@ -1,4 +1,4 @@
-"""Makes docs/admin-shapes.md from the views: `python -m proxy.admin.shapes_doc > docs/admin-shapes.md`."""
+"""Makes docs/admin-shapes.md from the views."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _INTRODUCTION = """\
 # Shapes of the admin port's answers
 
 Each field of what the [admin port](admin.md) answers. This page is made from the records in the code
-(`python -m proxy.admin.shapes_doc`, `make docs`); a test keeps the two equal. Commands print the same with `--json`.
+(`make docs`); a test keeps the two equal. Commands print the same with `--json`.
 Unix ms are milliseconds since 1970 by the node's wall clock. A field that may be absent is left out where it has no
 meaning; every other field is always there. Later versions may add fields.
 """
@@ -202,12 +202,3 @@ def _type(info: inspect.Type) -> str:
         inspect.BoolType: "boolean",
         inspect.NoneType: "null",
     }[type(info)]
-
-
-def main() -> None:
-    """Print the page."""
-    print(render(), end="")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Makes docs/metrics.md from the one table of metrics: `python -m proxy.admin.metrics_doc > docs/metrics.md`."""
+"""Makes docs/metrics.md from the one table of metrics."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from broker.runtime.metrics import SPECS, Spec
 
 ROOMS = ("broker", "upstream", "actions", "lag", "proxy")
-_ASIDE = ("testing", "cli", "demo", "spark", "__main__")
+_ASIDE = ("cli", "demo", "spark", "__main__")
 
 _INTRODUCTION = """\
 # Metrics
 
 What `/metrics` on the admin port shows, in Prometheus' text form. This page is made from the table in the code
-(`python -m proxy.admin.metrics_doc`, `make docs`); a test keeps the two equal. The log's lines are in
+(`make docs`); a test keeps the two equal. The log's lines are in
 [log events](log-events.md).
 
 Every message that is skipped, dropped, damaged or refused is counted here (promise 6), and the log has one line per
@@ -34,7 +34,7 @@ asked for is no slowness. Store timestamps are whole milliseconds: what is count
 
 
 def modules_of(package: str) -> Iterator[str]:
-    """Yield the names of a package's modules, at every depth, but for programs of their own and what tests take.
+    """Yield the names of a package's modules, at every depth, but for programs of their own.
 
     A package that is left out is not imported either, as `pkgutil.walk_packages` would.
     """
@@ -70,11 +70,7 @@ def _row(spec: Spec) -> str:
     return f"| `{spec.name}` | {labels} | {meaning}. |\n"
 
 
-def main() -> None:
-    """Print the page."""
+def page() -> str:
+    """Return the page of this checkout."""
     load_rooms()
-    print(render(SPECS), end="")
-
-
-if __name__ == "__main__":
-    main()
+    return render(SPECS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyddmq import api_doc
+from tools import api_doc
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,4 +1,4 @@
-"""What each event of the log means: one sentence of docs/log-events.md each (`proxy.admin.log_events_doc`).
+"""What each event of the log means: one sentence of docs/log-events.md each (`tools.log_events_doc`).
 
 An event of the code that is missing here fails a test, and so does one that the code no longer has.
 """

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.admin.log_events import MEANINGS
-from proxy.admin.log_events_doc import Event, NoConstantEvent, collect, render, sources
+from tools.log_events import MEANINGS
+from tools.log_events_doc import Event, NoConstantEvent, collect, render, sources
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_log_events_page_is_what_the_code_says(events: dict[str, Event]) -> None
 
 
 def test_each_event_has_a_meaning_and_each_meaning_an_event(events: dict[str, Event]) -> None:
-    """A new event is entered in proxy/admin/log_events.py with one sentence; one that is gone is taken out."""
+    """A new event is entered in tools/log_events.py with one sentence; one that is gone is taken out."""
     assert not events.keys() - MEANINGS.keys()
     assert not MEANINGS.keys() - events.keys()
     assert len(events) > 100

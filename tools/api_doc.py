@@ -1,4 +1,4 @@
-"""Makes docs/api.md from the docstrings of all public names: `python -m pyddmq.api_doc > docs/api.md`.
+"""Makes docs/api.md from the docstrings of all public names.
 
 A public name is one that its module lists in `__all__`, or defines where it lists none. Of a class its methods and
 properties are shown as well, those of its bases too where they are of this project.
@@ -28,7 +28,7 @@ _ITEM = re.compile(r"^    (\*{0,2}\w[\w ,*]*): (.*)$")
 _INTRODUCTION = """\
 # Python API
 
-What programs import, made from the docstrings (`python -m pyddmq.api_doc`, `make docs`); a test keeps the two equal.
+What programs import, made from the docstrings (`make docs`); a test keeps the two equal.
 [The client](client.md) and [actions](actions.md) explain it with examples, [consumers](consumers.md) the broker inside
 a program.
 """
@@ -162,7 +162,3 @@ def _parts(module: ModuleType) -> Iterator[str]:
 def render() -> str:
     """Return the page."""
     return _INTRODUCTION + "".join(part for name in MODULES for part in _parts(import_module(name)))
-
-
-if __name__ == "__main__":
-    print(render(), end="")

@@ -1,8 +1,8 @@
-"""Makes docs/log-events.md from the calls in the code: `python -m proxy.admin.log_events_doc > docs/log-events.md`.
+"""Makes docs/log-events.md from the calls in the code.
 
 A log line is made by a logger (`_log.info("event", fact=...)`) or by a node's rate-limited log (`limited_log.note`,
 `limited_log.fault`). Their calls are found in the source by their shape, so no line is left out; what each event means
-stands in `proxy.admin.log_events`.
+stands in `tools.log_events`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.abc import InspectLoader
 
-from proxy.admin.log_events import MEANINGS
-from proxy.admin.metrics_doc import modules_of
+from tools.log_events import MEANINGS
+from tools.metrics_doc import modules_of
 
 ROOMS = ("conf", "broker", "upstream", "actions", "lag", "proxy", "pyddmq")
 LEVELS = ("error", "warning", "info", "debug")
@@ -36,7 +36,7 @@ EXPANDED = {
 _INTRODUCTION = """\
 # Log events
 
-<!-- Made from the code by `python -m proxy.admin.log_events_doc` (`make docs`); a test keeps the two equal. -->
+<!-- Made from the code by `make docs`; a test keeps the two equal. -->
 
 Every line that a node writes to stderr: one JSON object, or a line for people on a terminal (`logFormat`). `event` is
 one of the names below, `level` its level, `timestamp` the moment in UTC; the other fields are listed here. A field that
@@ -156,10 +156,6 @@ def _place_of_field(name: str) -> tuple[bool, bool]:
     return name == "...", name != "group"
 
 
-def main() -> None:
-    """Print the page."""
-    print(render(collect(sources()), MEANINGS), end="")
-
-
-if __name__ == "__main__":
-    main()
+def page() -> str:
+    """Return the page of this checkout."""
+    return render(collect(sources()), MEANINGS)

@@ -10,10 +10,10 @@ import pytest
 from conf.base import Model
 from conf.foreign import FOREIGN, SPELLINGS
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
-from conf.reference import render
 from conf.sections.node import NodeConfig
 from conf.sentences import keys_of
 from conf.yaml_tree import Mapping, Sequence, parse
+from tools.configuration_doc import render
 
 ROOT = Path(__file__).parents[3]
 

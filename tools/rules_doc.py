@@ -1,4 +1,4 @@
-"""Makes docs/lag-rules.md from the tables of the rules: `python -m lag.rules.rules_doc > docs/lag-rules.md`."""
+"""Makes docs/lag-rules.md from the tables of the rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTRODUCTION = """\
 # Rules of consumption lag
 
 What is computed from recorded samples, when a queue has which status, and why. This page is made from the tables of
-`lag/rules/` (`python -m lag.rules.rules_doc`, `make docs`); a test keeps the two equal. `pyddmq lag explain NAME`
+`lag/rules/` (`make docs`); a test keeps the two equal. `pyddmq lag explain NAME`
 shows the same words.
 
 A *sample* is what is known of one queue of one group at one moment (`lag/samples.py`), by default every 10 s. Rules
@@ -135,7 +135,3 @@ def meanings_of_limits() -> dict[str, str]:
     """Return what each limit means, from the docstring of `Limits`."""
     text = (getdoc(Limits) or "").partition("Attributes:")[2]
     return {name: " ".join(words.split()) for name, words in re.findall(r"(?m)^    (\w+): (.+(?:\n {8}.+)*)", text)}
-
-
-if __name__ == "__main__":
-    print(render(), end="")

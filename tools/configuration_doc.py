@@ -1,8 +1,7 @@
-"""Writes docs/configuration.md from the models: `python -m conf.reference > docs/configuration.md`."""
+"""Makes docs/configuration.md from the models."""
 
 from __future__ import annotations
 
-import sys
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -23,7 +22,7 @@ from conf.sections.tls import TlsConfig, TlsListenerConfig
 
 _HEAD = """# Configuration
 
-<!-- Made from the models by `python -m conf.reference`; a test keeps the two equal. -->
+<!-- Made from the models by `make docs`; a test keeps the two equal. -->
 
 One YAML file with nine sections, each of which may be left out:
 
@@ -245,7 +244,3 @@ def _foreign_row(title: str, name: str, foreign: Foreign) -> str:
     kind = "option" if foreign.actions else "warning" if foreign.harmless else "error"
     text = f"`{foreign.option}` of {' and of '.join(foreign.actions)}" if foreign.actions else foreign.text
     return f"| {title} | `{name}` | {kind} | {text} |\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())
