@@ -67,10 +67,11 @@ test: setup lint ## check and test everything
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 	PYDDMQ_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
 
-lint: setup ## formatting, lint, strict types
+lint: setup ## formatting, lint, strict types, and how many lines there are
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.count_lines
 
 format: setup ## bring the code into form
 	$(BIN)/ruff check --fix .
