@@ -20,9 +20,12 @@ MODULES = (
     "pyddmq.broker",
     "pyddmq.codes",
     "pyddmq.spark",
+    "pyddmq.testing",
     "pyddmq.testing.actions",
+    "pyddmq.testing.client",
 )
 _OURS = ("pyddmq", "broker", "upstream", "actions", "conf", "proxy", "lag")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 _ITEM = re.compile(r"^    (\*{0,2}\w[\w ,*]*): (.*)$")
 _INTRODUCTION = """\
@@ -145,7 +148,7 @@ def _parts(module: ModuleType) -> Iterator[str]:
     for name in names_of(module):
         found = getattr(module, name)
         if not is_documented(found):
-            yield f"\n### {name}\n\n`{found!r}`\n"
+            yield f"\n### {name}\n\n`{_ADDRESS.sub('', repr(found))}`\n"
         elif inspect.isclass(found):
             yield f"\n### class {name}\n\n{text_of(found)}\n"
             for member, function in members_of(found):

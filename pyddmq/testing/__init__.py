@@ -2,6 +2,10 @@
 
     from pyddmq.testing import SimDisk, SimNetwork, VirtualClock, VirtualLoop
 
+Two pairs of time. `ManualClock` and `ManualScheduler` are for code of callbacks: the test makes each turn, and what a
+callback raises reaches the test. `VirtualClock` and `VirtualLoop` are for coroutines and whole nodes. `SimDisk` and
+`SimSyncs` are the disk, `SimNetwork` the network; `Process` is what one kill or SIGSTOP affects.
+
 Needs the extra `server`, and the names of the rooms as `pyddmq.broker` does. docs/howto/test-in-memory.md has an
 example.
 

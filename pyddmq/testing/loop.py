@@ -106,14 +106,16 @@ class _JumpSelector:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop in virtual time; sockets, threads and subprocesses are not there.
+    """An asyncio event loop in virtual time: with nothing ready it jumps to the next timer.
+
+    It has no sockets, threads and subprocesses.
 
     Args:
         start: Value of `time()` at the beginning, in seconds.
 
     Attributes:
-        turns: Turns made so far, over all runs.
-        errors: Contexts of exceptions that no callback or task handled; a test asserts that it is empty.
+        turns: Turns so far, over all runs.
+        errors: Contexts of unhandled exceptions of callbacks and tasks; a test asserts that it is empty.
     """
 
     def __init__(self, start: float = 1_000.0) -> None:
@@ -135,6 +137,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def time(self) -> float:
+        """Return the virtual time in seconds."""
         return self._now
 
     def run(
@@ -144,13 +147,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         seconds: float | None = None,
         turns_max: int = 1_000_000,
     ) -> bool:
-        """Turn until `until()` holds, `seconds` of virtual time have passed, or nothing is left to happen.
+        """Run until `until()` returns True, `seconds` of virtual time have passed, or no callback and no timer is left.
+
+        Args:
+            until: Called before each turn; without it only the other two end the run.
+            seconds: Virtual seconds.
+            turns_max: Limit for a program that schedules itself forever.
 
         Returns:
-            Whether `until()` holds now (True when there is none).
+            The value of `until()` at the end; True without `until`.
 
         Raises:
-            TurnsExceeded: After `turns_max` turns.
+            TurnsExceeded: `turns_max` turns were made.
         """
         self._until = until
         self._deadline = None if seconds is None else self._now + seconds
@@ -162,10 +170,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return until is None or until()
 
     def run_task(self, coroutine: Coroutine[Any, Any, Result], *, seconds: float | None = None) -> Result:
-        """Run a coroutine to its end and return what it returned.
+        """Run a coroutine to its end and return its result; what it raises is raised here.
 
         Raises:
-            TimeoutError: It was not done after `seconds` of virtual time, or nothing was left to happen.
+            TimeoutError: It did not end within `seconds` of virtual time, or waits for an event that never comes.
         """
         task = self.create_task(coroutine)
         self.run(task.done, seconds=seconds)
@@ -181,6 +189,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Arguments,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
+        """Call back in the next turn, as asyncio does; not if the process that asks is killed before."""
         guarded = _guarded(callback, context)
         handle = super().call_soon(guarded, *args, context=context)
         if isinstance(guarded, _Guarded):
@@ -194,6 +203,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Arguments,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
+        """Call back at a virtual time in seconds; not if the process that asks is killed before."""
         guarded = _guarded(callback, context)
         handle = super().call_at(when, guarded, *args, context=context)
         if isinstance(guarded, _Guarded):
@@ -203,6 +213,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(
         self, executor: Any, func: Callable[[*Arguments], Result], *args: *Arguments
     ) -> asyncio.Future[Result]:
+        """Refuse: a thread would make the run differ from its seed.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError("a thread would make the run differ from its seed")
 
     def _between_turns(self, timeout: float | None) -> None:
@@ -228,7 +243,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._now = max(self._now, due)
 
     def pass_time(self, seconds: float) -> None:
-        """Have a callback take so long."""
+        """Move the time without running anything, as a callback does that takes `seconds`."""
         self._now += seconds
 
     def _process_events(self, event_list: list[Any]) -> None:

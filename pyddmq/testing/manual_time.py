@@ -1,4 +1,4 @@
-"""Time that moves only when told to: a clock, and a scheduler that runs on it."""
+"""Time that a test moves by hand: a clock, and a scheduler for callbacks that runs on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any
 
 
 class ManualClock:
-    """A clock that stands still until `advance`; the wall clock can be set apart from the monotonic one."""
+    """A clock that stands still until `advance`; satisfies `pyddmq.broker.Clock`.
+
+    Args:
+        wall_ms: Wall clock at the beginning, in ms since the epoch.
+        monotonic: Monotonic clock at the beginning, in seconds.
+    """
 
     def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic: float = 0.0) -> None:
         self._wall_ms = float(wall_ms)
@@ -34,7 +39,7 @@ class ManualClock:
         return self._monotonic + self._suspended
 
     def suspend(self, seconds: float) -> None:
-        """Let the machine be suspended for so long: the monotonic clock stands still, as Linux's does."""
+        """Suspend the machine for `seconds`: the monotonic clock stands still, as Linux's does."""
         self._suspended += seconds
         self._wall_ms += seconds * 1000
 
@@ -43,7 +48,11 @@ class ManualClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Let both clocks run on by a number of seconds, 0 or more."""
+        """Move both clocks by a number of seconds.
+
+        Raises:
+            ValueError: `seconds` is below 0.
+        """
         if seconds < 0:
             raise ValueError("a monotonic clock does not go back; use set_wall_ms")
         self._monotonic += seconds
@@ -71,7 +80,7 @@ class ManualHandle:
 
 
 class ManualScheduler:
-    """The part of an event loop that the product uses, run by hand.
+    """The part of an event loop that an embedded broker uses, run by hand; an exception of a callback reaches the test.
 
     `call_soon` calls run in turns, in their order, as asyncio runs them: what a call adds runs in the next turn.
     Timers of one instant run in the order in which they were set.

@@ -28,14 +28,14 @@ from pyddmq.testing.loop import Process, VirtualLoop, current_process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFaults:
-    """How bad the network is.
+    """Rates of network faults; shares are probabilities from 0 to 1.
 
     Attributes:
-        delay_ms_max: Each piece is late by up to this much, uniformly.
-        fragment_share: Chance that a write is cut into several pieces.
-        join_share: Chance that pieces which have arrived are read as one.
-        reset_share: Chance, per piece, that its connection is reset in the middle of it.
-        window_bytes: What a pipe holds before its writer has to wait.
+        delay_ms_max: Longest delay of a piece, in ms; each delay is drawn uniformly from 0 to this value.
+        fragment_share: Probability that a write is split into several pieces.
+        join_share: Probability that pieces that have arrived are read as one.
+        reset_share: Probability, per piece, that its connection is reset in the middle of the piece.
+        window_bytes: Bytes in flight in one direction before the writer has to wait.
     """
 
     delay_ms_max: float = 2.0
@@ -112,37 +112,47 @@ class SimTransport(asyncio.Transport):
     # What asyncio's transports offer.
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Set the protocol that receives the callbacks."""
         self._protocol = cast("asyncio.Protocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol that receives the callbacks."""
         assert self._protocol is not None
         return self._protocol
 
     def is_closing(self) -> bool:
+        """Whether this end is closed, or is about to be."""
         return self._closing or self._gone
 
     def is_reading(self) -> bool:
+        """Whether received bytes are delivered to the protocol."""
         return self._reading
 
     def pause_reading(self) -> None:
+        """Deliver nothing until `resume_reading`; bytes wait in the window, as in a socket buffer."""
         self._reading = False
 
     def resume_reading(self) -> None:
+        """Deliver received bytes again."""
         if not self._reading:
             self._reading = True
             self._peer._arm()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the buffered bytes at which writing pauses and resumes; by default 65,536 and a quarter of `high`."""
         self._high = 65_536 if high is None else high
         self._low = self._high // 4 if low is None else low
 
     def get_write_buffer_size(self) -> int:
+        """Return the bytes that wait for room in the window."""
         return len(self._unsent)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return the limits as (low, high), in bytes."""
         return self._low, self._high
 
     def can_write_eof(self) -> bool:
+        """Return True: the two directions end separately."""
         return True
 
     def write(self, data: Buffer) -> None:
@@ -394,12 +404,16 @@ class SimListener:
 
 
 class SimNetwork:
-    """A network between simulated processes; satisfies `proxy.port.network.Network`.
+    """A network in memory between simulated processes; satisfies `proxy.port.network.Network`.
 
     Args:
-        loop: The virtual loop everything runs in.
-        random: Source of delays, fragments and resets.
-        faults: How bad it is; may be replaced while it runs.
+        loop: The virtual loop on which everything runs.
+        random: Source of delays, fragments and resets: one seed gives one run.
+        faults: Rates of faults; may be replaced during the run.
+
+    Attributes:
+        counts: Number of faults so far: `fragment`, `join`, `reset`, `half_delivered`, `writer_paused`, `refused`.
+        listeners: Open listeners by (host, port).
     """
 
     def __init__(self, loop: VirtualLoop, random: Random, faults: NetworkFaults | None = None) -> None:
@@ -416,7 +430,13 @@ class SimNetwork:
     async def listen(
         self, factory: Callable[[], asyncio.Protocol], host: str, port: int, *, backlog: int
     ) -> SimListener:
-        """Listen on `host:port` (0: a free one). Raises ListenError when it is taken."""
+        """Listen on `host:port`; port 0 takes a free one.
+
+        The listener and its connections belong to the process that calls this; they end with `Process.kill`.
+
+        Raises:
+            ListenError: Another listener has this address.
+        """
         address = (host, port or self._free_port())
         if address in self.listeners:
             raise ListenError(host, port, OSError(98, "Address already in use"))
@@ -429,7 +449,7 @@ class SimNetwork:
         """Open a connection from a client at `host`; the protocol's `connection_made` runs before this returns.
 
         Returns:
-            The client's end, or None when nobody listens there.
+            The client's end, or None when no listener has this address.
         """
         listener = self.listeners.get(address)
         if listener is None:

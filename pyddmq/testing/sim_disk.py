@@ -176,13 +176,16 @@ class SimLock:
 
 
 class SimDisk:
-    """A tree of files in memory; see the module's docstring.
+    """A tree of files in memory that can lose unsynced data, tear writes, fail and fill up.
+
+    It satisfies `pyddmq.broker.Disk`. After `kill` or `crash` the same object is the disk of the next start: open files
+    and locks are gone, and injected faults with them.
 
     Attributes:
-        capacity_bytes: Space for all files together; None is without bound.
-        operations: Changes made so far (writes, syncs, renames ...), as `stop_after` counts them.
-        synced_files: How often a file was synced.
-        faults_hit: How often an injected fault struck, by operation.
+        capacity_bytes: Space for all files together; None is unlimited. Beyond it writes raise ENOSPC.
+        operations: Number of changes (writes, syncs, renames ...), as `stop_after` counts them.
+        synced_files: Number of syncs of files.
+        faults_hit: Number of injected faults that were raised, by operation; `full` for ENOSPC.
         read_bytes: Bytes read, by path.
     """
 
@@ -207,7 +210,11 @@ class SimDisk:
     # The Disk protocol
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
-        """Open a file."""
+        """Open a file.
+
+        Raises:
+            FileNotFoundError: It does not exist; with `create`, its folder does not.
+        """
         self.check_alive()
         node = self._files.get(path)
         if node is None:
@@ -249,7 +256,11 @@ class SimDisk:
         )
 
     def make_folder(self, path: str) -> None:
-        """Create a folder and its parents."""
+        """Create a folder and its parents.
+
+        Raises:
+            NotADirectoryError: A file has this name.
+        """
         self.check_alive()
         path = path.rstrip("/")
         if path in self._files:
@@ -259,7 +270,11 @@ class SimDisk:
             path = os.path.dirname(path)
 
     def replace(self, source: str, target: str) -> None:
-        """Rename over the target."""
+        """Rename over the target.
+
+        Raises:
+            FileNotFoundError: The source or the folder of the target does not exist.
+        """
         self.check_alive()
         if source not in self._files or os.path.dirname(target) not in self._folders:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
@@ -270,7 +285,11 @@ class SimDisk:
         self._entries.append((os.path.dirname(target), target, node, source))
 
     def remove(self, path: str) -> None:
-        """Delete a file."""
+        """Delete a file.
+
+        Raises:
+            FileNotFoundError: It does not exist.
+        """
         self.check_alive()
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -306,7 +325,11 @@ class SimDisk:
         return sync
 
     def lock(self, path: str) -> SimLock:
-        """Lock a file."""
+        """Lock a file.
+
+        Raises:
+            BlockingIOError: It is locked.
+        """
         self.open(path, create=True).close()
         if path in self.locks:
             raise BlockingIOError(errno.EAGAIN, "locked already", path)
@@ -359,7 +382,10 @@ class SimDisk:
     def crash(self, random: Random, *, modes: Sequence[str] = CRASH_MODES) -> None:
         """Cut the power: unsynced changes survive in part, as `random` decides.
 
-        `modes`: what may be left of one file's unsynced writes; `sectors` is any subset, `prefix` the first few.
+        Args:
+            random: Decides for each file, and how many unsynced names of each folder survive.
+            modes: What may survive of one file's unsynced writes: `none`, `all`, `prefix` (the first ones, the last
+                of them torn at a sector), `sectors` (any subset of sectors of 512 bytes).
         """
         survivors = dict(self._durable_files)
         kept: dict[str, int] = {}

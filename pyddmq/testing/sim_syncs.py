@@ -18,13 +18,13 @@ class SimSyncs:
     """`broker.runtime.seams.Syncs` over a simulated disk.
 
     Attributes:
-        ended: How many have ended.
+        ended: Number of syncs that have ended.
 
     Args:
-        disk: Whose files are synced.
-        scheduler: Virtual time.
-        random: Draws how long they take.
-        seconds_max: The longest one.
+        disk: The disk of the files.
+        scheduler: A `VirtualLoop` or a `ManualScheduler`.
+        random: Draws how long each sync takes.
+        seconds_max: Upper bound of that, in seconds.
     """
 
     def __init__(self, disk: SimDisk, scheduler: Scheduler, random: Random, *, seconds_max: float = 0.002) -> None:
