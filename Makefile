@@ -67,10 +67,11 @@ test: setup lint ## check and test everything
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 	PYDDMQ_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
 
-lint: setup ## formatting, lint, strict types
+lint: setup ## formatting, lint, strict types, and how many lines there are
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.count_lines
 
 format: setup ## bring the code into form
 	$(BIN)/ruff check --fix .
@@ -128,12 +129,7 @@ lock: setup ## write the versions and sums that an installation can be held to, 
 	  | $(LOCK) --output-file requirements-build.lock -
 
 docs: setup ## write the pages that are made from the code
-	$(BIN)/python -m conf.reference > docs/configuration.md.new && mv docs/configuration.md.new docs/configuration.md
-	$(BIN)/python -m proxy.admin.metrics_doc > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
-	$(BIN)/python -m proxy.admin.shapes_doc > docs/admin-shapes.md.new && mv docs/admin-shapes.md.new docs/admin-shapes.md
-	$(BIN)/python -m proxy.admin.log_events_doc > docs/log-events.md.new && mv docs/log-events.md.new docs/log-events.md
-	$(BIN)/python -m lag.rules.rules_doc > docs/lag-rules.md.new && mv docs/lag-rules.md.new docs/lag-rules.md
-	$(BIN)/python -m pyddmq.api_doc > docs/api.md.new && mv docs/api.md.new docs/api.md
+	$(BIN)/python -m tools.docs
 
 clean: ## remove .venv and all caches; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -34,7 +34,7 @@ from broker.runtime.accelerators import PURE_VARIABLE
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 BATCHES = (1, 8, 32)
 ROUNDS = 3

@@ -28,16 +28,15 @@ from bench.servers.processes import cores
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
-from broker.testing import SimDisk
 from conf.loader import loads
 from proxy.access.rights import Rights
 from proxy.access.rules import Rules
 from proxy.limits.limiter import Limiter
 from proxy.node.node import Node
 from proxy.node.parts import Seams
-from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
-from proxy.testing.codec import encode_call
 from proxy.wire.call import COMPACT
+from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, VirtualClock, VirtualLoop
+from tests.fakes.codec import encode_call
 
 COUNTS = {1: 6_000, 32: 48_000}
 MEASURES = {"publish": runs.publish, "pull": runs.pull}

@@ -23,11 +23,11 @@ from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from proxy.services.message_checks import MessageChecks
 from proxy.services.topic_port import TopicPort
 from proxy.wire.call import parse_call
 from proxy.wire.scanning.scan import scan_send, scan_send_batch
+from pyddmq.testing import ManualClock, SimDisk
 
 MESSAGES = 960
 PASSES = 30

@@ -29,14 +29,14 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services import consumer_service
 from proxy.services.consumer_service import ConsumerService
-from proxy.testing.access import open_guard
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
+from tests.fakes.access import open_guard
 from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues

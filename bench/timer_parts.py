@@ -28,7 +28,7 @@ from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 
 MESSAGES = 5_120
 PASSES = 5

@@ -58,7 +58,9 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.disks.private_disk import PrivateDisk
 from broker.runtime.metrics import Metrics
+from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Clock, Disk, Scheduler, SystemClock
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.names import TimerOptions
@@ -100,6 +102,7 @@ __all__ = [
     "Put",
     "QueryRefused",
     "QueuesOwned",
+    "RateLimitedLog",
     "ReadOnlyStore",
     "RealDisk",
     "RecordGone",
@@ -131,6 +134,7 @@ __all__ = [
     "parse_properties",
     "put_batch",
     "put_selected",
+    "run_now",
     "select_by_hash",
     "split",
     "syncs_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 
 def end_run(disk: SimDisk, changes: int, *, power: bool) -> None:

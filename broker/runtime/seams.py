@@ -1,7 +1,7 @@
 """The seams through which time and disk reach the product: small protocols, each with a real and a simulated version.
 
 The real versions are `SystemClock` here, `broker.runtime.disk.RealDisk`, `broker.runtime.disks.linux_aio.LinuxAio`
-and the asyncio event loop (which satisfies `Scheduler` as it is); the simulated ones live in `broker.testing`.
+and the asyncio event loop (which satisfies `Scheduler` as it is); the simulated ones live in `pyddmq.testing`.
 Randomness is a `random.Random` that is handed in. No other module of the product may read the time, sleep, draw
 random numbers or open files by itself.
 """

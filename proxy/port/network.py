@@ -1,6 +1,6 @@
 """The network edge: where listening sockets come from.
 
-A node is handed a `Network`; `AsyncioNetwork` is the real one, `proxy.testing` has the simulated one. Connections are
+A node is handed a `Network`; `AsyncioNetwork` is the real one, `pyddmq.testing` has the simulated one. Connections are
 asyncio transports and protocols in both, so that nothing above this module knows which it runs on.
 """
 

@@ -12,6 +12,7 @@ import venv
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,32 @@ def test_installed_package_runs_the_leaves_that_were_compiled(commands: Path) ->
     done = run(commands, commands / "python", "-c", code, PYTHONPATH="")
     assert done.stdout.startswith(str(wanted)), done.stderr
     assert ("_rooms" in done.stdout) == (commands != Path(sys.executable).parent)
+
+
+def test_wheel_has_no_fake_and_no_generator(wheel: Path) -> None:
+    """Of what tests are made with it has `pyddmq.testing` alone, and the refusals of former names."""
+    with zipfile.ZipFile(wheel) as content:
+        names = [Path(name) for name in content.namelist()]
+    assert {name.parts[0].partition("-")[2] for name in names} == {"", f"{version('pyddmq')}.dist-info"}
+    rooms = {name.parts[2] for name in names if name.parts[1:2] == ("_rooms",)}
+    assert rooms == {"actions", "broker", "conf", "lag", "proxy", "upstream"}
+    for name in names:
+        assert "fakes" not in name.parts, name
+        assert not name.stem.endswith("_doc"), name
+        assert "testing" not in str(name) or name.parts[1] == "testing" or name.parent.name in ("pyddmq", "client"), (
+            name
+        )
+
+
+def test_installed_package_has_what_users_test_with(commands: Path, folder: Path) -> None:
+    """Also beside modules that have the names of rooms."""
+    code = (
+        "from pyddmq.testing import SimDisk, SimNetwork, VirtualLoop\n"
+        "from pyddmq.testing.actions import try_action\nfrom pyddmq.testing.client import ScriptedNode\n"
+        "print(try_action('Json', b'{}').data)"
+    )
+    done = run(folder, commands / "python", "-c", code)
+    assert done.stdout == "{}\n", done.stderr
 
 
 def test_client_alone_sends_and_pulls(client_alone: Path, folder: Path, node: dict[str, str]) -> None:

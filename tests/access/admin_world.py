@@ -14,7 +14,6 @@ from aiohttp import web
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock, SimDisk
 from broker.views import View
 from conf.sections.access import AccessConfig, AccessRule, NetworkRule
 from conf.sections.access_files import AccessFiles, Signature, StoredToken
@@ -24,6 +23,7 @@ from proxy.access.audit import Audit
 from proxy.access.tokens import made
 from proxy.admin.server import AdminServer
 from proxy.operate.changes.desk import AdminToken, Change
+from pyddmq.testing import ManualClock, SimDisk
 from tests.admin_node import NOW_MS, PlainNode, busy_node
 from tests.integration.proxy.admin.test_admin_messages import filled
 

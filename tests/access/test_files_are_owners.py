@@ -12,7 +12,7 @@ import pytest
 from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.runtime.disk import RealDisk
-from broker.testing import ManualClock
+from pyddmq.testing import ManualClock
 from tests.integration.store_tools import HOST, open_store
 from tests.tls.test_served import command
 

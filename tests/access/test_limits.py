@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.testing import SimDisk
 from conf.loader import loads
 from proxy.node.reload import Reloader
 from proxy.operate.attention.findings import findings
 from proxy.operate.live_node import LiveNode
+from pyddmq.testing import SimDisk
 from tests.access.world import (
     CONSUMER_METHODS,
     AccessWorld,

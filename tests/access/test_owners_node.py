@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.testing import ManualClock
 from proxy.access.access import DENIED
+from pyddmq.testing import ManualClock
 from tests.access.world import AccessWorld, Client, delay, message, pull
 from tests.simulation.wire import producer_idl
 from upstream.tools.backup import Backup, restore

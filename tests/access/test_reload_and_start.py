@@ -12,7 +12,7 @@ from conf.sections.access_files import AccessUnreadable
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
-from proxy.testing import VirtualClock
+from pyddmq.testing import VirtualClock
 from tests.access.world import (
     CONSUMER_METHODS,
     DENIAL,

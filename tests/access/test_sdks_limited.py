@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from proxy.testing.sdk import CONSUMERS, PRODUCERS, Account, ConsumerHabits, ProducerHabits, SdkConsumer, SdkProducer
-from proxy.testing.sdk.account import Message
-from proxy.testing.sdk.producer import Surroundings
 from tests.access.world import CONSUMER_PORT, PRODUCER_PORT, AccessWorld, message
+from tests.fakes.sdk import CONSUMERS, PRODUCERS, Account, ConsumerHabits, ProducerHabits, SdkConsumer, SdkProducer
+from tests.fakes.sdk.account import Message
+from tests.fakes.sdk.producer import Surroundings
 
 ACCESS = """
 access:

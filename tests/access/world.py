@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from actions.registry import Registry
-from broker.testing import SimDisk
 from conf.loader import loads
 from conf.sections.access_files import StoredToken, text_of
 from proxy.access.access import DENIED
@@ -16,6 +15,7 @@ from proxy.access.tokens import made
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
 from proxy.port.connection import Connection
+from pyddmq.testing import SimDisk
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import Codec, Reply, consumer_idl, producer_idl
 

@@ -12,6 +12,9 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
 from conf.models import GroupConfig
+from tests.fakes.kafka.client import SimClient
+from tests.fakes.kafka.cluster import SimKafka
+from tests.fakes.memory import Cluster, MemoryBroker, Record, SlowSyncs
 from tests.kafka_world import Heard
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.delivery.group import ConsumerGroup
@@ -23,9 +26,6 @@ from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
-from upstream.testing import Cluster, MemoryBroker, Record, SlowSyncs
-from upstream.testing.kafka.client import SimClient
-from upstream.testing.kafka.cluster import SimKafka
 from upstream.waiting.buffer import Batch
 
 Taken = dict[tuple[str, int], bytes]

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from proxy.testing.network import Mark
+from pyddmq.testing.network import Mark
 from tests.simulation.ledger import Stamp
 from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl

@@ -15,11 +15,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from proxy.testing.sdk import CONSUMERS, PRODUCERS, Account, Channel, SdkConsumer, SdkProducer, Surroundings
-from proxy.testing.sdk.account import Message
-from proxy.testing.sdk.channel import Address, Gone, connect_sockets
 from pyddmq import Producer
 from tests.crash.process import NodeProcess
+from tests.fakes.sdk import CONSUMERS, PRODUCERS, Account, Channel, SdkConsumer, SdkProducer, Surroundings
+from tests.fakes.sdk.account import Message
+from tests.fakes.sdk.channel import Address, Gone, connect_sockets
 from tests.patient import PATIENCE_SECONDS, quiet_ports
 
 TOPIC, GROUP = "orders", "billing"

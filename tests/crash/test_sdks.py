@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.testing.sdk import Account
 from tests.crash.sdk_campaign import run_sdks
+from tests.fakes.sdk import Account
 
 OF_THE_CLIENTS = {"in hand", "failed", "skipped", "unanswered"}
 """What a client, or the death of the node, did with a delivery that came again; not `answered`, not `thrown away`."""

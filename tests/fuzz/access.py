@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.sections.access import AccessConfig, AccessRule, JwtKey
 from conf.sections.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken, text_of, tokens_of
 from proxy.access.access import Access
@@ -27,8 +26,9 @@ from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services.access.denials import Denials
 from proxy.services.access.sign_in import SignIn
-from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire.call import BINARY, COMPACT
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
+from tests.fakes.codec import decode_reply, encode_call
 from tests.fuzz.frames import Peer
 
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

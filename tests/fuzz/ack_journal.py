@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 
 from broker.errors import StoreError
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.fuzz.image import Image, disk_of, image_of, put
 from tests.fuzz.store_files import be_a_sentence
 from tests.unit.progress_world import ACKS, ROOT, Node, finished

@@ -16,7 +16,6 @@ from aiohttp import web
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock, SimDisk
 from conf.sections.access import AccessConfig, AccessRule
 from conf.sections.access_files import AccessFiles, Signature, StoredToken
 from conf.sections.admin import AdminConfig
@@ -29,6 +28,7 @@ from proxy.admin.loop_lag import LoopLag
 from proxy.admin.routes import Routes
 from proxy.admin.server import Unreadable
 from proxy.operate.changes.desk import AdminToken
+from pyddmq.testing import ManualClock, SimDisk
 from tests.admin_node import busy_node
 
 _ID, TOKEN, _DIGEST = made(bytes(range(40)))

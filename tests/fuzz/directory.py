@@ -24,10 +24,10 @@ from broker.format.record import CRC_BYTES, crc_property
 from broker.runtime.file_writes import at_once
 from broker.runtime.json_sum import sealed
 from broker.runtime.sums import crc32
-from broker.testing import ManualClock, SimDisk
-from broker.testing.sim_disk import SimFile
 from broker.tools.check import Check
 from broker.tools.readonly import ReadOnlyStore
+from pyddmq.testing import ManualClock, SimDisk
+from pyddmq.testing.sim_disk import SimFile
 from tests.fuzz.image import Image, disk_of, image_of
 from tests.fuzz.store_files import be_a_sentence
 from tests.hostile.sim import HostileWorld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 Image = dict[str, bytes]
 """Content of every file by its path."""

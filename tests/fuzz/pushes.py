@@ -18,9 +18,9 @@ from actions.http import callback
 from actions.http.addresses import refusal
 from actions.http.client import PushFailed
 from actions.outside import Outside
-from proxy.testing import NetworkFaults, SimNetwork, VirtualLoop
-from proxy.testing.http import SimHttp, forget_connectors
 from pyddmq.actions import Failed, RetryLater, Status
+from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
+from tests.fakes.http import SimHttp, forget_connectors
 from tests.push_tools import HandContext, HandJob, push, pusher
 
 HOST, PORT = "10.0.0.50", 80

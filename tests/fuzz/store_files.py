@@ -18,7 +18,7 @@ from broker.query import by_key
 from broker.queues.consume_queue import FILLER
 from broker.runtime.sums import crc32
 from broker.store import Store
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.fuzz.image import Image, disk_of, image_of, put
 from tests.integration.store_tools import ROOT, SMALL, append, open_store
 

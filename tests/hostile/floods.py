@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from proxy.testing.codec import encode_call
 from proxy.wire.call import COMPACT
+from tests.fakes.codec import encode_call
 
 
 def stats() -> bytes:

@@ -8,14 +8,13 @@ from random import Random
 from typing import Any
 
 from actions.registry import Registry
-from broker.testing import SimDisk
 from conf.loader import loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
-from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
+from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, VirtualClock, VirtualLoop
+from tests.fakes.virtual_threads import VirtualThreads
 from tests.simulation.wire import Codec, Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
 from upstream.kafka.link import KafkaClient
-from upstream.testing.virtual_threads import VirtualThreads
 
 MIB = 1024 * 1024
 

@@ -11,9 +11,9 @@ from proxy.port.connection import Connection
 from proxy.port.server import ThriftServer
 from proxy.port.shares import SLICE_FRAMES
 from proxy.services.results.result_steps import STEP_RESULTS
-from proxy.testing import NetworkFaults
 from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
+from pyddmq.testing import NetworkFaults
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
 from upstream.delivery import stats as group_stats

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from proxy.port.network import AsyncioNetwork, Peer
-from proxy.testing import NetworkFaults
-from proxy.testing.network import SimTransport
+from pyddmq.testing import NetworkFaults
+from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import MIB, HostileWorld
 from tests.loops import LOOPS
 from tests.patient import PATIENCE_SECONDS

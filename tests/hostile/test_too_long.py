@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from proxy.port.connection import CONNECTION_BYTES
 from proxy.port.server import CALLS_FAILED, CONNECTIONS_REFUSED
-from proxy.testing.codec import encode_call
 from proxy.wire.call import COMPACT
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import CUT_BYTES_MAX, CutFrame, FrameSplitter
 from pyddmq.codes import ResultCode
+from tests.fakes.codec import encode_call
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl, producer_idl
 

@@ -27,8 +27,8 @@ from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import DAMAGED, FILES_DAMAGED, HOLES, UNREADABLE
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler
 from broker.tools.readonly import ReadOnlyStore
+from pyddmq.testing import ManualClock, ManualScheduler
 
 PAGE = 4096
 COUNT = 120

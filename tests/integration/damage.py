@@ -12,8 +12,8 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.tools.check import Check, Finding, Severity
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.journal_format import BLOCK_HEADER, read_block

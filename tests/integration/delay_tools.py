@@ -9,7 +9,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore, put_durably
 

@@ -8,7 +8,7 @@ from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.query import by_key, by_unique_key
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
 
 FOLDER = f"{ROOT}/index"

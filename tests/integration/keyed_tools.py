@@ -8,9 +8,9 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock
 from proxy.services.keyed_sends import KeyedSends
 from proxy.services.publishing import Publishing
+from pyddmq.testing import ManualClock
 
 START = 0x1234
 NAME = b"FE0102030405%08X" % START

@@ -20,7 +20,7 @@ from broker.scheduled.recurring.occurrence import GROWING, LOOP, ONCE, Occurrenc
 from broker.scheduled.recurring.returning import returning
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, open_store
 from tests.integration.waiting_tools import drive, make_durable
 

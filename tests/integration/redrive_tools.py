@@ -15,9 +15,9 @@ from broker.retry.letters import Wanted
 from broker.retry.redrive import Redrives
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.operate.lookups.dead_letters import LetterPage
 from proxy.operate.lookups.redrives import Redrive
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import drive, make_durable, put_durably
 

@@ -20,7 +20,7 @@ from broker.runtime.seams import Clock, Disk
 from broker.scheduled.delay.levels import STANDARD_LEVELS
 from broker.scheduled.timer.names import TimerOptions
 from broker.store import Store
-from broker.testing import ManualClock
+from pyddmq.testing import ManualClock
 
 ROOT = "/store"
 HOST = b"\x0a\x00\x00\x01\x00\x00\x04\xd2"

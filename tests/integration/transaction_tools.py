@@ -13,11 +13,11 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.transaction.names import State
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, ROOT, bodies, open_store
 from tests.integration.waiting_tools import let_pass, make_durable
 

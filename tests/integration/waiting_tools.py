@@ -22,7 +22,7 @@ from broker.runtime.steps import Ended, step
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import ROOT, bodies
 from tests.integration.turns import Turns, take_over
 from tests.stopping import end_run

@@ -23,10 +23,10 @@ from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
 from broker.scheduled.recurring.returning import returning
 from broker.scheduled.timer.retention_hold import TimerHold
-from broker.testing import ManualClock
 from broker.tools.check import Check
 from broker.tools.interchange import adopted, names_of
 from broker.transaction.retention_hold import TransactionHold
+from pyddmq.testing import ManualClock
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, STORE_HOST, open_store
 from tests.interop.sides import copied, settings_for

@@ -15,7 +15,7 @@ from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import open_store
 from tests.interop.sides import settings_for

@@ -11,7 +11,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
 from broker.scheduled.popped import REVIVE_PREFIX
-from broker.testing import ManualClock, ManualScheduler
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import open_store
 from tests.interop.sides import settings_for

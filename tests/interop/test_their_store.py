@@ -26,8 +26,8 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler
 from broker.tools.interchange import adopted, broker_settings
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.integration.ddmq_tools import Peer, result
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import BODY_BYTES_MAX, QUEUES, TOPICS, Sent, open_store, permits, randoms, read, write_all

@@ -26,12 +26,12 @@ from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.timers import Timers
-from broker.testing import ManualClock, ManualScheduler
 from broker.tools.interchange import adopted
 from broker.transaction.names import State
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Check, Transactions
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, STORE_HOST, open_store
 from tests.interop.rocketmq import Broker, Client, Message

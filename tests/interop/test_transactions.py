@@ -15,10 +15,10 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler
 from broker.transaction.names import State
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.transactions import Transactions
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import open_store
 from tests.interop.sides import settings_for

@@ -16,8 +16,8 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from broker.runtime.seams import SystemClock
-from broker.testing import ManualScheduler
 from conf.sections.kafka import KafkaClusterConfig
+from pyddmq.testing import ManualScheduler
 from tests.contract.grounds import OverKafka
 from tests.kafka.debts import LATE_SECONDS, Debts, NodeLoop, WatchedMember, WatchedProducer, WatchedReader
 from tests.kafka.topics import SECONDS, add_partitions, committed, delete_records, make_topic, plain_producer

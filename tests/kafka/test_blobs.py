@@ -8,7 +8,7 @@ import pytest
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.kafka_world import Clients
 from upstream.kafka.blobs import Blobs, Named
 from upstream.kafka.link import Place

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pyddmq import OutgoingMessage, Producer
+from tests.fakes.memory.producer import murmur2
 from tests.integration.ddmq_tools import Peer
 from tests.kafka.server import KafkaServer
 from tests.kafka.topics import make_topic, send_plainly, topic_names
@@ -17,7 +18,6 @@ from tests.patient import PATIENCE_MS
 from tests.running_node import RunningNode
 from upstream.kafka.headers import decode, message_id
 from upstream.kafka.link import KafkaRecord
-from upstream.testing.memory_producer import murmur2
 
 pytestmark = pytest.mark.long
 

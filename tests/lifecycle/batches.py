@@ -10,7 +10,7 @@ from broker.errors import DiskFull, MessageRefused
 from broker.format.record import split
 from broker.log.put import Put
 from broker.store import Store
-from broker.testing import ManualScheduler, PowerCut
+from pyddmq.testing import ManualScheduler, PowerCut
 from tests.integration.store_tools import HOST, ROOT, open_store
 from tests.integration.waiting_tools import make_durable, put_durably
 from tests.lifecycle.scenario import DERIVED, START_MS, Scenario

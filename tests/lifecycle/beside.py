@@ -11,7 +11,7 @@ from random import Random
 
 from broker.log.group_commit import CommitDriver
 from broker.store import Store
-from broker.testing import ManualScheduler, SimDisk, SimSyncs
+from pyddmq.testing import ManualScheduler, SimDisk, SimSyncs
 from tests.integration.turns import take_over
 from tests.integration.waiting_tools import let_pass
 

@@ -11,7 +11,7 @@ from broker.log.put import Put
 from broker.retention import RetentionLimits
 from broker.retry.letters import letter_topic, letters
 from broker.store import Store
-from broker.testing import ManualScheduler
+from pyddmq.testing import ManualScheduler
 from tests.integration.redrive_tools import dead_lettered, opened, redrive, redrives
 from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import make_durable, retain

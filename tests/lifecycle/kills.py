@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from broker.testing import PowerCut
+from pyddmq.testing import PowerCut
 from tests.lifecycle.scenario import DAY_S, Moment, Scenario
 from tests.lifecycle.tables import all_tables
 from tests.lifecycle.walk import Walk

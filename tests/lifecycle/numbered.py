@@ -8,7 +8,7 @@ from broker.format.record import split
 from broker.log.put import Done, Put
 from broker.retention import RetentionLimits
 from broker.store import Store
-from broker.testing import ManualScheduler
+from pyddmq.testing import ManualScheduler
 from tests.integration.keyed_tools import NAME, key, memory
 from tests.integration.store_tools import HOST, open_store
 from tests.integration.waiting_tools import make_durable, retain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.format.record import split
 from broker.queues.topics import dead_letter_topic
-from broker.testing import ManualScheduler
+from pyddmq.testing import ManualScheduler
 from tests.integration.waiting_tools import make_durable
 from tests.lifecycle.account import Account
 from tests.lifecycle.scenario import WHEEL, Moment, Scenario

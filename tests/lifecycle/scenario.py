@@ -9,7 +9,7 @@ from random import Random
 from typing import ClassVar
 
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import ROOT
 from tests.lifecycle.account import Account
 from tests.lifecycle.beside import Beside

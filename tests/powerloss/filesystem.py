@@ -28,7 +28,7 @@ from typing import Any
 import pyfuse3
 import trio
 
-from broker.testing import SimDisk, SimFile
+from pyddmq.testing import SimDisk, SimFile
 from tests.powerloss.journal_trace import JournalTrace
 from tests.powerloss.operations_trace import OperationsTrace
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 FOLLOWED = ("/pyddmq/acks", "/config/consumerOffset")
 """Parts of the paths of the files that are kept."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.testing.http import forget_connectors
+from tests.fakes.http import forget_connectors
 
 
 @pytest.fixture(autouse=True)

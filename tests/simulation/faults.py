@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
-from broker.testing.sim_disk import CRASH_MODES, PowerCut
-from proxy.testing import NetworkFaults, SimTransport
+from pyddmq.testing import NetworkFaults, SimTransport
+from pyddmq.testing.sim_disk import CRASH_MODES, PowerCut
 from tests.simulation.clients import Consumer, ProducerHabits
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.operator import operate, pause_group, reset_offsets

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from proxy.testing import SimNetwork, SimTransport
-from proxy.testing.network import Mark
+from pyddmq.testing import SimNetwork, SimTransport
+from pyddmq.testing.network import Mark
 from tests.simulation.ledger import Ledger, Stamp
 from tests.simulation.waits import Walls
 from tests.simulation.wire import Codec, Frames, Reply

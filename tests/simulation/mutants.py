@@ -22,9 +22,9 @@ from broker.scheduled.timer import cancel
 from broker.scheduled.timer.due import DueTimers
 from broker.scheduled.timer.parts import TimerParts
 from broker.store import Store
-from broker.testing import SimDisk, SimFile
 from proxy.node.node import Node
 from proxy.node.parts import Seams
+from pyddmq.testing import SimDisk, SimFile
 from tests.simulation.clients import Consumer, Producer
 from tests.simulation.faults import cut_within, kill, lose_power, reset_connections, stall_readers
 from tests.simulation.operator import operate, pause_group, reset_offsets

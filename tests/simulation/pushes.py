@@ -13,8 +13,8 @@ from aiohttp import web
 from broker.features import ALL
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from proxy.testing import NetworkFaults, Process
-from proxy.testing.http import serve_http
+from pyddmq.testing import NetworkFaults, Process
+from tests.fakes.http import serve_http
 from tests.simulation.caller import Caller
 from tests.simulation.facts import DeadLetter
 from tests.simulation.ledger import PromiseBroken

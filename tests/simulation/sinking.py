@@ -24,9 +24,9 @@ from actions.sinks.redis.names import Words
 from broker.features import ALL
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from proxy.testing import NetworkFaults, Process
-from proxy.testing.network import SimNetwork
 from pyddmq.actions import Action, Failed, Job, RetryLater, Status
+from pyddmq.testing import NetworkFaults, Process
+from pyddmq.testing.network import SimNetwork
 from tests.simulation.caller import Caller
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.stored import dead_letters

@@ -15,12 +15,12 @@ from typing import Any
 from aiohttp.web import BaseRequest, Response, StreamResponse
 
 from broker.runtime.steps import run_now
-from broker.testing import SimSyncs
 from proxy.node.logs import LOST
 from proxy.operate.changes.groups import PauseBody
 from proxy.operate.changes.timers import StageBody
-from proxy.testing.http import serve_http
 from pyddmq.actions import Action, Job
+from pyddmq.testing import SimSyncs
+from tests.fakes.http import serve_http
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.ward import SEGMENT_BYTES, Ward

@@ -6,7 +6,7 @@ import pytest
 
 from broker.errors import StoreError
 from proxy.node.node import Node
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults
 from tests.simulation.caller import Caller
 from tests.simulation.clients import ProducerHabits
 from tests.simulation.faults import fail_sync, kill, lose_power, reset_connections

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults
 from tests.simulation.caller import Caller
 from tests.simulation.world import TIMEOUT_MS, World
 

@@ -11,11 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.errors import StoreFailed
-from broker.testing import SimDisk
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
 from proxy.operate.live_node import LiveNode
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults, SimDisk
 from tests.simulation.clients import PERFECT, ProducerHabits
 from tests.simulation.world import World
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from broker.testing import SimDisk, SimFile
 from proxy.access.audit import Who
 from proxy.operate.changes.dead_letters import RedriveBody
 from proxy.operate.changes.desk import Asker, ChangeDesk, ChangeRefused
@@ -20,7 +19,7 @@ from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.offsets import ResetBody
 from proxy.operate.changes.topics import DeletionBody, TopicBody
 from proxy.operate.views.changes import ResetResult
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults, SimDisk, SimFile
 from tests.simulation.caller import Caller, uids
 from tests.simulation.operator import change
 from tests.simulation.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.operate.lookups.lag import lag_of
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults
 from tests.simulation.pushes import GROUP, KEYS, Pushing
 
 # A node that is killed within the test's process leaves its connections to the garbage collector.

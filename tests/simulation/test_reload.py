@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.testing import NetworkFaults
 from pyddmq.actions import Action
+from pyddmq.testing import NetworkFaults
 from tests.simulation.caller import Caller
 from tests.simulation.world import World, settings
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.retention import RetentionLimits
 from broker.runtime.store_metrics import CHECKPOINTS
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults
 from tests.simulation.clients import PERFECT, Consumer, ProducerHabits
 from tests.simulation.world import DATA, World
 from upstream.losses import MESSAGES_EXPIRED

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from proxy.testing.sdk import PRODUCERS, NodeList, SdkProducer
-from proxy.testing.sdk.account import Message
+from tests.fakes.sdk import PRODUCERS, NodeList, SdkProducer
+from tests.fakes.sdk.account import Message
 from tests.simulation.test_sdks import SdkWorld, numbered
 
 JAVA = PRODUCERS[0]

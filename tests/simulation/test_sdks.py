@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 
 from actions.registry import Registry
-from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.services.consumer_service import ConsumerService
-from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
-from proxy.testing.sdk import CONSUMERS, PRODUCERS, Account, SdkConsumer, SdkProducer, Surroundings
-from proxy.testing.sdk.account import Message
-from proxy.testing.sdk.channel import Address
+from pyddmq.testing import NetworkFaults, Process, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
+from tests.fakes.sdk import CONSUMERS, PRODUCERS, Account, SdkConsumer, SdkProducer, Surroundings
+from tests.fakes.sdk.account import Message
+from tests.fakes.sdk.channel import Address
 
 YAML = """
 node: {segmentBytes: 131072, queueFileUnits: 100, ackSegmentBytes: 4096, maxMessageBytes: 50000}

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults
 from tests.simulation.caller import Caller
 from tests.simulation.ledger import Place
 from tests.simulation.model import GroupModel

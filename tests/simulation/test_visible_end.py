@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from broker.testing.sim_disk import SimDisk
 from lag.visible_end import FILE, VisibleEndState, read_visible_end
+from pyddmq.testing.sim_disk import SimDisk
 from tests.simulation.test_queue_samples import ward_of
 from tests.simulation.ward import Ward
 from tests.simulation.world import DATA

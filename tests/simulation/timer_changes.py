@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 from broker.scheduled.timer.handle import RecallHandle
-from broker.testing.sim_disk import PowerCut
 from broker.views import View
 from proxy.operate.changes.delays import CancelBody as DelayCancelBody
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.steps import MessageName
 from proxy.operate.changes.timers import CancelBody, RescheduleBody
+from pyddmq.testing.sim_disk import PowerCut
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, LoopAccount, LoopProducer, walk
 from tests.simulation.loops import TOPIC as LATER

@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from broker.testing.sim_disk import SimDisk
 from conf import Loaded, loads
 from conf.sections.access_files import FileState
 from proxy.admin import page
@@ -21,7 +20,8 @@ from proxy.operate.attention.findings import DETAILS_MAX, findings
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from proxy.process.config_watch import ConfigWatch
-from proxy.testing import NetworkFaults
+from pyddmq.testing import NetworkFaults
+from pyddmq.testing.sim_disk import SimDisk
 from tests.simulation.caller import Line, Waiting
 from tests.simulation.ledger import Place
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl

@@ -22,15 +22,15 @@ from broker.features import ALL
 from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import SimDisk, SimSyncs
-from broker.testing.sim_disk import CRASH_MODES
 from conf import Loaded, loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
-from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
-from proxy.testing.http import SimHttp
+from pyddmq.testing import NetworkFaults, Process, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
+from pyddmq.testing.sim_disk import CRASH_MODES
+from tests.fakes.http import SimHttp
+from tests.fakes.virtual_threads import VirtualThreads
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
@@ -51,7 +51,6 @@ from tests.simulation.stored import (
     stored_records,
 )
 from tests.simulation.waits import Walls
-from upstream.testing.virtual_threads import VirtualThreads
 
 DATA = "/data"
 TIMEOUT_MS = 1_500

@@ -13,8 +13,8 @@ import pytest
 
 from broker.runtime.json_sum import sealed, unsealed
 from broker.scheduled.cancelling import CancelOutcome
-from broker.testing import SimDisk
 from lag.report.backlog import Backlog, BacklogRow, rendered
+from pyddmq.testing import SimDisk
 from tests.integration import delay_tools, timer_tools
 from tests.integration.store_tools import ROOT
 from tests.integration.waiting_tools import START_MS, TOPIC

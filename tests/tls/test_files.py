@@ -9,11 +9,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from bench.tls import channel_us
-from broker.testing import ManualClock, ManualScheduler
 from conf.sections.tls import TlsFiles
 from proxy.cli.tls.dev_certificates import make
 from proxy.tls.files import RealTlsFiles, TlsFileBad
 from proxy.tls.handshakes import Handshakes
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.tls.conftest import Certificates
 
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from proxy.port.replying import CARRIED_MAX
-from proxy.testing import NetworkFaults
-from proxy.testing.network import SimTransport
 from proxy.tls.channel import TlsTransport
+from pyddmq.testing import NetworkFaults
+from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import MIB
 from tests.patient import PATIENCE_SECONDS, until
 from tests.running_node import RunningNode

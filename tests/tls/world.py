@@ -7,7 +7,7 @@ import contextlib
 import ssl
 from typing import Any
 
-from proxy.testing.network import SimTransport
+from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_codec, producer_codec
 from tests.tls.conftest import Certificates

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.testing import VirtualClock, VirtualLoop
+from pyddmq.testing import VirtualClock, VirtualLoop
+from tests.fakes.virtual_threads import VirtualThreads
 from tests.unit.upstream_world import World
 from upstream.calls.node_calls import NodeCalls
-from upstream.testing.virtual_threads import VirtualThreads
 
 
 class CallsWorld(World):

@@ -28,7 +28,7 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 
 ROOT = "/data"
 

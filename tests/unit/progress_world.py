@@ -18,7 +18,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.ack_writer import Driver
 from upstream.progress.journal import AckJournal

@@ -22,8 +22,8 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from conf.models import GroupConfig
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses

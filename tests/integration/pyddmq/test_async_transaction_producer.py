@@ -17,7 +17,7 @@ from pyddmq import (
     LocalState,
     TransactionMessage,
 )
-from pyddmq.client.testing import HANG_UP, ScriptedNode
+from pyddmq.testing.client import HANG_UP, ScriptedNode
 from tests.integration.pyddmq.test_transaction_producer import YAML, order, pulled
 from tests.patient import PATIENCE_SECONDS
 from tests.running_node import RunningNode

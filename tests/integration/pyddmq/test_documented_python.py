@@ -25,10 +25,10 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from broker.tools.readonly import ReadOnlyStore
 from broker.transaction.names import State
 from pyddmq import LocalState, OutgoingMessage, Producer, TransactionProducer
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST
 from tests.integration.transaction_tools import Broker, broker
 from tests.running_node import RunningNode

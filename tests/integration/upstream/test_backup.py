@@ -16,8 +16,8 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
-from broker.testing import ManualClock, SimDisk
 from broker.tools.check import Check, Severity
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.damage import check, make_data, open_progress, troubles, wanted
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from upstream.tools.backup import Backup, BackupError, restore

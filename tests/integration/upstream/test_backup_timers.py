@@ -11,8 +11,8 @@ from broker.runtime.steps import run_now
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.pending.state import TimerCheck, TimerState
 from broker.scheduled.timer.timers import Timers
-from broker.testing import ManualClock, ManualScheduler
 from broker.tools.check import Check, Severity
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.integration.store_tools import ROOT, bodies, open_store
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 from upstream.tools.backup import Backup, restore

@@ -11,8 +11,8 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from broker.runtime.state_file import read_whole
-from broker.testing import SimDisk
 from lag.spark.sources.store_files import StoreFiles
+from pyddmq.testing import SimDisk
 from tests.integration import delay_tools, timer_tools
 from tests.integration.store_tools import ROOT
 from tests.integration.waiting_tools import START_MS, TOPIC

@@ -49,15 +49,6 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        name="the simulated broker takes commits behind a join",
-        file="upstream/testing/kafka/groups.py",
-        old="        if self._is_awaited(member):\n            if member not in self._behind:\n",
-        new="        if False:\n            if member not in self._behind:\n",
-        caught_by=(
-            "tests/unit/upstream/testing/test_sim_kafka.py::test_commits_wait_behind_a_join_of_the_classic_protocol[classic]",
-        ),
-    ),
-    Mutant(
         name="a partition that goes after the lease was over goes without its last commit",
         file="upstream/kafka/partitions.py",
         old="            if still:\n",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from proxy.testing.network import Mark
+from pyddmq.testing.network import Mark
 from tests.simulation.facts import Place, PromiseBroken, Publish, Stamp
 
 _OF_PARTITIONS = ("owned", "committed", "refused")

@@ -12,12 +12,16 @@ import yaml
 
 from actions.outside import Outside
 from actions.registry import Registry
-from broker.testing import SimDisk, SimSyncs
 from conf import Config, loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
-from proxy.testing import NetworkFaults, Process, SimNetwork, VirtualClock, VirtualLoop
-from proxy.testing.http import SimHttp
+from pyddmq.testing import NetworkFaults, Process, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
+from tests.fakes.http import SimHttp
+from tests.fakes.kafka.client import SimClient
+from tests.fakes.kafka.cluster import SimKafka
+from tests.fakes.kafka.groups import Member
+from tests.fakes.kafka.member import SimMember
+from tests.fakes.virtual_threads import VirtualThreads
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.facts import PromiseBroken, Publish, Stamp
 from tests.simulation.kafka.account import AGAIN_SECONDS, AWAY, Account, Rules, Spot, check_publishes
@@ -25,11 +29,6 @@ from tests.simulation.kafka.history import History, Ledger, Trouble
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.world import NodeFactory
 from upstream.kafka.link import Commit, KafkaFailure, KafkaRecord, Place
-from upstream.testing.kafka.client import SimClient
-from upstream.testing.kafka.cluster import SimKafka
-from upstream.testing.kafka.groups import Member
-from upstream.testing.kafka.member import SimMember
-from upstream.testing.virtual_threads import VirtualThreads
 
 NODES = ("a", "b", "c")
 SESSION_SECONDS = 3.0

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.testing.sim_disk import SimDisk
 from lag.blocks import (
     EPOCH_MAX,
     PAYLOAD_BYTES_MAX,
@@ -18,6 +17,7 @@ from lag.blocks import (
     encode_head,
     salt_of,
 )
+from pyddmq.testing.sim_disk import SimDisk
 
 HEAD = FileHead(kind=FileKind.RAW, cluster="c", node="n", epoch=7, sequence=0, first_ms=0, last_ms=9)
 

@@ -11,10 +11,10 @@ pytest.importorskip("pyarrow")
 
 from broker.format.record import physical_offset
 from broker.runtime.disk import RealDisk
-from broker.testing import ManualClock
 from lag.spark.sources.store_files import StoreFiles, StoreUnreadable
 from lag.visible_end import FILE, VisibleEnd
 from pyddmq.broker import Put, Store, StoreOptions, open_store
+from pyddmq.testing import ManualClock
 
 HOST = b"\x7f\0\0\1\0\0\0\0"
 

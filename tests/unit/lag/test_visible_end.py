@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
-from broker.testing.manual_time import ManualClock
-from broker.testing.sim_disk import PowerCut, SimDisk
 from lag.visible_end import COPY_BYTES, FILE_BYTES, VisibleEnd, VisibleEndState, read_visible_end
+from pyddmq.testing.manual_time import ManualClock
+from pyddmq.testing.sim_disk import PowerCut, SimDisk
 
 PATH = "/visible-end"
 

@@ -37,7 +37,6 @@ from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from proxy.services.message_checks import MessageChecks
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
@@ -47,6 +46,7 @@ from proxy.wire.generic.tables import StructType, Type, method
 from proxy.wire.limits import PROPERTIES_MAX
 from proxy.wire.scanning.scan import scan_send_batch
 from proxy.wire.values import SendMessage
+from pyddmq.testing import ManualClock, SimDisk
 from tests.accelerator_ways import MODULES, PLACES, both, need_compiled, running
 from tests.unit.project.test_house_rules import MAY_IMPORT, ROOT
 from tests.wire_values import PROTOCOLS, UNKNOWN, UNKNOWN_TYPES, call, newer, table, values, values_of

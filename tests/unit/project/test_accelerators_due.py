@@ -23,7 +23,7 @@ from broker.scheduled.timer import taking
 from broker.scheduled.timer.due import _FACTS as TIMER_FACTS
 from broker.scheduled.timer.pending.log import UNIT, UNIT_BYTES, Taken, TimerLog, Unit
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.accelerator_ways import both, need_compiled, running
 
 ROOM = b"\x04room"

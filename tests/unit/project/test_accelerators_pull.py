@@ -19,7 +19,6 @@ from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from proxy.wire.binary import STRUCT
 from proxy.wire.call import BINARY, COMPACT, Call
 from proxy.wire.generic.tables import StructType, Type, method
@@ -27,6 +26,7 @@ from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
 from proxy.wire.pull_reply import encode_pull_reply
 from proxy.wire.scanning.scan import scan_pull, scan_submit
 from proxy.wire.values import ConsumeResult, PullRequest
+from pyddmq.testing import ManualClock, SimDisk
 from tests.accelerator_ways import both, need_compiled, running
 from tests.wire_values import UNKNOWN, UNKNOWN_TYPES, block, broker_end, call, newer, record, table, values, values_of
 from upstream.embedded import source

@@ -13,11 +13,11 @@ PLAIN = {
     "words between nouns": "of by over too long back apart only",
     "plain adjectives and verbs, as in any text": "small single plain private generic manual base build unreadable "
     "readonly all new download",
-    "of every program": "file line text json yaml byte api cli command config input output error exit thread time type "
-    "client server network disk copy option model format idl doc search style tool test assembly async aio "
-    "linux java counter count channel loader live reader writer tree hash parameter private diff report run reference "
+    "of every program": "file line text json yaml byte cli command config input output error exit thread time type "
+    "client server network disk copy option model format idl search style tool test assembly async aio "
+    "linux java counter count channel loader live reader writer tree hash parameter private diff report run "
     "dev explain manager sentence row data package program app conf binary compact encode python "
-    "folder local real keep sequence common function virtual",
+    "folder local real keep sequence common function",
     "rooms and formats by their names": "upstream proxy dlq pyddmq markdown spark redis hbase webhdfs parquet arrow",
     "verbs whose doer has a module": "accept enter end come take run time watch stop lost return serve startup soon",
 }

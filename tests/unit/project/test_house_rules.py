@@ -23,10 +23,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 """The table of docs/architecture.md."""
 
-OVER_THE_ROOMS = frozenset({"pyddmq/__main__.py", "pyddmq/action_testing.py", "pyddmq/broker.py", "pyddmq/spark.py"})
+OVER_THE_ROOMS = ("pyddmq.__main__", "pyddmq.broker", "pyddmq.spark", "pyddmq.testing")
 """The modules of `pyddmq` that import rooms, which therefore import none of them; the others import no room."""
 
-NEVER_IN_PRODUCT = frozenset({"tests", "bench", "thrift", "hypothesis", "pytest"})
+NEVER_IN_PRODUCT = frozenset({"tests", "tools", "bench", "thrift", "hypothesis", "pytest"})
 
 EXTRAS = {
     "pyspark": frozenset({"lag"}),
@@ -39,7 +39,7 @@ EXTRAS = {
 }
 """Packages that the server starts without, each with the rooms that import it; of actions only its sinks do."""
 
-LINES_MAX = 500
+LINES_MAX = 600
 
 # What stands for what: a module or call that reads the outside world, and the seam to use in its place.
 MODULES = {
@@ -111,6 +111,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Programs of their own that speak to a node from outside.
     "proxy/cli/": _EDGE,
     "pyddmq/client/": _EDGE,
+    "pyddmq/testing/client.py": frozenset({"socket"}),
     "proxy/demo/": _EDGE,
     # Jobs in Spark's processes, which read other programs' files.
     "lag/spark/": _EDGE,
@@ -139,6 +140,11 @@ def imports_of(tree: ast.Module, *, plain: bool = False) -> Iterator[tuple[int, 
             yield node.lineno, str(node.module)
 
 
+def over_the_rooms(module: str) -> bool:
+    """Whether a module is one of `pyddmq` that imports rooms."""
+    return any(module == each or module.startswith(f"{each}.") for each in OVER_THE_ROOMS)
+
+
 def calls_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield line and dotted name of every call, as `open` or `datetime.now`."""
     for node in ast.walk(tree):
@@ -154,7 +160,7 @@ def forbidden_import_direction(room: str, tree: ast.Module) -> Iterator[tuple[in
             yield line, f"imports {module}, which the product never does"
         elif target in EXTRAS and room not in EXTRAS[target]:
             yield line, f"imports {module}, which only {' and '.join(sorted(EXTRAS[target]))} does"
-        elif room != "pyddmq" and f"{module.replace('.', '/')}.py" in OVER_THE_ROOMS:
+        elif room != "pyddmq" and over_the_rooms(module):
             yield line, f"imports {module}, which stands over the rooms: import what it imports"
         elif target in MAY_IMPORT and target != room and target not in MAY_IMPORT[room]:
             allowed = ", ".join(sorted(MAY_IMPORT[room])) or "nothing of ours"
@@ -213,7 +219,7 @@ def test_client_of_pyddmq_imports_no_room() -> None:
     found = [
         f"{name_of(path)}:{line}: imports {module}"
         for path in (ROOT / "pyddmq").rglob("*.py")
-        if name_of(path) not in OVER_THE_ROOMS
+        if not over_the_rooms(name_of(path).removesuffix(".py").replace("/", "."))
         for line, module in imports_of(ast.parse(path.read_text()))
         if module.partition(".")[0] in MAY_IMPORT.keys() - {"pyddmq"}
     ]
@@ -243,7 +249,7 @@ def test_exceptions_to_the_seams_are_still_needed() -> None:
 
 
 def test_product_files_stay_readable_in_one_sitting() -> None:
-    """No file of product code is longer than 500 lines; split it by meaning."""
+    """No file of product code is longer than 600 lines; split it by meaning."""
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in product_files()}
 
     assert not {name: lines for name, lines in lengths.items() if lines > LINES_MAX}
@@ -294,8 +300,10 @@ def test_rules_find_what_they_forbid() -> None:
     ]
     assert [line for line, _ in forbidden_import_direction("broker", bad)] == [2]
     assert not list(forbidden_import_direction("proxy", bad))
-    over = ast.parse("from pyddmq.__main__ import main\nfrom pyddmq.codes import ResultCode\n")
-    assert [line for line, _ in forbidden_import_direction("proxy", over)] == [1]
+    over = ast.parse(
+        "import pyddmq.__main__\nfrom pyddmq.codes import ResultCode\nfrom pyddmq.testing.loop import Process\n"
+    )
+    assert [line for line, _ in forbidden_import_direction("proxy", over)] == [1, 3]
 
 
 def make_targets() -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.powerloss.operations_trace import LINES_MAX, OperationsTrace
 
 JOURNAL = "/data/pyddmq/acks/0000000000000001.acks"

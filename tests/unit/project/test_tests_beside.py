@@ -33,16 +33,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "upstream/kafka/link.py": ("test_source", "test_members"),
     "broker/runtime/disks/linux_aio.py": ("test_syncs",),
     "broker/runtime/disks/private_disk.py": ("test_disk",),
-    "broker/testing/sim_disk.py": ("test_disk",),
     # Threads around a real Kafka, and a mock one.
     "upstream/kafka_client/member.py": ("test_members", "test_fencing", "test_kafka_client"),
     "upstream/kafka_client/member_thread.py": ("test_members", "test_fencing", "test_kafka_client"),
-    "upstream/testing/kafka/groups.py": ("test_source", "test_sim_kafka"),
-    "upstream/testing/kafka/member.py": ("test_source", "test_many_nodes"),
-    "upstream/testing/memory_broker.py": ("test_source",),
-    "upstream/testing/memory_source.py": ("test_source",),
-    "proxy/testing/loop.py": ("test_virtual_loop",),
-    "proxy/testing/network.py": ("test_sim_network",),
     "proxy/port/network.py": ("test_sim_network",),
     # A connection's both ways, each with a file of its own.
     "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_replying", "test_peers_gone"),
@@ -62,6 +55,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # What only a whole node shows, over real or simulated connections.
     "proxy/admin/routes.py": ("test_admin_http", "test_admin_port"),
     "proxy/node/assembly.py": ("test_node", "test_startup"),
+    "pyddmq/testing/sim_disk.py": ("test_disk",),
+    "pyddmq/testing/loop.py": ("test_virtual_loop",),
+    "pyddmq/testing/network.py": ("test_sim_network",),
     "pyddmq/client/connection.py": ("test_client_errors", "test_clients"),
     "proxy/node/parts.py": ("test_node", "test_startup"),
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),

@@ -29,9 +29,6 @@ ASKED = {
     "broker/log/awaited.py::_expect": "of its two constructors",
     "broker/consumer/orderly.py::_dead_letter": "what goes on after this call's messages",
     "upstream/kafka_client/member.py::leave": "told once the member has left",
-    "proxy/testing/loop.py::run": "until when it runs",
-    "upstream/testing/kafka/classic.py::join": "answered once all have joined",
-    "upstream/testing/kafka/classic.py::sync": "answered once the leader has shared out",
 }
 """Methods that keep a callback for the end of what they were called for, as `call_later` does."""
 

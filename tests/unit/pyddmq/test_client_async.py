@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyddmq import AsyncConsumer, AsyncProducer, ClientMisuse, OutgoingMessage, Producer, RateLimited, idl
-from pyddmq.client.testing import HANG_UP, ScriptedNode
+from pyddmq.testing.client import HANG_UP, ScriptedNode
 from tests.patient import PATIENCE_MS, PATIENCE_SECONDS, until
 
 PULLS: Any = idl.load("consumer")

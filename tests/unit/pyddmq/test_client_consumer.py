@@ -9,7 +9,7 @@ import pytest
 
 from pyddmq import CannotConnect, ClientMisuse, ConnectionLost, Consumer, PulledMessage, PullRefused, WireProtocol, idl
 from pyddmq.client.results import CHAIN_LENGTH_MAX, PendingResults
-from pyddmq.client.testing import HANG_UP, ScriptedNode
+from pyddmq.testing.client import HANG_UP, ScriptedNode
 from tests.patient import nobody_there
 
 WIRE: Any = idl.load("consumer")

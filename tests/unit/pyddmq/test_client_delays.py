@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyddmq import CancelOutcome, ClientMisuse, Producer, SendRefused, TopicKindMismatch, WireProtocol, idl
-from pyddmq.client.testing import HANG_UP, ScriptedNode
+from pyddmq.testing.client import HANG_UP, ScriptedNode
 
 WIRE: Any = idl.load("producer")
 AT = 1_800_000_000

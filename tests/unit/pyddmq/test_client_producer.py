@@ -25,7 +25,7 @@ from pyddmq import (
     idl,
     parse_address,
 )
-from pyddmq.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode, application_exception
 from tests.patient import nobody_there, until
 
 WIRE: Any = idl.load("producer")

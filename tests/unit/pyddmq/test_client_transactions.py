@@ -18,7 +18,7 @@ from pyddmq import (
     TransactionProducer,
     idl,
 )
-from pyddmq.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode, application_exception
 from tests.patient import PATIENCE_SECONDS
 
 WIRE: Any = idl.load("producer")

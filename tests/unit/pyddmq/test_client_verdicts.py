@@ -27,7 +27,7 @@ from pyddmq import (
     idl,
 )
 from pyddmq.client.results import PendingResults
-from pyddmq.client.testing import HANG_UP, SILENCE, ScriptedNode, application_exception
+from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode, application_exception
 from tests.patient import nobody_there, until
 
 WIRE: Any = idl.load("producer")

@@ -14,7 +14,7 @@ from broker.log.shared_walk import together
 from broker.runtime.metrics import Metrics
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, append, open_store
 
 COUNT = STEP_RECORDS

@@ -10,10 +10,10 @@ import pytest
 from broker.deduplication.deduplication import Deduplication
 from broker.log.put import Position, Put
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.wire.call import Call
 from pyddmq.codes import Repeat, ResultCode
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.keyed_tools import NAME, key, memory
 from tests.integration.store_tools import HOST, ROOT, open_store
 

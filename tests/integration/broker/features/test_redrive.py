@@ -22,8 +22,8 @@ from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
 from proxy.operate.lookups.dead_letters import LetterPage, figures, group_views
+from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
 from tests.integration.redrive_tools import Failed, dead_lettered, opened, redrive, redrives
 from tests.integration.store_tools import HOST, ROOT
 from tests.stopping import end_run

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from broker.consumer import ConcurrentStatus
 from broker.errors import StoreError
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.stopping import end_run, lose_files
 from tests.unit.consumer_world import ROOT, World
 

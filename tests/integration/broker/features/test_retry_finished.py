@@ -14,7 +14,7 @@ from broker.queues.offsets import ConsumerOffsets
 from broker.retry.finished import FILE, Finished
 from broker.runtime.state_file import SealedFile
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, open_store
 
 KEY = ("g", "t", 0)

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from broker.errors import StoreError
-from broker.testing import PowerCut
+from pyddmq.testing import PowerCut
 from tests.unit.retry_world import RetryWorld
 from tests.unit.upstream_world import Client
 from upstream.job import UpstreamJob

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from broker.log.put import Put
-from broker.testing import SimSyncs
 from broker.transaction import metrics as counted
 from broker.transaction.handles import parse_handle
 from broker.transaction.names import State
 from broker.transaction.outcomes import End, EndOutcome
+from pyddmq.testing import SimSyncs
 from tests.integration.store_tools import HOST
 from tests.integration.transaction_tools import GROUP, TOPIC, Broker, broker
 from tests.integration.waiting_tools import flush_in_background

@@ -7,11 +7,11 @@ from broker.log.put import Put
 from broker.query import at_offset
 from broker.queues.offsets import ConsumerOffsets
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from broker.transaction.names import GROUP as OFFSETS_GROUP
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.ops import Member, members_of
 from broker.transaction.outcomes import End
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
 from tests.integration.transaction_tools import START_MS, TOPIC, Broker, broker
 

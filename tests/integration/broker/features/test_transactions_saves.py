@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.testing import PowerCut, SimDisk, SimSyncs
 from broker.transaction.names import State
+from pyddmq.testing import PowerCut, SimDisk, SimSyncs
 from tests.integration.transaction_tools import GROUP, Broker, broker
 from tests.integration.waiting_tools import flush_in_background, let_pass
 

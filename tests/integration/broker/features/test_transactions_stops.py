@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from broker.errors import StoreError
 from broker.retention import RetentionLimits
-from broker.testing import ManualClock, PowerCut, SimDisk
 from broker.transaction.names import State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.retention_hold import TransactionHold
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import bodies
 from tests.integration.transaction_tools import GROUP, START_MS, TOPIC, Broker, broker, remove
 

@@ -22,7 +22,7 @@ from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.timer import metrics as timer_counted
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.stages import Stage
-from broker.testing import SimSyncs
+from pyddmq.testing import SimSyncs
 from tests.integration import delay_tools, loop_tools, timer_tools
 from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import TOPIC, WaitingStore, drive, flush_in_background, let_pass

@@ -13,7 +13,7 @@ from broker.log.put import Put
 from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import DelayedPuts
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.integration.delay_tools import START_MS, TOPIC, Broker, broker
 from tests.integration.store_tools import HOST, ROOT
 

@@ -14,7 +14,7 @@ from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import DelayedPuts
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import HOST
 from tests.integration.turns import take_over

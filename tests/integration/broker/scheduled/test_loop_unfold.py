@@ -23,7 +23,7 @@ from broker.scheduled.release import release
 from broker.scheduled.timer.names import TIMER_NAMES, TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, open_store
 
 UUID = "14f22520-ad72-11e7-91be-6ee54da579e3"

@@ -14,7 +14,7 @@ from broker.log.put import Put
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.scheduled.timer.names import TIMER_TOPIC
-from broker.testing import PowerCut
+from pyddmq.testing import PowerCut
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, world
 from tests.integration.store_tools import HOST, open_store
 

@@ -10,7 +10,7 @@ import pytest
 from broker.errors import StoreError
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.recurring.occurrence import Occurrence
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.loop_tools import START_S, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import ROOT
 from tests.stopping import end_run, lose_files

@@ -13,7 +13,7 @@ from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.stages import Stage
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 from tests.integration.store_tools import HOST, ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 

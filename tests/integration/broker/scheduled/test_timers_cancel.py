@@ -16,7 +16,7 @@ from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.stages import Stage
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.broker.scheduled.test_timers_stops import FILES
 from tests.integration.store_tools import HOST, ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker

@@ -17,7 +17,7 @@ from hypothesis import strategies as some
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.timer.listing import TimerListing
 from broker.scheduled.timer.pending.log import UNIT_BYTES
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.scheduled.timer import metrics as counted
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
 from tests.integration.waiting_tools import Stops, WaitingStore, lose, stop_at_every_change

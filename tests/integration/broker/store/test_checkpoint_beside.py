@@ -9,7 +9,7 @@ import pytest
 
 from broker.errors import DiskFull
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
 from tests.stopping import end_run
 

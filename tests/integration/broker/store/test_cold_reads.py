@@ -12,7 +12,7 @@ from broker.queues.unit_sums import BLOCK_UNITS, UnitSums
 from broker.runtime.metrics import Metrics
 from broker.runtime.store_metrics import DAMAGED, UNITS_REPAIRED
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 

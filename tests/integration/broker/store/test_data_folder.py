@@ -10,7 +10,7 @@ import pytest
 
 from broker.errors import NotAStore, StoreError
 from broker.runtime.disk import RealDisk
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.fuzz.image import disk_of
 from tests.integration.store_tools import ROOT, bodies, open_store
 from upstream.tools.backup import Backup, restore

@@ -14,7 +14,7 @@ from broker.log.decisions import Decision, prepared_offset_of
 from broker.log.put import Put
 from broker.runtime.sums import crc32
 from broker.store import Store
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
 
 COUNT = 60

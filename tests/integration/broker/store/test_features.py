@@ -22,8 +22,8 @@ from broker.scheduled.popped import REVIVE_PREFIX
 from broker.scheduled.recurring.interrupted import LOOP_FEATURE, Interrupted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts, timer_feature
-from broker.testing import ManualClock, SimDisk
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, bodies, open_store
 
 Mark = Callable[[Disk], str]

@@ -9,8 +9,8 @@ from broker.queues.time_search import offset_at
 from broker.runtime.metrics import Metrics
 from broker.runtime.state_file import SealedFile
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from broker.tools.readonly import ReadOnlyStore
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.damage import check, mend
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

@@ -14,11 +14,11 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.state_file import SealedFile
 from broker.runtime.steps import noted, run_now
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from broker.tools.interchange import names_of
 from broker.tools.readonly import ReadOnlyStore
 from conf import NodeConfig
 from proxy.node.assembly import opening_store
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.damage import check, mend
 from tests.integration.store_tools import HOST, ROOT, SMALL, append, bodies, open_store
 

@@ -18,10 +18,10 @@ from broker.runtime.json_sum import sealed
 from broker.runtime.metrics import Metrics
 from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import FILES_DAMAGED
-from broker.testing import ManualClock, SimDisk
 from broker.tools.check import Check, Severity
 from broker.tools.interchange import geometry_of
 from broker.tools.readonly import ReadOnlyStore
+from pyddmq.testing import ManualClock, SimDisk
 from tests.fuzz.image import disk_of, image_of, put
 from tests.integration.store_tools import ROOT, bodies, open_store
 from upstream.progress.finished_marks import Marks

@@ -16,7 +16,7 @@ from broker.index.keys import KeyHasher
 from broker.log.put import Put
 from broker.retention import RetentionLimits
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.index_tools import FOLDER, Model, built, check, filled, found, names, opened, publish, stored
 from tests.integration.store_tools import HOST
 

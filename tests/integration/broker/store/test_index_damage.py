@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.index.file import ENTRY
 from broker.index.keys import KeyHasher
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.index_tools import FOLDER, REBUILT, Model, built, check, filled, found, names, opened, publish
 from tests.integration.store_tools import ROOT
 

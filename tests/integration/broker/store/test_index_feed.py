@@ -11,7 +11,7 @@ from broker.index.feed import BYTES_MAX, RECORDS_MAX, IndexFeed
 from broker.index.rows import RowMaker
 from broker.log.put import Put
 from broker.log.walk import walk
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.integration.index_tools import Model, built, check, found, opened, publish, stored
 from tests.integration.store_tools import HOST, open_store
 

@@ -12,7 +12,7 @@ from broker.index.state import IndexState, SavedIndex
 from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.index_tools import FOLDER, REBUILT, Model, filled, names
 from tests.integration.store_tools import ROOT
 

@@ -8,7 +8,6 @@ from structlog.testing import capture_logs
 from broker.index.index import Index
 from broker.runtime.bundle import runtime_of
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.node.index_work import (
     BUSY_RECORDS,
     BUSY_SECONDS,
@@ -17,6 +16,7 @@ from proxy.node.index_work import (
     TURN_PIECES_MAX,
     IndexWork,
 )
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import append, open_store
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.format.record import CRC_BYTES, HEADER_BYTES, crc_property
 from broker.runtime.sums import crc32
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.fuzz.image import disk_of, image_of
 from tests.integration.store_tools import ROOT, bodies, open_store
 

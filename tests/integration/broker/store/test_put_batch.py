@@ -18,7 +18,7 @@ from broker.put_batch import BatchStored, put_batch
 from broker.query import by_key, by_unique_key
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.golden.batches import BATCHES, golden_batches
 from tests.integration.store_tools import HOST, bodies, open_store
 

@@ -27,9 +27,9 @@ from broker.query import (
 )
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from broker.tools.readonly import ReadOnlyStore
 from proxy.operate.lookups.messages import describe
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
 
 BEGIN_MS = 1_700_000_000_000

@@ -22,8 +22,8 @@ from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import UNITS_REPAIRED
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from broker.tools.readonly import ReadOnlyStore
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.broker.store.test_store_recovery import filled
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from broker.features import ALL
 from broker.runtime.bundle import runtime_of
 from broker.store import Store
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from tests.unit.progress_world import Node
 

@@ -13,7 +13,7 @@ from broker.log.awaited import AwaitedSteps
 from broker.retention import ExpiringSegment, Relocation, RetentionLimits
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 SEGMENT_BYTES = 4096

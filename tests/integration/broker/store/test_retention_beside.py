@@ -12,11 +12,11 @@ from broker.retention import RetentionLimits
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.timer.retention_hold import TimerHold
-from broker.testing import SimSyncs
 from broker.transaction import metrics as counted
 from broker.transaction.names import State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.retention_hold import TransactionHold
+from pyddmq.testing import SimSyncs
 from tests.integration import delay_tools, timer_tools, transaction_tools
 from tests.integration.broker.scheduled.test_cancels_beside import KINDS, Even, send, slow
 from tests.integration.waiting_tools import TOPIC, drive, flush_in_background, retain

@@ -11,7 +11,7 @@ from broker.queues.topics import dead_letter_topic
 from broker.retention import RetentionLimits
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 SEGMENT_BYTES = 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.format.record import BLANK, MAGIC_BLANK, MAGIC_V1
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 

@@ -17,9 +17,9 @@ from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.transaction.names import State
 from broker.transaction.transactions import EndOutcome, Transactions
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, open_store
 
 START_MS = 1_700_000_000_000

@@ -11,7 +11,7 @@ from broker.log.put import Put
 from broker.runtime.step_size import STEPS_MAX
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.integration import delay_tools, timer_tools
 from tests.integration.waiting_tools import TOPIC, WaitingStore
 

@@ -13,7 +13,7 @@ from broker.errors import MessageRefused, StoreError, StoreFailed
 from broker.log.group_commit import CommitDriver
 from broker.runtime.seams import DiskFile, Told
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
 from tests.integration.turns import Turns, take_over
 

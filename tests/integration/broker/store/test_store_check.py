@@ -14,9 +14,9 @@ from broker.format.record import check as check_record
 from broker.opening.store_json import FORMAT_VERSION
 from broker.runtime.metrics import Metrics
 from broker.runtime.state_file import SealedFile
-from broker.testing import ManualClock, PowerCut, SimDisk
 from broker.tools.check import Check, Severity
 from broker.tools.repair import filling
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.fuzz.image import image_of
 from tests.integration.damage import (
     COUNT,

@@ -10,7 +10,7 @@ import pytest
 from broker.format.message import message_of
 from broker.log.group_commit import AHEAD_MAX_US, CommitDriver, seconds_early
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.integration.broker.store.test_store_background import HeldSyncs
 from tests.integration.store_tools import append, bodies, open_store
 from tests.integration.timer_tools import Broker, broker

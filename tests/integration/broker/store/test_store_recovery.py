@@ -18,7 +18,7 @@ from broker.runtime.metrics import Metrics
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
-from broker.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 SEGMENT = f"{ROOT}/commitlog/{0:020d}"

@@ -11,8 +11,8 @@ from broker.runtime.metrics import Metrics
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from broker.transaction.names import HALF_TOPIC
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 BODY = bytes(800)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broker.queues.consume_queue import UNIT
 from broker.queues.time_search import offset_at
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, open_store
 
 BEGIN_MS = 1_700_000_000_000

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from broker.errors import DiskFull, StoreFailed
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from broker.tools.readonly import ReadOnlyStore
+from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from tests.integration.waiting_tools import drive, flush_in_background
 

@@ -16,9 +16,9 @@ from broker.log.put import Put
 from broker.runtime.metrics import Metrics
 from broker.runtime.steps import Ended, step
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
 from proxy.admin.server import AdminServer
 from proxy.operate.lookups import messages as messages_module
+from pyddmq.testing import ManualClock, SimDisk
 from tests.admin_node import NOW_MS, PlainNode
 from tests.integration.store_tools import HOST, ROOT, open_store
 

@@ -19,11 +19,11 @@ from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualScheduler
-from broker.testing.manual_time import ManualClock
 from broker.transaction.transactions import State, Transactions
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode
+from pyddmq.testing import ManualScheduler
+from pyddmq.testing.manual_time import ManualClock
 from tests.integration.redrive_tools import dead_lettered, redrive, redrives
 from tests.integration.store_tools import HOST, open_store
 

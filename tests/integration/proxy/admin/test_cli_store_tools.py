@@ -10,9 +10,9 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from broker.store import Store
-from broker.testing import ManualClock
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode
+from pyddmq.testing import ManualClock
 from tests.integration.store_tools import open_store
 
 START_MS = 1_700_000_000_000

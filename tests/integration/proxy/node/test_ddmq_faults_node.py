@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from broker.format.record import split
 from conf import ConfigError, loads
-from proxy.testing import NetworkFaults
 from pyddmq.codes import PullCode, ResultCode
+from pyddmq.testing import NetworkFaults
 from tests.integration.ddmq_tools import NODE, Peer, result
 from tests.patient import PATIENCE_SECONDS, until
 from tests.running_node import RunningNode

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from broker.errors import StoreUnwritable
-from broker.testing import SimDisk
 from pyddmq import PulledMessage, PullRefused, SendRefused, Unreachable
 from pyddmq.codes import PullCode, ResultCode
+from pyddmq.testing import SimDisk
 from tests.integration.proxy.node.test_node import Raw
 from tests.patient import LINGER_MS, Consumer, Producer, until
 from tests.running_node import RunningNode

@@ -26,14 +26,14 @@ from proxy.operate.live_node import LiveNode
 from proxy.operate.views.changes import ResetResult
 from proxy.operate.views.findings import Finding
 from proxy.process.exit_codes import ExitCode
-from proxy.testing import VirtualClock, VirtualLoop
+from pyddmq.testing import VirtualClock, VirtualLoop
+from tests.fakes.kafka.client import SimClient
+from tests.fakes.kafka.cluster import SimKafka
+from tests.fakes.kafka.member import SimMember
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka.partitions import NOT_IN, WAITING
-from upstream.testing.kafka.client import SimClient
-from upstream.testing.kafka.cluster import SimKafka
-from upstream.testing.kafka.member import SimMember
 from upstream.views import running_text
 
 YAML = """

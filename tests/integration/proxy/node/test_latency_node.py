@@ -9,7 +9,6 @@ from typing import Any
 from actions.registry import Registry
 from broker.runtime.disks.timed_syncs import SYNC_SECONDS
 from broker.runtime.metrics import Metrics
-from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
 from proxy.admin.page import render
 from proxy.node.node import Node
@@ -18,7 +17,7 @@ from proxy.node.reload import Reloader
 from proxy.operate import answers
 from proxy.operate.live_node import LiveNode
 from proxy.services.publishing import PUBLISH_SECONDS
-from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
+from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
 from tests.simulation.wire import Codec, consumer_codec, consumer_idl, producer_codec, producer_idl
 from upstream.figures.latency import END_TO_END_SECONDS, HAND_OUT_SECONDS
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from random import Random
 
 from actions.registry import Registry
-from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
-from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
-from proxy.testing.loop import Process
+from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
+from pyddmq.testing.loop import Process
 
 YAML = """
 node: {segmentBytes: 4194304, producerPort: 9613, consumerPort: 9713}

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from actions.registry import Registry
-from broker.testing import SimDisk, SimSyncs
 from conf.loader import loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
-from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
+from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
 
 YAML = """
 node: {segmentBytes: 4194304, producerPort: 9613, consumerPort: 9713}

@@ -16,9 +16,9 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks
 from proxy.services.publishing import Publishing
 from proxy.services.transaction_service import TransactionService
-from proxy.testing.access import open_guard
-from proxy.testing.codec import Reply, decode_reply, encode_call
 from proxy.wire.call import COMPACT
+from tests.fakes.access import open_guard
+from tests.fakes.codec import Reply, decode_reply, encode_call
 from tests.integration.keyed_tools import keyed_sends
 from tests.integration.transaction_tools import GROUP, Broker, broker
 from tests.unit.proxy.port.test_connection_turn import Peer

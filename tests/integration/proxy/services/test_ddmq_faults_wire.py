@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from broker.log.put import Put
-from proxy.testing import NetworkFaults
 from pyddmq.codes import PullCode
+from pyddmq.testing import NetworkFaults
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
 from tests.patient import LINGER_MS, until
 from tests.running_node import RunningNode

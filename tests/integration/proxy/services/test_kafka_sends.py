@@ -9,19 +9,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.testing import SimDisk
 from proxy.services.kafka.sends import KAFKA_FAILURES, KAFKA_LATE, KAFKA_WAITING
 from proxy.services.publishing import SENDS_REFUSED
 from proxy.services.topic_port import MESSAGES_SENT
-from proxy.testing import VirtualLoop
 from pyddmq.codes import Repeat, ResultCode
+from pyddmq.testing import SimDisk, VirtualLoop
+from tests.fakes.memory.producer import Answer, MemoryProducer, murmur2
 from tests.hostile.sim import HostileWorld, Raw
 from tests.integration.keyed_tools import NAME
 from tests.integration.keyed_tools import key as unique_key
 from tests.simulation.wire import producer_idl
 from upstream.kafka.headers import decode
 from upstream.kafka.link import KafkaFailure, KafkaRecord, Place
-from upstream.testing.memory_producer import Answer, MemoryProducer, murmur2
 
 YAML = """
 node: {segmentBytes: 1048576, maxMessageBytes: 500000, producerPort: 9613, consumerPort: 9713%s}

@@ -15,8 +15,8 @@ from broker.format.java import queue_of_hash, queue_of_key, string_hash
 from broker.query import at_offset
 from broker.queues.message_queue import queue_names
 from broker.selectors import Outgoing, select_by_hash
-from broker.testing import SimDisk
 from pyddmq import LocalState, OutgoingMessage
+from pyddmq.testing import SimDisk
 from tests.integration.redrive_tools import dead_lettered, opened, redrive, redrives
 from tests.patient import Consumer, Producer, TransactionProducer
 from tests.running_node import RunningNode

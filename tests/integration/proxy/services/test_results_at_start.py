@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from actions.registry import Registry
-from broker.testing import SimDisk
 from conf.loader import loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.services.results import held_calls
-from proxy.testing import NetworkFaults, SimNetwork, VirtualClock, VirtualLoop
 from pyddmq.codes import PullCode
+from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, VirtualClock, VirtualLoop
 from tests.hostile.sim import Raw
 from tests.simulation.wire import consumer_codec, consumer_idl, producer_codec, producer_idl
 

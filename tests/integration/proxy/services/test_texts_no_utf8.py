@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from proxy.testing.codec import Reply, decode_reply, encode_call
 from pyddmq.codes import PullCode, ResultCode
 from tests.accelerator_ways import WAYS, need_compiled, running
+from tests.fakes.codec import Reply, decode_reply, encode_call
 from tests.integration.ddmq_tools import NODE
 from tests.patient import PATIENCE_SECONDS
 from tests.running_node import RunningNode

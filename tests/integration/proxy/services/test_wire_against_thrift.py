@@ -18,7 +18,6 @@ from thriftpy2.protocol.binary import TBinaryProtocol as PyBinaryProtocol
 from thriftpy2.protocol.compact import TCompactProtocol as PyCompactProtocol
 
 from broker.format.record import locate
-from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire.call import BINARY, COMPACT, parse_call
 from proxy.wire.generic.calls import decode_arguments, encode_application_exception, encode_reply
 from proxy.wire.generic.tables import method, methods
@@ -28,6 +27,7 @@ from proxy.wire.scanning.scan import scan_pull, scan_send, scan_send_batch, scan
 from proxy.wire.values import Receipt
 from pyddmq import idl
 from tests.apache_structs import ARGUMENTS, RESULTS, from_plain, to_plain
+from tests.fakes.codec import decode_reply, encode_call
 from tests.wire_values import block, broker_end, record, values, values_of
 
 NAMES = sorted(methods())

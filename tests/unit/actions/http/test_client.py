@@ -13,8 +13,8 @@ from yarl import URL
 from actions.http.client import LARGE_BYTES, Client, PushFailed, Reply
 from actions.http.wish import HttpWish
 from actions.outside import Outside
-from proxy.testing import NetworkFaults, SimNetwork, VirtualLoop
-from proxy.testing.http import SimHttp, forget_connectors
+from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
+from tests.fakes.http import SimHttp, forget_connectors
 
 HOST, PORT = "10.0.0.50", 8080
 HOOK = URL(f"http://{HOST}:{PORT}/hook?a=1")

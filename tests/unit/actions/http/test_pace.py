@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from actions.http.pace import Pace
-from proxy.testing.loop import VirtualLoop
+from pyddmq.testing.loop import VirtualLoop
 
 
 def run(story: Callable[[VirtualLoop], Awaitable[None]]) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from actions.outside import Outside
 from actions.sinks.files.sink import LOOK_SECONDS, FileSink
-from broker.testing.sim_disk import PowerCut, SimDisk
-from proxy.testing.loop import VirtualLoop
 from pyddmq.actions import RetryLater, Status
+from pyddmq.testing.loop import VirtualLoop
+from pyddmq.testing.sim_disk import PowerCut, SimDisk
 from tests.unit.actions.sinks.surroundings import FakeJob, InlineKeep, opened
 
 DATA, OUT = "/data", "/out"

@@ -15,7 +15,7 @@ from broker.queues.message_queue import MessageQueue, queue_names
 from broker.runtime.metrics import Metrics
 from broker.selectors import Outgoing, SelectByRandom, java_hash, put_selected, select_by_hash
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 QUEUES = queue_names("t", "b", range(4))
 MESSAGE = Outgoing("t", b"")

@@ -15,9 +15,9 @@ from broker.queues.topics import Topic
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from broker.transaction.names import OP_TOPIC, Fate
 from broker.transaction.ops import BODY_CHARS_MAX, RETRY_SECONDS, Member, OpPlaces, OpWriter, Told, members_of, op_puts
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 
 TOPIC = Topic(OP_TOPIC, system=True)
 FATES = list(Fate)

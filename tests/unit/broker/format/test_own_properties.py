@@ -16,8 +16,8 @@ from broker.put_batch import put_batch
 from broker.retry.letters import letter_topic, letters
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
-from broker.testing import SimDisk
 from proxy.services.message_rules import PropertyRules, Refusal
+from pyddmq.testing import SimDisk
 from tests.integration.store_tools import open_store
 from tests.unit.retry_world import RetryWorld
 from tests.unit.upstream_world import Client, World

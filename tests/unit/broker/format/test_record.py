@@ -28,7 +28,7 @@ from broker.format.record import (
 )
 from broker.log.put import Put
 from broker.runtime.sums import crc32
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, open_store
 
 

@@ -9,7 +9,7 @@ from broker.format.wait_properties import Wait, wait_of
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import open_store, properties
 
 NOW = 1_700_000_000_000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import BLANK, BLANK_BYTES, MAGIC_BLANK
 from broker.log.commit_log import CommitLog, segment_name
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.unit.broker.format.test_record import plain
 
 SEGMENT = 1024

@@ -26,7 +26,7 @@ from broker.log.put import Position, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES, ConsumeQueue
 from broker.queues.topics import Topic, Topics
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 pytestmark = pytest.mark.usefixtures("each_accelerator_way")
 

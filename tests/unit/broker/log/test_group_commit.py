@@ -13,7 +13,7 @@ from broker.errors import StoreError, StoreFailed
 from broker.log.commit_batch import _NEXT, BatchState, CommitBatch
 from broker.log.group_commit import AHEAD_MAX_US, CommitDriver, seconds_early
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
 from tests.integration.turns import take_over
 

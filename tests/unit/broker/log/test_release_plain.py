@@ -23,7 +23,7 @@ from broker.scheduled.timer.due import _FACTS
 from broker.scheduled.timer.names import TIMER_NAME, TIMER_NAMES, TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 pytestmark = pytest.mark.usefixtures("each_accelerator_way")
 HOST = bytes([127, 0, 0, 1, 0, 0, 0, 9])

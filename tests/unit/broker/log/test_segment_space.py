@@ -15,7 +15,7 @@ from broker.queues.topics import Topic
 from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import FileWrites
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 SEGMENT = 1024
 SPARE = "/s/pyddmq/segment.spare"

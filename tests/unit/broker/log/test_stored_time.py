@@ -10,7 +10,7 @@ from broker.log.put import Put
 from broker.log.stored_time import usual_stored_ms
 from broker.runtime.store_metrics import DAMAGED
 from broker.store import Store
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.integration.store_tools import open_store
 
 

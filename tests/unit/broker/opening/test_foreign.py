@@ -16,8 +16,8 @@ from broker.opening.foreign import in_layout
 from broker.queues.consume_queue import UNIT
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
-from broker.testing import ManualClock, SimDisk
 from broker.tools.check import Check, Severity
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 NOW_MS = 1_795_000_000_000

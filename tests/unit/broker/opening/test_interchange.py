@@ -10,8 +10,8 @@ from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadabl
 from broker.opening.store_json import Geometry
 from broker.options import StoreOptions
 from broker.runtime.state_file import SealedFile
-from broker.testing import SimDisk
 from broker.tools.interchange import adopted, broker_conf, broker_settings, geometry_of, timer_log_bytes_of
+from pyddmq.testing import SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
 DEFAULT = StoreOptions()

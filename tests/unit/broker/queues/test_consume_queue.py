@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from broker.errors import RecordGone
 from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, Unit
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 FOLDER = "/s/consumequeue/t/0"
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.errors import StoreUnreadable
 from broker.queues.offsets import ConsumerOffsets
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 PATH = "/s/config/consumerOffset.json"
 

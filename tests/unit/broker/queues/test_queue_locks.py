@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.queues.queue_locks import EXPIRY_SECONDS, QueueLocks
-from broker.testing import ManualClock
+from pyddmq.testing import ManualClock
 
 GROUPS, CLIENTS = ("g", "h"), ("a", "b", "c")
 PLACES = [("t", 0), ("t", 1), ("u", 0)]

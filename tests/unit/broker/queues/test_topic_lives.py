@@ -10,7 +10,7 @@ from broker.errors import StoreUnreadable
 from broker.queues.topic_lives import TopicLife, TopicLives
 from broker.runtime.file_writes import at_once
 from broker.runtime.state_file import SealedFile
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 UNITS = 10
 """Offsets in one queue file."""

@@ -11,8 +11,8 @@ import pytest
 from broker.errors import DiskFull, MessageRefused, StoreFailed
 from broker.format.message_type import MessageType
 from broker.queues.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system, kind_of
-from broker.testing import ManualClock, SimDisk
 from conf import is_system_topic
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, open_store
 
 PATH = f"{ROOT}/config/topics.json"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.private_disk import PrivateDisk
 from broker.runtime.seams import Disk
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 
 Place = tuple[Disk, str]
 

@@ -10,7 +10,7 @@ import pytest
 from broker.runtime.file_writes import FileWrite, FileWrites, SyncFailed, at_once, can_wait
 from broker.runtime.seams import DiskFile
 from broker.runtime.state_file import SealedFile, StateFile, writing_whole
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.stopping import end_run
 
 FILE = "/s/pyddmq/x.json"

@@ -9,12 +9,12 @@ import pytest
 from broker.runtime.disks.timed_syncs import SYNC_SECONDS, TimedSyncs
 from broker.runtime.histogram import BUCKETS, MICROSECONDS_MAX, Histogram, quantile_seconds
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import LoopLag
 from proxy.node.vitals import WINDOW_SECONDS, Vitals
 from proxy.operate.latencies import latencies
 from proxy.operate.views.node import LatencyView
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.admin_node import FixedClock, PlainNode
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.runtime.later import Earliest, Later, Repeated
-from broker.testing import ManualClock, ManualScheduler
+from pyddmq.testing import ManualClock, ManualScheduler
 
 
 class Times:

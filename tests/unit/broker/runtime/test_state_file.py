@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.errors import StoreUnreadable
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.state_file import SealedFile, StateFile
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 
 PATH, TWIN, BACKUP = "/s/config/x.json", "/s/pyddmq/x.json", "/s/config/x.json.bak"
 

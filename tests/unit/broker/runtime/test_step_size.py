@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.step_size import ALONE_STEPS, FIRST, LEAST, STEP_SECONDS, StepSize
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 MOST = 512
 

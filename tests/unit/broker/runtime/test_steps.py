@@ -9,8 +9,7 @@ import pytest
 
 from broker.runtime.async_steps import run_async
 from broker.runtime.steps import Ended, StepRunner, noted, run_now, step
-from broker.testing import ManualClock, ManualScheduler
-from proxy.testing import VirtualLoop
+from pyddmq.testing import ManualClock, ManualScheduler, VirtualLoop
 
 Work = Generator["Disk | None", None, int]
 

@@ -13,7 +13,7 @@ import broker.runtime.disks.linux_aio
 from broker.runtime.disk import RealDisk, RealFile
 from broker.runtime.disks.linux_aio import LinuxAio, SyncsAtOnce, syncs_of
 from broker.runtime.seams import Syncing
-from broker.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.loops import LOOPS
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.store_metrics import REFUSED as WATCHED
-from broker.testing import ManualClock
 from proxy.node.vitals import WINDOW_SECONDS, Vitals
+from pyddmq.testing import ManualClock
 
 
 def look(vitals: Vitals, clock: ManualClock, seconds: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.queues.consume_queue import FILLER_BYTES, UNIT, ConsumeQueue
 from broker.scheduled.delay.level_queue import DelayLevel, Ranges, Refused, Waiting
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 DELAY_MS = 10_000
 LATE = 10**9

@@ -17,7 +17,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.steps import run_now
 from broker.scheduled.popped import TIMER_TOPIC, popped
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, open_store
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.embedded.taking_over import make_unfinished

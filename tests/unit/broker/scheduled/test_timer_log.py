@@ -30,7 +30,7 @@ from broker.scheduled.timer.pending.log import (
     Unit,
 )
 from broker.scheduled.timer.taking import take
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 from tests.stopping import end_run
 
 ROOT = "/s"

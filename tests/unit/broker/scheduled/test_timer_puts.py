@@ -13,7 +13,7 @@ from broker.log.put import Put
 from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions, due_of, slot_of
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
-from broker.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import open_store
 
 NOW = 1_700_000_000_000

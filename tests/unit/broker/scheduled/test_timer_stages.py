@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.runtime.metrics import Metrics
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.stages import Stage, Stages
-from broker.testing.manual_time import ManualClock
+from pyddmq.testing.manual_time import ManualClock
 
 
 def test_time_of_a_stage_within_another_is_its_own() -> None:

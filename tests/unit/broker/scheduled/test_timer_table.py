@@ -13,7 +13,7 @@ from broker.scheduled.timer.names import TimerOptions, slot_of
 from broker.scheduled.timer.pending.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, TimerLog, Unit
 from broker.scheduled.timer.pending.table import CHUNK_UNITS, Entry, TimerTable, key_of
 from broker.scheduled.timer.pending.wheel import TimerWheel
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 SECOND = 1000
 NOW = 1_700_000_000_000

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.scheduled.timer.pending.wheel import Slot, TimerWheel
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 
 SLOTS = 5
 PLACES = 2 * SLOTS

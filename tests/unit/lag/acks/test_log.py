@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.testing.sim_disk import PowerCut, SimDisk
 from lag.acks.log import AckLog, AckLogLimits, read_acks
 from lag.blocks import FileHead, FileKind, Gap, GapKind
+from pyddmq.testing.sim_disk import PowerCut, SimDisk
 from tests.unit.lag.acks.test_acks import batch
 
 FOLDER = "/data/pyddmq/lag-acks/g"

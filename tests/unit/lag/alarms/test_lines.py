@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing import SimDisk
 from lag.alarms.lines import AlarmLines
+from pyddmq.testing import SimDisk
 from tests.unit.lag.alarms.written import lines_of
 
 PATH = "out/alarms.jsonl"

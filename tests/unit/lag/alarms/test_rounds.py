@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.testing import SimDisk
 from lag.alarms.lines import AlarmLines
 from lag.alarms.model import SILENT, AlarmRule, AlarmState, Finding, JudgedRound, Mute, alarm_id
 from lag.alarms.rounds import OUTBOX_MAX, AlarmPolicy, take_round, take_silence
 from lag.alarms.state import FOLDER, AlarmFile
+from pyddmq.testing import SimDisk
 from tests.unit.lag.alarms.written import lines_of
 
 RULE = AlarmRule(for_ms=20_000, close_after_ms=30_000)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.runtime.state_file import SealedFile
-from broker.testing import SimDisk
 from lag.alarms.model import AlarmRule, AlarmState, Mute
 from lag.alarms.rounds import take_round
 from lag.alarms.state import FOLDER, NAME, AlarmFile, plain_state, state_of
+from pyddmq.testing import SimDisk
 from tests.unit.lag.alarms.test_rounds import judged, policy
 
 

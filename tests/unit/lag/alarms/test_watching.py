@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.testing import SimDisk
 from lag.alarms.lines import AlarmLines
 from lag.alarms.model import SILENT, AlarmRule
 from lag.alarms.places import FilePlace
 from lag.alarms.rounds import AlarmPolicy
 from lag.alarms.watching import LATE_MS, SeenRound, Watcher
 from lag.samples import QueueSample
+from pyddmq.testing import SimDisk
 from tests.unit.lag.alarms.written import lines_of
 
 PATH = "out/alarms.jsonl"

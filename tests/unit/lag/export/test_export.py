@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from broker.runtime.disk import RealDisk
-from broker.testing.sim_disk import SimDisk
 from lag.blocks import GapKind
 from lag.export.export import compact, date_of, export
 from lag.export.names import ExportFile, parse
@@ -21,6 +20,7 @@ from lag.journal.reader import Wanted
 from lag.journal.tiers import DAY_MS
 from lag.journal.writer import JournalWriter, Origin
 from lag.samples import SAMPLE_FIELDS, EventKind, LagEvent, QueueSample, ScheduledSample
+from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.export.parquet import need_pyarrow
 from tests.unit.lag.journal.grounds import FOLDER, LIMITS, Rows, content, put, rows_of, writer
 from tests.unit.lag.samples import NOW_MS, fleet

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.testing.sim_disk import SimDisk
 from lag.history.reading import gather, span_of
 from lag.history.trend import Line, Trend
 from lag.journal.reader import JournalReader
 from lag.samples import QueueSample
+from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.journal.grounds import FOLDER, writer
 
 BEGIN_MS = 1_760_000_000_000

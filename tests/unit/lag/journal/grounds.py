@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.testing.sim_disk import SimDisk
 from lag.blocks import Gap
 from lag.journal.columns import Key
 from lag.journal.reader import Item, JournalReader, QueueRow, Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.samples import QueueSample
+from pyddmq.testing.sim_disk import SimDisk
 
 FOLDER = "/data/pyddmq/lag"
 LIMITS = WriterLimits(free_bytes_min=0)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.testing.sim_disk import SimDisk
 from lag.blocks import VERSION, FileHead, FileKind, Gap, GapKind, encode_block, encode_head, salt_of
 from lag.journal.reader import EventRow, JournalReader, ScheduledRow, Wanted
 from lag.journal.writer import FILE_MS
 from lag.samples import EventKind, LagEvent, QueueSample, ScheduledSample
+from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.journal.grounds import FOLDER, Rows, content, gaps_of, put, read, rows_of, writer
 from tests.unit.lag.samples import NOW_MS, events, fleet, keys, queue_samples, scheduled_samples
 

@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.testing.manual_time import ManualClock, ManualScheduler
-from broker.testing.sim_disk import PowerCut, SimDisk
-from broker.testing.sim_syncs import SimSyncs
 from lag.blocks import GapKind
 from lag.journal.columns import Key
 from lag.journal.files import JournalFile, Tier, live_files, parse
@@ -21,6 +18,9 @@ from lag.journal.reader import EventRow, QueueRow, ScheduledSummaryRow, SummaryR
 from lag.journal.summaries import QueueSummary
 from lag.journal.tiers import DAY_MS, HOUR_MS, TierLimits, Tiers, TierWork
 from lag.samples import EventKind, LagEvent, QueueSample, ScheduledSample
+from pyddmq.testing.manual_time import ManualClock, ManualScheduler
+from pyddmq.testing.sim_disk import PowerCut, SimDisk
+from pyddmq.testing.sim_syncs import SimSyncs
 from tests.unit.lag.journal.grounds import FOLDER, Rows, content, gaps_of, names, put, read, rows_of, writer
 from tests.unit.lag.samples import NOW_MS
 

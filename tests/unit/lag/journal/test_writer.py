@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from broker.testing.manual_time import ManualClock, ManualScheduler
-from broker.testing.sim_disk import PowerCut, SimDisk
-from broker.testing.sim_syncs import SimSyncs
 from lag.blocks import GapKind
 from lag.journal.reader import EventRow, QueueRow
 from lag.journal.writer import EVENTS_MAX, FILE_MS, JournalWriter, Origin, WriterLimits
 from lag.samples import EventKind, LagEvent, QueueSample
+from pyddmq.testing.manual_time import ManualClock, ManualScheduler
+from pyddmq.testing.sim_disk import PowerCut, SimDisk
+from pyddmq.testing.sim_syncs import SimSyncs
 from tests.unit.lag.journal.grounds import FOLDER, LIMITS, Rows, content, gaps_of, names, read, rows_of, writer
 from tests.unit.lag.samples import NOW_MS, fleet
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lag.rules import causes, quantities, rules_doc, statuses
+from lag.rules import causes, quantities, statuses
 from lag.rules.explain import EXPLANATIONS, explain
 from tests.unit.project.test_house_rules import ROOT
+from tools import rules_doc
 
 NAMES = (
     *(each.name for each in statuses.STATUSES),
@@ -52,7 +53,7 @@ def test_unknown_name_is_answered_by_those_near_it() -> None:
 
 
 def test_page_is_that_of_the_code() -> None:
-    """docs/lag-rules.md is what `python -m lag.rules.rules_doc` prints."""
+    """docs/lag-rules.md is what `make docs` writes."""
     page = (ROOT / "docs" / "lag-rules.md").read_text(encoding="utf-8")
     assert page == rules_doc.render()
     for each in EXPLANATIONS.values():

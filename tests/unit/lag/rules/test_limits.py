@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from lag.rules.limits import Limits
-from lag.rules.rules_doc import meanings_of_limits
+from tools.rules_doc import meanings_of_limits
 
 BAD = {
     "target_ms": -1,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lag.spark.sources import wire
-from proxy.testing.codec import encode_call
 from proxy.wire.call import BINARY, Call, parse_call
 from proxy.wire.generic.calls import decode_arguments, encode_application_exception, encode_reply
+from tests.fakes.codec import encode_call
 
 TEXTS = st.text(max_size=20)
 I64S = st.integers(-(2**63), 2**63 - 1)

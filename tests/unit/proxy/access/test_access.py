@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pytest
 
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, NetworkRule
 from conf.sections.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken
 from proxy.access.access import Access
 from proxy.access.tokens import made
+from pyddmq.testing import ManualClock
 
 ID, TEXT, DIGEST = made(bytes(range(40)))
 TOKEN = StoredToken(id=ID, digest=DIGEST, principal="shop", created_ms=0, expires_ms=1 << 50)

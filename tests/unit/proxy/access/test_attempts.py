@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.testing import ManualClock
 from proxy.access.attempts import ADDRESSES_MAX, BURST, SECONDS_EACH, Attempts
+from pyddmq.testing import ManualClock
 
 
 def test_address_has_so_many_tries_and_then_one_after_the_other() -> None:

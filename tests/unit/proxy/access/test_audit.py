@@ -9,10 +9,10 @@ import pytest
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, SimDisk
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit, AuditUnwritable, Who
 from proxy.access.trail import LINES, LOST
+from pyddmq.testing import ManualClock, SimDisk
 
 ANNA = Who("anna", "token", "5f0c9a1b2c3d4e5f", "192.0.2.7")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.store_metrics import FILES_DAMAGED
-from broker.testing import SimDisk
 from proxy.access.owners import _SPARE, FILE, Owners
+from pyddmq.testing import SimDisk
 
 NAMES = [b"FE%018X" % number for number in range(4000)]
 

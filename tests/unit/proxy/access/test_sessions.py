@@ -7,13 +7,13 @@ from itertools import count
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock
 from conf.sections.access import AccessConfig, AccessRule
 from conf.sections.access_files import AccessFiles, Signature, StoredToken
 from proxy.access.access import Access, Policy
 from proxy.access.rules import Action
 from proxy.access.sessions import IDLE_SECONDS, OPEN, PRINCIPAL_MAX, SECONDS_MAX, SESSIONS_MAX, Sessions
 from proxy.access.tokens import made
+from pyddmq.testing import ManualClock
 
 START_MS = 1_700_000_000_000
 VIEWS = AccessRule(principals=["*"], view=["*"])

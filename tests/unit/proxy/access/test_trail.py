@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from broker.testing import SimDisk
 from conf.sections.admin import AdminConfig
 from proxy.access.trail import RECENT_MAX, Trail
 from proxy.access.views import AuditEntry
+from pyddmq.testing import SimDisk
 
 FOLDER = "/data/pyddmq/audit"
 SMALL = AdminConfig(audit_file_bytes=64 * 1024, audit_files=3)

@@ -19,7 +19,7 @@ from proxy.admin.guard import (
     AdminGuard,
     GuardedConnection,
 )
-from proxy.testing import NetworkFaults, SimNetwork, VirtualLoop
+from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
 
 ADDRESS = ("127.0.0.1", 9813)
 

@@ -9,11 +9,11 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.runtime.metrics import SPECS
-from proxy.admin import metrics_doc
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import TICK_SECONDS, LoopLag
 from proxy.admin.routes import REFUSED
 from tests.admin_node import FixedClock, PlainNode, busy_node
+from tools import metrics_doc
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -136,7 +136,7 @@ def test_loop_lag_counts_a_tick_that_is_overdue_now() -> None:
 
 
 def test_metrics_page_lists_every_metric_of_every_room() -> None:
-    """docs/metrics.md is what `python -m proxy.admin.metrics_doc` prints."""
+    """docs/metrics.md is what `make docs` writes."""
     metrics_doc.load_rooms()
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert page == metrics_doc.render(_of_the_product())

@@ -10,11 +10,11 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 
 from broker.runtime.steps import run_now
-from broker.testing import ManualClock, ManualScheduler
 from proxy.admin import lag_metrics
 from proxy.admin.exposition import Exposition
 from proxy.admin.lag_metrics import LAG_NAMES, QUEUES_MAX, lag_gauges, lag_text
 from proxy.admin.loop_lag import LoopLag
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.admin_node import FixedClock, busy_node
 from tests.lag_answers import lag_answer, lag_queue
 

@@ -29,8 +29,8 @@ from proxy.process.exit_codes import ExitCode
 from pyddmq import __main__ as main_module
 from pyddmq import idl
 from pyddmq.client.errors import SEND_REFUSALS
-from pyddmq.client.testing import HANG_UP, ScriptedNode
 from pyddmq.codes import ResultCode
+from pyddmq.testing.client import HANG_UP, ScriptedNode
 from tests.patient import PATIENCE_SECONDS, until
 from upstream.views import GroupView, SubscriptionView
 

@@ -17,7 +17,7 @@ from proxy.demo.events import Event, load_events, read_body
 from proxy.demo.report import Report
 from proxy.demo.run import GROUP, TOPIC, DemoOptions, DemoRun
 from pyddmq import Unreachable, idl
-from pyddmq.client.testing import HANG_UP, ScriptedNode
+from pyddmq.testing.client import HANG_UP, ScriptedNode
 
 PRODUCER: Any = idl.load("producer")
 CONSUMER: Any = idl.load("consumer")

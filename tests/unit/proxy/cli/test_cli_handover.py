@@ -28,9 +28,9 @@ from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.testing import ManualClock, ManualScheduler
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.integration.store_tools import HOST
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.queues import EmbeddedQueues, offsets_of

@@ -11,7 +11,7 @@ import pytest
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode
 from pyddmq import idl
-from pyddmq.client.testing import ScriptedNode
+from pyddmq.testing.client import ScriptedNode
 
 WIRE: Any = idl.load("producer")
 AT_MS = 1_800_000_000_000

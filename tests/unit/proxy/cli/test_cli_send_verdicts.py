@@ -10,7 +10,7 @@ import pytest
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode
 from pyddmq import idl
-from pyddmq.client.testing import HANG_UP, ScriptedNode
+from pyddmq.testing.client import HANG_UP, ScriptedNode
 
 WIRE: Any = idl.load("producer")
 

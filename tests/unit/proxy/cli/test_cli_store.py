@@ -13,9 +13,9 @@ from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.testing import ManualClock
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode
+from pyddmq.testing import ManualClock
 
 
 @pytest.fixture

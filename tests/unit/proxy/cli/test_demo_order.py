@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing import ManualClock
 from proxy.demo.order.story import Moment, Story, judge, spoil
+from pyddmq.testing import ManualClock
 
 
 def told(text: str) -> list[Moment]:

@@ -8,13 +8,13 @@ import pytest
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock
 from conf.sections.limits import LimitsConfig
 from proxy.access.access import DENIED_WAY
 from proxy.access.rights import Rights
 from proxy.limits import limiter as limiters
 from proxy.limits.limiter import HELD, REFUSED, Limiter
 from proxy.limits.quota import Over, Quota, unpark
+from pyddmq.testing import ManualClock
 
 
 class World:

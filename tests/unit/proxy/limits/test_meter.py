@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing import ManualClock
 from conf.sections.limits import AddressLimits, PrincipalLimits
 from proxy.limits.meter import QUIET_SECONDS, Meter, Rates
 from proxy.limits.pending import Pending
+from pyddmq.testing import ManualClock
 
 
 def line(**limits: float) -> PrincipalLimits:

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.node.loop_faults import report_faults
 from proxy.node.periodic import PeriodicWork
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.loops import LOOPS, LoopFactory
 
 

@@ -14,12 +14,11 @@ from structlog.testing import capture_logs
 
 from broker.opening.recovery import RecoveryProgress
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock
 from proxy.node.startup import Startup
 from proxy.node.views import RecoveryView
 from proxy.port.network import send_datagram
 from proxy.process.service_manager import ServiceManager, StartReporter
-from proxy.testing import VirtualLoop
+from pyddmq.testing import ManualClock, VirtualLoop
 from tests.patient import PATIENCE_SECONDS
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing import ManualClock, ManualScheduler
 from proxy.node.yielding import PAUSE_SECONDS, Yielding
+from pyddmq.testing import ManualClock, ManualScheduler
 
 
 class World:

@@ -1,4 +1,4 @@
-"""Actions tried without a node, as `pyddmq.action_testing` and `pyddmq actions try` do."""
+"""Actions tried without a node, as `pyddmq.testing.actions` and `pyddmq actions try` do."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from actions.registry import ActionError
 from conf.problems import ConfigError
 from proxy.operate.action_trial import TrialMissing, meaning_of
-from pyddmq.action_testing import try_action, try_pipeline
 from pyddmq.actions import Action, Failed, Job, RetryLater, Status, TimedOut, Unprocessable, action
+from pyddmq.testing.actions import try_action, try_pipeline
 
 YAML = """
 topics: {orders: {}, plain: {}}

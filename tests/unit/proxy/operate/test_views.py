@@ -10,13 +10,13 @@ import pytest
 from msgspec import inspect
 
 from broker.views import View
-from proxy.admin.shapes_doc import views
 from proxy.operate import answers
 from proxy.operate.views.dead_letters import DeadLetterView, RedriveTarget
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.groups import GroupsAnswer
 from proxy.operate.views.topics import TopicView
 from tests.admin_node import busy_node
+from tools.shapes_doc import views
 from upstream.views import Move
 
 

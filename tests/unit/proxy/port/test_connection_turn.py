@@ -8,12 +8,12 @@ from typing import Any
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Buffer
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.wire.call import Call
 from proxy.wire.replies import encode_bool_reply
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.simulation.wire import consumer_codec, consumer_idl
 
 

@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import CONNECTION_BYTES, Connection
 from proxy.port.server import CALLS_FAILED, CONNECTIONS, CONNECTIONS_REFUSED, REQUESTS, Commons, ThriftServer
@@ -22,6 +21,7 @@ from proxy.wire.errors import (
     ArgumentsError,
 )
 from proxy.wire.replies import encode_bool_reply
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.proxy.port.test_connection_turn import Peer
 from upstream.budget import Budget

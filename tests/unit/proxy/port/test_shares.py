@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.port.shares import HEAVY_SECONDS, SLICE_SECONDS, TURN_SECONDS
 from proxy.wire.call import Call
 from proxy.wire.replies import encode_bool_reply
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.proxy.port.test_connection_turn import Peer
 

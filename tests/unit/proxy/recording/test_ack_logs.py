@@ -8,10 +8,10 @@ from typing import Any
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.testing import ManualClock
 from lag.acks.acks import AckBatch, Outcome
 from proxy.recording import ack_logs
 from proxy.recording.ack_logs import DROPPED, OPEN_MAX, ROWS, ROWS_MAX, SECONDS, GroupAckLog
+from pyddmq.testing import ManualClock
 from upstream.figures.endings import Ending
 
 

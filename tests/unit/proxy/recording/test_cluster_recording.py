@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing.manual_time import ManualClock
-from broker.testing.sim_disk import SimDisk
 from lag.journal.files import Tier, parse
 from lag.journal.reader import EventRow, JournalReader, QueueRow, Wanted
 from lag.journal.writer import Origin
 from proxy.recording.cluster_recording import ClusterRecording, JournalOfOthers
 from proxy.recording.cluster_samples import ClusterSampler
+from pyddmq.testing.manual_time import ManualClock
+from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
 from upstream.kafka.all_groups import Standing
 from upstream.kafka.link import KafkaFailure, Place

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.testing.manual_time import ManualClock
 from lag.samples import EventKind, QueueSample
 from proxy.recording import cluster_samples as module
 from proxy.recording.cluster_samples import ClusterSampler
+from pyddmq.testing.manual_time import ManualClock
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
 from upstream.kafka.all_groups import Standing
 from upstream.kafka.link import Place

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.steps import run_now
-from broker.testing import ManualClock
 from lag.samples import EventKind, QueueKey
 from proxy.recording.events import DETAIL_CHARS_MAX, EVENTS_MAX, Notes, RetentionNotes
+from pyddmq.testing import ManualClock
 
 
 def key(group: str, queue: int) -> QueueKey:

@@ -8,13 +8,13 @@ import pytest
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services.starting_service import StartingService
-from proxy.testing.access import open_guard
-from proxy.testing.codec import decode_reply, encode_call
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
+from tests.fakes.access import open_guard
+from tests.fakes.codec import decode_reply, encode_call
 from tests.unit.proxy.port.test_connection_turn import Peer
 from tests.wire_values import PROTOCOLS
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.format.record import locate
-from proxy.testing.codec import decode_reply
 from proxy.wire.call import BINARY, COMPACT, Call
 from proxy.wire.fetch_reply import QueueMessages, encode_fetch_refusal, encode_fetch_reply
 from tests.accelerator_ways import WAYS, need_compiled, running
+from tests.fakes.codec import decode_reply
 from tests.wire_values import block, broker_end, record
 
 PROTOCOLS = [COMPACT, BINARY]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from broker.format.record import locate
-from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire.call import BINARY, CALL, COMPACT, Call, message_head, parse_call
 from proxy.wire.fetch_reply import QueueMessages, encode_fetch_reply
 from proxy.wire.generic.calls import decode_arguments, encode_application_exception, encode_reply
@@ -33,6 +32,7 @@ from proxy.wire.scanning.scan import (
     scan_submit,
 )
 from proxy.wire.values import ConsumeResult, PullRequest, SendMessage
+from tests.fakes.codec import decode_reply, encode_call
 from tests.golden import Golden, golden_frames
 from tests.golden.values import CALLS, EXCEPTIONS, NEWER, REPLIES
 from tests.wire_values import block, broker_end, record

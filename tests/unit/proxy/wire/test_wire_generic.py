@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.testing.codec import ReplyError, decode_reply, encode_call
 from proxy.wire.call import COMPACT, parse_call
 from proxy.wire.errors import ArgumentsError, WireMisuse
 from proxy.wire.generic.calls import decode_arguments, encode_application_exception, encode_reply
@@ -16,6 +15,7 @@ from proxy.wire.generic.read import decode_struct
 from proxy.wire.generic.tables import Type, method, methods
 from proxy.wire.generic.write import encode_struct
 from proxy.wire.limits import DEPTH_MAX
+from tests.fakes.codec import ReplyError, decode_reply, encode_call
 from tests.wire_values import PROTOCOLS, STRUCTS, UNKNOWN_TYPES, newer, table, values, values_of, without_unknown
 
 protocols = st.sampled_from(PROTOCOLS)

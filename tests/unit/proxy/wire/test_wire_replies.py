@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from broker.format.properties import SYSTEM_PROPERTIES, parse_properties
 from broker.format.record import locate
-from proxy.testing.codec import decode_reply
 from proxy.wire.call import BINARY, COMPACT, Call
 from proxy.wire.errors import WireMisuse
 from proxy.wire.pull_reply import encode_pull_reply
@@ -26,6 +25,7 @@ from proxy.wire.replies import (
 )
 from proxy.wire.values import Receipt
 from pyddmq.codes import Repeat, ResultCode
+from tests.fakes.codec import decode_reply
 from tests.wire_values import I32S, I64S, PROTOCOLS, TEXTS, block, broker_end, record
 
 protocols = st.sampled_from(PROTOCOLS)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire.call import BINARY, COMPACT, Call, encode_varint, parse_call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic.calls import encode_reply
@@ -17,6 +16,7 @@ from proxy.wire.limits import OFFSETS_MAX, STEPS_MAX
 from proxy.wire.scanning import scan
 from proxy.wire.steps import Steps
 from proxy.wire.values import ConsumeResult
+from tests.fakes.codec import decode_reply, encode_call
 
 SIZE = 400_000
 """Elements of a bomb; each is a byte or a few."""

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.testing.codec import decode_reply, encode_call
 from proxy.wire.call import parse_call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX
@@ -23,6 +22,7 @@ from proxy.wire.transactions import (
     scan_fetch_checks,
     scan_half,
 )
+from tests.fakes.codec import decode_reply, encode_call
 from tests.wire_values import PROTOCOLS, call, table, values
 
 protocols = pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from broker.retention import RELOCATED_PER_STEP, RetentionLimits
 from broker.runtime.bundle import runtime_of
-from broker.testing import ManualClock, PowerCut
+from pyddmq.testing import ManualClock, PowerCut
 from tests.unit.upstream_world import Client, World
 from upstream.embedded.expiry import Expiry
 from upstream.losses import MESSAGES_EXPIRED

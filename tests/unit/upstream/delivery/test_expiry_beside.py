@@ -9,7 +9,7 @@ import pytest
 
 from broker.log.awaited import AwaitedSteps
 from broker.retention import RetentionLimits
-from broker.testing import SimSyncs
+from pyddmq.testing import SimSyncs
 from tests.integration.waiting_tools import drive, flush_in_background
 from tests.unit.upstream.delivery.test_expiry import SEGMENT_BYTES, Aging, lost, ordered
 from tests.unit.upstream_world import Client

@@ -8,8 +8,8 @@ from typing import ClassVar
 import pytest
 
 from actions.registry import BUILT_IN, Registry
-from broker.testing import ManualScheduler, PowerCut
 from pyddmq.actions import Action, Job, Status
+from pyddmq.testing import ManualScheduler, PowerCut
 from tests.unit.upstream_world import Client, World
 from upstream.figures.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob

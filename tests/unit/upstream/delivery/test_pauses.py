@@ -10,8 +10,8 @@ import pytest
 from actions.registry import BUILT_IN, Registry
 from broker.errors import StoreUnreadable
 from broker.runtime.file_writes import at_once
-from broker.testing import ManualClock, PowerCut, SimDisk
 from pyddmq.actions import Action, Job, Status
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.delivery.pauses import PauseConflict, Pauses
 from upstream.waiting.buffer import Batch

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.testing import ManualScheduler, PowerCut
+from pyddmq.testing import ManualScheduler, PowerCut
 from tests.unit.upstream_world import QID, Client, World
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.operate.positions import Target, TargetRefused, plan_move, positions

@@ -8,7 +8,7 @@ from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
 from proxy.services.consumer_service import ConsumerService
-from proxy.testing.access import open_guard
+from tests.fakes.access import open_guard
 from tests.simulation.wire import consumer_codec, consumer_idl
 from tests.unit.proxy.port.test_connection_turn import Peer
 from tests.unit.upstream_world import World

@@ -9,7 +9,7 @@ import pytest
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.blobs import NAME_MAX, Blobs, Named

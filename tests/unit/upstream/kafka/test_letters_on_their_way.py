@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from actions.registry import BUILT_IN, Registry
-from proxy.testing import VirtualClock, VirtualLoop
 from pyddmq.actions import Action, Job, Status
+from pyddmq.testing import VirtualClock, VirtualLoop
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround
+from tests.fakes.virtual_threads import VirtualThreads
 from tests.unit.upstream_world import Client
 from upstream.calls.node_calls import NodeCalls
 from upstream.kafka.dead_letters import AGAIN_SECONDS
 from upstream.kafka.link import KafkaFailure, Produced
 from upstream.kafka.partitions import MemberSettings
-from upstream.testing.virtual_threads import VirtualThreads
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [], "timeout": 60_000, "maxPullBatchSize": 8}
 SETTINGS = MemberSettings(session_seconds=10, revoke_seconds=2)

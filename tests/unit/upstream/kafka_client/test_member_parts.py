@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.testing.manual_time import ManualClock
+from pyddmq.testing.manual_time import ManualClock
 from tests.conftest import need_module
 from tests.kafka_world import Loop
 from upstream.kafka.link import Commit, KafkaFailure, Place

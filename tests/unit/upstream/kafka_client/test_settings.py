@@ -9,9 +9,9 @@ import pytest
 import structlog
 
 from broker.runtime.seams import SystemClock
-from broker.testing import ManualClock
 from conf.secrets import Secret, SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
+from pyddmq.testing import ManualClock
 from tests.kafka_world import Loop
 from upstream.kafka_client.client import LibrdkafkaClient
 from upstream.kafka_client.logs import LogLines

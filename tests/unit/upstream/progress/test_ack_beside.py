@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.unit.progress_world import SYNC_TAKES, Node, cut, finished
 from upstream.progress import ack_writer
 from upstream.progress.progress import ProgressFailed

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from broker.runtime.steps import run_now
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 from tests.unit.progress_world import ACKS, GROUP, SYNC_TAKES, TOPIC, Node, cut, finished, killed, roll
 from upstream.progress import ack_writer, reconcile
 from upstream.progress.journal import AckJournal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.unit.progress_world import ACKS, Node, cut, finished, killed
 from upstream.progress import ack_writer
 from upstream.progress.ack_writer import Driver

@@ -7,7 +7,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 from tests.unit.progress_world import GROUP, OFFSETS, TOPIC, Node, cut, finished, killed
 from upstream.progress import offset_commits, reconcile
 from upstream.progress.progress import ProgressFailed

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.runtime.disk import RealDisk
-from broker.testing import PowerCut, SimDisk
+from pyddmq.testing import PowerCut, SimDisk
 from tests.unit.progress_world import ACKS, GROUP, TOPIC, Node, cut, finished, first, killed
 from upstream.progress import ack_writer, progress, reconcile
 from upstream.progress.progress import Origin, ProgressFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.unit.progress_world import (
     ACKS,
     GROUP,

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from broker.queues.consume_queue import FILLER_BYTES, UNIT, ConsumeQueue
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from upstream.progress import journal_format as form
 from upstream.progress import replay as module
 from upstream.progress.finished_marks import Marks, pack

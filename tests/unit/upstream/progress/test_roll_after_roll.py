@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from broker.testing import SimDisk
+from pyddmq.testing import SimDisk
 from tests.unit.progress_world import ACKS, SYNC_TAKES, Node, finished, killed
 from tests.unit.upstream.progress.test_ack_roll import fill, rolling, segments
 from upstream.progress.progress import ProgressFailed, ProgressFull

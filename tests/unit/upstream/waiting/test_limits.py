@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.testing import ManualClock
+from pyddmq.testing import ManualClock
 from upstream.waiting.limits import Permits, TokenBucket
 
 

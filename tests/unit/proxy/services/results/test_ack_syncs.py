@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from broker.runtime.file_writes import FileWrite, FileWrites
-from broker.testing import ManualClock, ManualScheduler, SimDisk
 from proxy.services.results.ack_syncs import AckSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from upstream.progress.progress import Progress, ProgressFailed
 
 

@@ -1,0 +1,170 @@
+"""One node's ways to a Kafka in memory: `upstream.kafka.link.KafkaClient`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tests.fakes.kafka.cluster import SimKafka
+from tests.fakes.kafka.link import Answer, SimLink
+from tests.fakes.kafka.member import SimMember
+from upstream.kafka.link import Headers, KafkaFailure, KafkaRecord, Place, Produced
+
+_AGAIN_SECONDS = 0.1
+
+
+class SimClient:
+    """`upstream.kafka.link.KafkaClient` of one node.
+
+    Attributes:
+        link: Its connections, which break and heal together.
+    """
+
+    def __init__(self, cluster: SimKafka) -> None:
+        self._cluster = cluster
+        self.link = cluster.link()
+        self.members: list[SimMember] = []
+        self._producers: list[SimProducer] = []
+
+    def member(self, group: str, client_id: str) -> SimMember:
+        """Return a member."""
+        member = SimMember(self._cluster, self.link, group, client_id)
+        self.members.append(member)
+        return member
+
+    def reader(self) -> SimReader:
+        """Return a reader."""
+        return SimReader(self._cluster, self.link)
+
+    def producer(self) -> SimProducer:
+        """Return a producer."""
+        producer = SimProducer(self._cluster, self.link)
+        self._producers.append(producer)
+        return producer
+
+    def kill(self) -> None:
+        """The node has died."""
+        for member in self.members:
+            member.kill()
+        for producer in self._producers:
+            producer.dead = True
+
+
+class SimReader:
+    """`upstream.kafka.link.PartitionReader`."""
+
+    def __init__(self, cluster: SimKafka, link: SimLink) -> None:
+        self._cluster = cluster
+        self._link = link
+        self._closed = False
+
+    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+        """Read again; once more where no answer comes."""
+
+        def request(answer: Answer) -> None:
+            records = self._cluster.partition(place).records
+            answer(there, [records[each] for each in offsets if each in records])
+
+        def failed(_: KafkaFailure) -> None:
+            if not self._closed:
+                self._cluster.scheduler.call_later(_AGAIN_SECONDS, self.fetch, place, offsets, there)
+
+        self._link.ask(request, failed)
+
+    def close(self) -> None:
+        """Nothing is held."""
+        self._closed = True
+
+
+class _Sent(NamedTuple):
+    """A record on its way."""
+
+    number: int
+    topic: str
+    partition: int | None
+    record: tuple[bytes | None, bytes | None, Headers]
+    done: Produced
+    until: float
+
+
+class SimProducer:
+    """`upstream.kafka.link.Producer`: idempotent, so one batch after the other, each again until it is acknowledged.
+
+    Attributes:
+        dead: Its process is none any more.
+    """
+
+    _count = 0
+
+    def __init__(self, cluster: SimKafka, link: SimLink) -> None:
+        SimProducer._count += 1
+        self._name = SimProducer._count
+        self._cluster = cluster
+        self._link = link
+        self._waiting: deque[_Sent] = deque()
+        self._number = 0
+        self._sending = False
+        self.dead = False
+
+    def produce(  # noqa: PLR0917 - as the protocol says
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        done: Produced,
+    ) -> None:
+        """Append some time later."""
+        if self.dead:
+            return
+        self._number += 1
+        until = self._cluster.now() + self._cluster.sent_seconds_max
+        self._waiting.append(_Sent(self._number, topic, partition, (key, value, tuple(headers)), done, until))
+        self._send()
+
+    def partitions(self, topic: str) -> int | None:
+        """As they are."""
+        found = self._cluster.topics.get(topic)
+        return None if found is None else len(found)
+
+    def close(self, seconds: float) -> None:
+        """Nothing is held."""
+
+    def _send(self) -> None:
+        if self._sending or not self._waiting:
+            return
+        self._sending = True
+        batch, self._waiting = list(self._waiting), deque()
+
+        def request(answer: Answer) -> None:
+            answer(told, [self._append(each) for each in batch])
+
+        def told(ends: Sequence[tuple[KafkaFailure | None, int, int]]) -> None:
+            self._sending = False
+            for each, end in zip(batch, ends, strict=True):
+                each.done(*end)
+            self._send()
+
+        def failed(failure: KafkaFailure) -> None:
+            self._cluster.scheduler.call_later(_AGAIN_SECONDS, again)
+
+        def again() -> None:
+            self._sending = False
+            now = self._cluster.now()
+            self._waiting.extendleft(reversed([each for each in batch if each.until > now]))
+            for each in batch:
+                if each.until <= now:
+                    each.done(KafkaFailure("MSG_TIMED_OUT", "not acknowledged", unknown=True), -1, -1)
+            self._send()
+
+        self._link.ask(request, failed)
+
+    def _append(self, sent: _Sent) -> tuple[KafkaFailure | None, int, int]:
+        if sent.topic in self._cluster.missing:
+            return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {sent.topic}"), -1, -1
+        count = len(self._cluster.partitions(sent.topic))
+        key = sent.record[0]
+        number = sent.partition if sent.partition is not None else sum(key or b"") % count
+        return None, *self._cluster.append_once(self._name, sent.number, Place(sent.topic, number % count), sent.record)

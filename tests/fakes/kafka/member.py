@@ -1,0 +1,339 @@
+"""A member of a group of a Kafka in memory: its thread, its session, what it hears late."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from tests.fakes.kafka.cluster import SimKafka
+from tests.fakes.kafka.commits import Asked, SimCommits
+from tests.fakes.kafka.link import Answer, SimLink
+from tests.fakes.kafka.rounds import ClassicRounds, IncrementalRounds, Rounds
+from upstream.kafka.link import (
+    Assignment,
+    Commit,
+    Done,
+    Ends,
+    KafkaFailure,
+    KafkaRecord,
+    MemberListener,
+    OffsetsTold,
+    Place,
+    Subscribed,
+    Topics,
+)
+from upstream.kafka.subscriptions import fits
+
+REVOKE_SECONDS = 10.0
+_BATCH = 50
+_AGAIN_SECONDS = 0.5
+_ROUNDS: dict[str, type[Rounds]] = {"classic": ClassicRounds, "consumer": IncrementalRounds}
+
+
+class SimMember:
+    """`upstream.kafka.link.GroupMember`.
+
+    Attributes:
+        client_id: Whose it is.
+        paused: It hears and says nothing; what was under way is heard afterwards. Of a process that stands still as a
+            whole (`pyddmq.testing.loop.Process`) all of this happens by itself.
+        dead: Its process is none any more, or it has left.
+    """
+
+    def __init__(self, cluster: SimKafka, link: SimLink, group: str, client_id: str) -> None:
+        self._cluster = cluster
+        self._link = link
+        self.group_name = group
+        self.client_id = client_id
+        self._listener: MemberListener | None = None
+        self._topics: Sequence[Subscribed] = ()
+        self._positions: dict[Place, int] = {}
+        self._resting: set[Place] = set()
+        self._ended: dict[Place, int] = {}
+        self._terms: dict[Place, int] = {}
+        """Of what it has, be it known to the node or about to be."""
+        self._known: set[Place] = set()
+        self._term = 0
+        self._epochs: dict[Place, int] = {}
+        self._epoch = 0
+        self._giving: set[Place] = set()
+        self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self.paused = False
+        self.dead = False
+        self._rounds = _ROUNDS[cluster.protocol](cluster, link, self)
+        self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._tell, self.later)
+
+    # By the node
+
+    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+        """Join."""
+        assert self._listener is None, "a member joins once"
+        self._listener = listener
+        self._topics = list(topics)
+        self._rounds.begin()
+        self._poll()
+
+    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+        """Read others."""
+        self._topics = list(topics)
+        self._rounds.subscribed()
+
+    def read_from(self, place: Place, offset: int) -> None:
+        """Seek."""
+        if place in self._terms:
+            self._positions[place] = offset
+            self._ended.pop(place, None)
+            self._epoch += 1
+            self._epochs[place] = self._epoch
+
+    def pause(self, places: Sequence[Place]) -> None:
+        """Rest."""
+        self._resting.update(places)
+
+    def resume(self, places: Sequence[Place]) -> None:
+        """Go on."""
+        self._resting.difference_update(places)
+
+    def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
+        """Commit, if it is a member then; always without delay."""
+        if self.dead:
+            return
+        if self.paused:
+            self._backlog.append((self.commit, (commits, done)))
+            return
+        terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
+        if commits:
+            self._commits.ask(Asked(commits, terms, done))
+        else:
+            self._cluster.scheduler.call_soon(self._tell, done, None)
+
+    def ends(self, places: Sequence[Place], told: Ends) -> None:
+        """Tell lows and ends."""
+
+        def request(answer: Answer) -> None:
+            found = [(each, self._cluster.partition(each)) for each in places]
+            answer(self._tell, told, [(place, each.low, each.stable) for place, each in found])
+
+        self._link.ask(request, lambda _: None)
+
+    def topics(self, names: Sequence[str], told: Topics) -> None:
+        """Tell which are there."""
+
+        def request(answer: Answer) -> None:
+            topics = self._cluster.topics.items()
+            found = {t: len(found) for t, found in topics if any(fits(name, t) for name in names)}
+            answer(self._tell, told, found)
+
+        self._link.ask(request, lambda _: None)
+
+    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+        """Tell them, or that nobody answers."""
+
+        def request(answer: Answer) -> None:
+            answer(self._tell, told, {place: self._at(place, time_ms) for place in places})
+
+        self._link.ask(request, lambda _: self._tell(told, None))
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Leave: what it has is revoked first."""
+
+        def gone() -> None:
+            self.dead = True
+            done()
+
+        def given_up() -> None:
+            self._forget(list(self._terms))
+            self._rounds.leave(gone)
+
+        self._rounds.unsubscribed()
+        known = sorted(self._known)
+        if known and self._listener is not None:
+            self._giving.update(known)
+            self._listener.revoked(known, given_up)
+        else:
+            given_up()
+
+    # By the world
+
+    def kill(self) -> None:
+        """The process has died; the coordinator notices by its silence."""
+        self.dead = True
+
+    def fail(self, failure: KafkaFailure) -> None:
+        """Its thread ends by a fault: what it has is lost, and others get it."""
+        self.dead = True
+        self._cluster.expel(self)
+        known = sorted(self._known)
+        self._forget(list(self._terms))
+        assert self._listener is not None, "it has joined"
+        self._listener.lost(known)
+        self._listener.broken(failure)
+
+    def wake(self) -> None:
+        """The process goes on after a pause: first it hears what had been under way, then that it was expelled."""
+        self.paused = False
+        backlog, self._backlog = self._backlog, deque()
+        for call, arguments in backlog:
+            call(*arguments)
+
+    # By its rounds
+
+    @property
+    def claims(self) -> Collection[Place]:
+        """What it has, with what it is about to give up."""
+        return self._terms.keys()
+
+    def reads(self, topic: str) -> bool:
+        """Whether it subscribes a topic."""
+        return any(fits(each.name, topic) for each in self._topics)
+
+    def nudge(self) -> None:
+        """There is news: the next heartbeat is brought forward, if it comes through."""
+        if self._cluster.chance(self._cluster.prompt_share):
+            self._link.tell(self._tell, self._rounds.beat)
+
+    def later(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> None:
+        """Call in its thread."""
+        self._cluster.scheduler.call_later(seconds, self._tell, call, *arguments)
+
+    def to_have(self, places: Collection[Place], settled: Callable[[], None]) -> None:
+        """Have these and no others."""
+        gone = [place for place in self._terms if place not in places and place not in self._giving]
+        new = [place for place in places if place not in self._terms]
+        for place in new:
+            self._term += 1
+            self._terms[place] = self._term
+            self._epochs.pop(place, None)
+            self._positions.pop(place, None)
+        if new:
+            self._look_up(new)
+        elif not gone and self._listener is not None:
+            self._listener.assigned([])
+        if gone:
+            self._give_up(sorted(gone), settled)
+
+    def expelled(self) -> None:
+        """It has nothing any more."""
+        known = sorted(self._known)
+        self._giving.clear()
+        self._forget(list(self._terms))
+        self._commits.expelled()
+        if known and self._listener is not None:
+            self._listener.lost(known)
+
+    # Its thread
+
+    def _give_up(self, places: list[Place], settled: Callable[[], None]) -> None:
+        known = [place for place in places if place in self._known]
+        terms = [self._terms[place] for place in places]
+        self._giving.update(places)
+        ended = False
+
+        def over() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                mine = [place for place, term in zip(places, terms, strict=True) if self._terms.get(place) == term]
+                self._giving.difference_update(mine)
+                self._forget(mine)
+                settled()
+
+        def too_late() -> None:
+            if not ended and self._listener is not None:
+                still = [place for place in known if place in self._known]
+                over()
+                self._listener.lost(still)
+
+        assert self._listener is not None, "it has joined"
+        if known:
+            self.later(REVOKE_SECONDS, too_late)
+            self._listener.revoked(known, over)
+        else:
+            over()
+
+    def _forget(self, places: Sequence[Place]) -> None:
+        for place in places:
+            self._terms.pop(place, None)
+            self._positions.pop(place, None)
+            self._epochs.pop(place, None)
+            self._ended.pop(place, None)
+        self._known.difference_update(places)
+        self._resting.difference_update(places)
+        self._giving.difference_update(places)
+
+    def _look_up(self, places: Sequence[Place]) -> None:
+        """Tell the node of partitions, once it is known where they stand."""
+        terms = {place: self._terms[place] for place in places}
+
+        def request(answer: Answer) -> None:
+            answer(self._tell, told, [self._found(place) for place in places])
+
+        def told(found: Sequence[Assignment]) -> None:
+            here = [each for each in found if self._terms.get(each.place) == terms[each.place]]
+            here = [each for each in here if each.place not in self._known and each.place not in self._giving]
+            self._known.update(each.place for each in here)
+            if here and self._listener is not None:
+                self._listener.assigned(here)
+
+        def failed(_: KafkaFailure) -> None:
+            self.later(_AGAIN_SECONDS, again)
+
+        def again() -> None:
+            if left := [place for place in places if self._terms.get(place) == terms[place]]:
+                self._look_up(left)
+
+        self._link.ask(request, failed)
+
+    def _found(self, place: Place) -> Assignment:
+        partition = self._cluster.partition(place)
+        offset, text = self._cluster.group(self.group_name).committed.get(place, (None, ""))
+        if offset is not None and not partition.low <= offset <= partition.high:
+            offset, text = None, ""
+        times = [each.time_ms for each in self._topics if each.name == place.topic and each.time_ms is not None]
+        at_time = None
+        if times:
+            found = self._at(place, times[0])
+            at_time = partition.stable if found is None else found
+        return Assignment(*place, partition.low, partition.stable, offset, text, at_time)
+
+    def _at(self, place: Place, time_ms: int) -> int | None:
+        records = sorted(self._cluster.partition(place).records.items())
+        return next((offset for offset, each in records if each.timestamp_ms >= time_ms), None)
+
+    def _poll(self) -> None:
+        if self.dead:
+            return
+        if not self.paused and self._link.is_open:
+            for place in sorted(self._positions):
+                if place in self._known and place not in self._resting:
+                    self._fetch(place)
+        self._cluster.scheduler.call_later(self._cluster.delay(), self._poll)
+
+    def _fetch(self, place: Place) -> None:
+        partition, epoch = self._cluster.partition(place), self._epochs.get(place, 0)
+        found = partition.read(max(self._positions[place], partition.low), _BATCH)
+        # What was fetched waits in the client for the next poll: one that stands still finds it there afterwards.
+        if found:
+            self._positions[place] = found[-1].offset + 1
+            self.later(0.001, self._records, epoch, found)
+        elif self._ended.get(place) != (end := partition.stable):
+            self._ended[place] = self._positions[place] = max(end, self._positions[place])
+            self.later(0.001, self._at_end, epoch, place, end)
+
+    def _records(self, epoch: int, found: Sequence[KafkaRecord]) -> None:
+        place = Place(found[0].topic, found[0].partition)
+        if self._listener is not None and place in self._known and epoch == self._epochs.get(place):
+            self._listener.records(found)
+
+    def _at_end(self, epoch: int, place: Place, offset: int) -> None:
+        if self._listener is not None and place in self._known and epoch == self._epochs.get(place):
+            self._listener.at_end(place, offset)
+
+    def _tell(self, call: Callable[..., Any], *arguments: Any) -> None:
+        if self.dead:
+            return
+        if self.paused:
+            self._backlog.append((call, arguments))
+        else:
+            call(*arguments)

@@ -1,0 +1,145 @@
+"""Counts lines of code: `python -m tools.count_lines`, the last step of `make lint`.
+
+A line of code is not blank and has more than a comment or part of a docstring. The string after an attribute counts as
+code. Of templates, CSS and JavaScript every line counts that is not blank. The numbers show growth; they fail no check.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+CEILINGS: Mapping[str, int] = MappingProxyType({"product": 82_000, "tests": 92_000})
+"""Most lines of code that the present piece of work may end with."""
+
+ROOMS = ("actions", "broker", "conf", "lag", "proxy", "pyddmq", "upstream")
+BESIDE = ("tests", "tools", "examples", "bench")
+SMALL_LINES = 60
+"""A file with fewer lines of text is a candidate for a merge."""
+
+_PYTHON = (".py", ".pyx", ".pxd")
+_ASSETS = (".html", ".j2", ".jinja", ".css", ".js")
+# Regular expressions: Python's tokenizer takes eight times as long.
+_STRING = "\0"
+_WORD = re.compile(
+    r"""#[^\n]*|(?:\b[bfru]{1,2})?(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""",
+    re.DOTALL | re.IGNORECASE,
+)
+_DOCSTRING = re.compile(r"(\A|:[ \t]*\n)\s*\0(?:\n\0)*[ \t]*$", re.MULTILINE)
+_LAMBDA = re.compile(r"\blambda\b")
+_CLASS = re.compile(r"^[ \t]*(?:cdef +)?class +(\w+)", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one folder holds.
+
+    Attributes:
+        code: Lines of code.
+        files: Source files and assets.
+        small: Python files with fewer than `SMALL_LINES` lines of text; empty ones do not count.
+        lambdas: Lambda expressions.
+        classes: How often each class name is defined.
+    """
+
+    code: int = 0
+    files: int = 0
+    small: int = 0
+    lambdas: int = 0
+    classes: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def repeated(self) -> int:
+        """Class names that are defined more than once."""
+        return sum(times > 1 for times in self.classes.values())
+
+    def add(self, other: Counts) -> None:
+        """Add what another folder or file holds."""
+        self.code += other.code
+        self.files += other.files
+        self.small += other.small
+        self.lambdas += other.lambdas
+        self.classes += other.classes
+
+
+def count_file(name: str, text: str) -> Counts:
+    """Count one file; the ending of `name` decides how."""
+    counts = Counts(files=1)
+    if name.endswith(_PYTHON):
+        counts.small = int(0 < text.count("\n") < SMALL_LINES)
+        text = _bare(text)
+        counts.lambdas = len(_LAMBDA.findall(text))
+        counts.classes.update(_CLASS.findall(text))
+    counts.code = sum(line != "" and not line.isspace() for line in text.splitlines())
+    return counts
+
+
+def _bare(text: str) -> str:
+    """Return Python without comments and docstrings, and with `_STRING` on each line of any other string."""
+    bare = _WORD.sub(_replacement, text)
+    return _DOCSTRING.sub(r"\1", bare)
+
+
+def _replacement(word: re.Match[str]) -> str:
+    if word[0].startswith("#"):
+        return ""
+    return "\n".join([_STRING] * (word[0].count("\n") + 1))
+
+
+def count_folders(root: Path, names: Iterable[str]) -> dict[str, Counts]:
+    """Count files by their folder, at most two levels deep, and by the sums `product`, `tests`, `tools` ...
+
+    Args:
+        root: Of the checkout.
+        names: Paths of files below it.
+
+    Returns:
+        By `room`, `room/folder` and sum. Files at the root of the checkout, and in other folders, are left out.
+    """
+    found: dict[str, Counts] = {}
+    for name in names:
+        room, *rest = name.split("/")
+        if not rest or room not in (*ROOMS, *BESIDE) or not name.endswith((*_PYTHON, *_ASSETS)):
+            continue
+        counts = count_file(name, (root / name).read_text(encoding="utf-8"))
+        sums = [room, "product"] if room in ROOMS else [room]
+        if len(rest) > 1:
+            sums.append(f"{room}/{rest[0]}")
+        for each in sums:
+            found.setdefault(each, Counts()).add(counts)
+    return found
+
+
+def table(found: Mapping[str, Counts], *, folders: bool = False) -> str:
+    """Return the counts as text, the sums with their ceilings; `folders`: with each room's folders."""
+    lines = [f"{'code':>8} {'files':>6} {'<' + str(SMALL_LINES):>5} {'lambdas':>8} {'repeated class names':>21}"]
+    for name in (*ROOMS, "product", *BESIDE):
+        shown = [name, *(sorted(each for each in found if each.startswith(f"{name}/")) if folders else ())]
+        lines += [_row(each, found[each]) for each in shown if each in found]
+    for name, ceiling in CEILINGS.items():
+        above = found[name].code - ceiling if name in found else 0
+        if above > 0:
+            lines.append(f"{name} is {above:,} lines above its ceiling of {ceiling:,}")
+    return "\n".join(lines)
+
+
+def _row(name: str, counts: Counts) -> str:
+    ceiling = f" of {CEILINGS[name]:,}" if name in CEILINGS else ""
+    figures = f"{counts.code:8,} {counts.files:6,} {counts.small:5,} {counts.lambdas:8,} {counts.repeated:21,}"
+    return f"{figures}  {name}{ceiling}"
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table of this checkout."""
+    root = Path(__file__).parents[1]
+    names = (path.relative_to(root).as_posix() for room in (*ROOMS, *BESIDE) for path in (root / room).rglob("*.*"))
+    print(table(count_folders(root, names), folders="--folders" in arguments))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,137 @@
+"""Makes docs/lag-rules.md from the tables of the rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from inspect import getdoc
+
+from lag.rules.causes import CAUSES
+from lag.rules.facts import WINDOW_FACTS
+from lag.rules.limits import Limits
+from lag.rules.quantities import ALL, TOPIC_QUANTITIES
+from lag.rules.statuses import STATUSES
+
+_INTRODUCTION = """\
+# Rules of consumption lag
+
+What is computed from recorded samples, when a queue has which status, and why. This page is made from the tables of
+`lag/rules/` (`make docs`); a test keeps the two equal. `pyddmq lag explain NAME`
+shows the same words.
+
+A *sample* is what is known of one queue of one group at one moment (`lag/samples.py`), by default every 10 s. Rules
+look at the newest sample and at a *window* of samples before it. The same rules run over plain numbers (live node,
+command line) and over columns of Spark (`lag/spark/columns.py`); one table of cases (`tests/unit/lag/rules/cases.py`)
+holds both.
+
+- **Null is "not known", never 0.** What is computed from null is null. OK has a condition of its own, which takes
+  everything known that it looks at; a queue that fits nothing is UNKNOWN.
+- **Time lag is never extrapolated.** It is read from the message (`message`), interpolated between two samples whose
+  ends enclose the message's offset (`interpolated`), or only bounded (`bounded`: the bounds stand beside it, and the
+  figure is null).
+- **Rates** are medians of slopes over pairs of samples that are half the window apart: one odd sample moves them
+  little, bursts are averaged, and only samples since an offset last fell count.
+- **The clock**: a moment after the one that is judged counts as that one; no age is below 0.
+- **Lag has a floor and trends a dead-band**, so that a constant lag of one poll is no trouble; STOP, STALL and BLOCKED
+  need no more than one message that waits too long.
+- **Worst wins** over queues, topics and groups. A group's level is that of its worst status; it is the exit code of a
+  check: 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN.
+"""
+
+
+_MODES = """\
+
+## Other modes
+
+**Burrow** (`lag/rules/burrow.py`): the rules of Burrow's evaluator on the last `intervals` (10) commits, bit for bit,
+for who is used to its alarms. In this order: under `minimum_complete` of the window OK; a current lag of `allowed_lag`
+at most OK; the last commit longer ago than the window is wide, with the end beyond it STOP; an offset that fell and is
+not reached again REWIND; a lag of `allowed_lag` at most within the window OK; all offsets equal STALL; a lag that
+never falls from one commit to the next WARN; else OK. A group is the worst of its partitions, where STOP, STALL and
+REWIND count as ERR.
+
+**DDMQ** (`lag/rules/ddmq.py`): the thresholds of a DDMQ subscription. `committedLagThreshold` (10,000; -1 off),
+`delayTimeThreshold` (300,000 ms; -1 off), `enableAlarm`, `alarmGroup`. Unlike DDMQ's monitor, what cannot be read is
+an alarm (UNKNOWN) and not a lag of -1 below every threshold, and `enableAlarm: false` does switch it off.
+
+## Objectives and incidents
+
+`lag/rules/history_rules.py` counts over judged moments of one queue: the share of samples, and of messages (each
+sample weighs what was produced since the one before), whose time lag is known and within the target; the time over the
+target; and incidents, which are stretches of statuses whose level is not OK: from, to, peak lag, peak time lag, worst
+status, its cause. A gap longer than `stale_ms` ends an incident, since nobody knows what was then.
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _INTRODUCTION
+    yield "## Figures"
+    yield ""
+    yield "| name | unit | meaning | what to do |"
+    yield "| --- | --- | --- | --- |"
+    for figure in ALL.values():
+        beside = " (beside the topic's other queues)" if figure.name in TOPIC_QUANTITIES else ""
+        yield f"| `{figure.name}` | {figure.unit} | {figure.meaning}{beside} | {figure.advice} |"
+    yield ""
+    yield "Their formulas, as the code has them:"
+    yield ""
+    yield "| name | formula |"
+    yield "| --- | --- |"
+    for figure in ALL.values():
+        yield f"| `{figure.name}` | `{figure.rule}` |"
+    yield ""
+    yield "What the formulas name and is no field of a sample, figure or limit:"
+    yield ""
+    yield "| name | is |"
+    yield "| --- | --- |"
+    for name, text in WINDOW_FACTS.items():
+        yield f"| `{name}` | {text} |"
+    yield ""
+    yield "## Statuses"
+    yield ""
+    yield "Worst first; the first that holds is the status."
+    yield ""
+    yield "| status | group | meaning | what to do |"
+    yield "| --- | --- | --- | --- |"
+    for status in STATUSES:
+        yield f"| `{status.name}` | {status.level.name} | {status.meaning} | {status.advice} |"
+    yield ""
+    yield "| status | when |"
+    yield "| --- | --- |"
+    for status in STATUSES:
+        yield f"| `{status.name}` | `{status.rule}` |"
+    yield ""
+    yield "## Causes"
+    yield ""
+    yield "One at most; the first that fits. None is looked for under OK, CATCHING_UP, UNKNOWN and INCOMPLETE."
+    yield ""
+    yield "| cause | meaning | evidence | what to do |"
+    yield "| --- | --- | --- | --- |"
+    for cause in CAUSES:
+        yield f"| `{cause.name}` | {cause.meaning} | {cause.evidence} | {cause.advice} |"
+    yield ""
+    yield "| cause | when |"
+    yield "| --- | --- |"
+    for cause in CAUSES:
+        yield f"| `{cause.name}` | `{cause.rule}` |"
+    yield ""
+    yield "## Limits"
+    yield ""
+    yield "| limit | default | meaning |"
+    yield "| --- | --- | --- |"
+    texts = meanings_of_limits()
+    for field in fields(Limits):
+        yield f"| `{field.name}` | {getattr(Limits(), field.name):,} | {texts[field.name]} |"
+    yield _MODES.rstrip("\n")
+
+
+def meanings_of_limits() -> dict[str, str]:
+    """Return what each limit means, from the docstring of `Limits`."""
+    text = (getdoc(Limits) or "").partition("Attributes:")[2]
+    return {name: " ".join(words.split()) for name, words in re.findall(r"(?m)^    (\w+): (.+(?:\n {8}.+)*)", text)}
