@@ -49,6 +49,8 @@ class Composer:
         self._get = options.http_method == "GET"
         self._bytes_max = options.request_bytes_max
         self._static = [("User-Agent", "pyddmq"), *static]
+        if not any(name.lower() == "accept-encoding" for name, _ in static):
+            self._static.append(("Accept-Encoding", "identity"))
         self._static_names = {name.lower() for name, _ in self._static}
         patterns = [pattern.lower() for pattern in options.message_headers]
         self._names = {pattern for pattern in patterns if not pattern.endswith("*")}

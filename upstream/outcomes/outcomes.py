@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from conf.models import SubscriptionConfig
-from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, Unprocessable
+from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, RetryNotBefore, Unprocessable
 from upstream.calls.user_code import ActionMisbehaved, described, shown, text_of, traceback_of
 from upstream.figures.counters import SubscriptionCounters
 from upstream.figures.endings import Ending
@@ -29,7 +29,7 @@ from upstream.outcomes.apart import Apart
 from upstream.outcomes.leaving import Leaving
 from upstream.outcomes.stops import Stops
 from upstream.progress.tracker import FailureKind, Stop
-from upstream.retry.retry import apart_ms, delay_of, error_delay_ms, may_retry_error, next_interval_ms
+from upstream.retry.retry import WISH_MS_MAX, apart_ms, delay_of, error_delay_ms, may_retry_error, next_interval_ms
 from upstream.state import WITHOUT_PERMIT, Event, State, move
 from upstream.waiting.limits import Permits
 from upstream.waiting.order import OrderQueue
@@ -260,7 +260,9 @@ class Outcomes:
         earlier = history.errors + history.timeouts
         history.errors += 1
         if may_retry_error(earlier, self.config.max_retry):
-            self._retry(job, FailureKind.ERROR, history.errors, error_delay_ms(earlier))
+            wish_ms = delay_of(error.delay_ms) if isinstance(error, RetryNotBefore) else None
+            wait_ms = max(error_delay_ms(earlier), min(wish_ms or 0, WISH_MS_MAX))
+            self._retry(job, FailureKind.ERROR, history.errors, wait_ms)
         else:
             self._exhausted(job, "errors", reason)
 

@@ -15,6 +15,9 @@ ERROR_DELAY_MS = 1000
 """First wait after an exception in an action; doubled per error, at most 128 times as long (R55)."""
 _DOUBLINGS_MAX = 7
 
+WISH_MS_MAX = 300_000
+"""Longest wait after an error because a receiver wishes it."""
+
 DELAY_MS_MAX = 400 * 86_400_000
 """Longest wait that an action may ask for: as long as the longest timer."""
 

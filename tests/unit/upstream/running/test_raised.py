@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actions.registry import BUILT_IN, Registry
-from pyddmq.actions import Action, Job, RetryLater, Status
+from pyddmq.actions import Action, Job, RetryLater, RetryNotBefore, Status
 from tests.unit.calls_world import CallsWorld
 
 
@@ -248,3 +248,23 @@ def test_first_line_about_an_error_has_its_traceback() -> None:
     (line,) = [each for each in logs if each["event"] == "action_error"]
     assert "KeyError: 'nokey'" in line["traceback"]
     assert "in act" in line["traceback"]
+
+
+@pytest.mark.parametrize(("delay", "wait"), [(0, 1.0), (30_000, 30.0), (10**12, 300.0), (float("nan"), 1.0)])
+def test_error_waits_as_long_as_it_says_within_a_bound(delay: Any, wait: float) -> None:
+    """`RetryNotBefore` counts as an error; the next attempt comes after its wait, five minutes at most."""
+    at: list[float] = []
+
+    class Busy(Action):
+        may_be_last = True
+
+        def act(self, job: Job) -> Status:
+            at.append(self.context.monotonic())
+            raise RetryNotBefore(delay, "busy")
+
+    world = world_of(Busy, maxRetry=1)
+    world.publish("a")
+    world.advance(400)
+    assert at[1] - at[0] == pytest.approx(wait, abs=0.01)
+    (letter,) = world.dead_letters()
+    assert "RetryNotBefore: busy" in letter["DLQ_REASON"]
