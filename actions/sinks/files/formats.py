@@ -42,6 +42,10 @@ class Format(Protocol):
         """Return a file; in a thread, where it may take its time."""
         ...
 
+    def check(self, record: Any) -> None:
+        """Raise what keeps one record out of a file, where that is known only there."""
+        ...
+
 
 class _Lines:
     """Forms without anything around their records."""
@@ -59,6 +63,9 @@ class _Lines:
     def whole(self, records: list[bytes]) -> bytes:
         """Return all records, one behind the other."""
         return b"".join(records)
+
+    def check(self, record: bytes) -> None:
+        """Nothing: it is bytes already."""
 
 
 class JsonLines(_Lines):
@@ -142,6 +149,9 @@ class SequenceRecords:
     def whole(self, records: list[bytes]) -> bytes:
         raise AssertionError("a SequenceFile grows")
 
+    def check(self, record: bytes) -> None:
+        """Nothing: it is bytes already."""
+
 
 class ParquetRows:
     """A row per message; see `actions.sinks.files.parquet`."""
@@ -177,6 +187,12 @@ class ParquetRows:
         from actions.sinks.files.parquet import parquet
 
         return parquet(records)
+
+    def check(self, record: tuple[Any, ...]) -> None:
+        """Try its row alone."""
+        from actions.sinks.files.parquet import check
+
+        check(record)
 
 
 def raw_body(job: Job) -> bytes:
