@@ -168,6 +168,12 @@ class Registry(Mapping[str, ActionSpec]):
             for action in actions:
                 if hasattr(action, "exact"):
                     setattr(action, "exact", True)  # noqa: B010 - Json's, which is not imported here
+        is_intact = True
+        for name, action in zip(config.actions, actions, strict=True):
+            if hasattr(action, "is_intact"):
+                setattr(action, "is_intact", is_intact)  # noqa: B010 - of several, none of which is imported here
+            # An action of users may change parsed data where it is.
+            is_intact = is_intact and name in self._places and not action.changes_body
         return actions
 
     def _make_one(self, cls: type[Action], given: Mapping[str, Any], name: str, outside: Outside) -> Action:

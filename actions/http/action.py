@@ -64,7 +64,7 @@ class AsyncHttp(OutsideAction):
         static = [
             (name, value.read() if isinstance(value, Secret) else value) for name, value in options.headers.items()
         ]
-        self._composer = Composer(options, static)
+        self._composer = Composer(options, static, is_intact=self.is_intact)
         self._signature = options.signature
         self._secret = b"" if options.signature is None else options.signature.secret.read().encode()
         given = [text for name, text in static if isinstance(options.headers[name], Secret)]
@@ -92,7 +92,7 @@ class AsyncHttp(OutsideAction):
 
         options = self.options
         static = [(name, "***" if isinstance(value, Secret) else value) for name, value in options.headers.items()]
-        request = Composer(options, static).compose(job)
+        request = Composer(options, static, is_intact=self.is_intact).compose(job)
         urls = options.urls
         if options.callback is not None and callback.PROPERTY in job.message.properties:
             urls = callback.split(job.message.properties[callback.PROPERTY])

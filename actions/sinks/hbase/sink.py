@@ -34,10 +34,10 @@ class _Wanted(NamedTuple):
 class _Row:
     """One entry of `tables`, compiled."""
 
-    def __init__(self, mapping: TableMapping) -> None:
+    def __init__(self, mapping: TableMapping, *, is_intact: bool) -> None:
         self.mapping = mapping
-        self.row = Template(mapping.row)
-        self.columns = {name: Template(text) for name, text in mapping.columns.items()}
+        self.row = Template(mapping.row, is_intact=is_intact)
+        self.columns = {name: Template(text, is_intact=is_intact) for name, text in mapping.columns.items()}
 
 
 class HBaseSink(OutsideAction):
@@ -73,7 +73,7 @@ class HBaseSink(OutsideAction):
     def _compile(self) -> HBaseOptions:
         assert isinstance(self.options, HBaseOptions)
         options = self._given = self.options
-        self._rows = [_Row(mapping) for mapping in options.tables]
+        self._rows = [_Row(mapping, is_intact=self.is_intact) for mapping in options.tables]
         return options
 
     def preview(self, job: Job) -> list[str]:
