@@ -78,6 +78,9 @@ class OutsideAction(Action):
 
     needs_package: ClassVar[tuple[str, str] | None] = None
     """A module that it imports when it opens, and the extra of pyddmq that brings it."""
+    writes_numbers = True
+    is_intact = False
+    """The body is as it was published: no action before can have changed it. Set by the registry before `open`."""
     outside: Outside
 
     def preview(self, job: Job) -> list[str]:

@@ -8,14 +8,13 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
 from actions.functions import as_action
-from pyddmq.actions import Action, Status
-from upstream.calls.answers import ActionMisbehaved, checked_many
-from upstream.calls.modes import answers_many
+from pyddmq.actions import Action, Outgoing, Status
+from upstream.calls.answers import run_action
+from upstream.calls.user_code import ActionMisbehaved, as_exception, described, plain_facts, shown, text_of
 
 
 class WorkerContext:
@@ -38,12 +37,11 @@ class WorkerContext:
 
     def count(self, event: str, amount: int = 1) -> None:
         """Count an event."""
-        self.events.append(("count", event, amount))
+        self.events.append(("count", text_of(event), int(amount)))
 
     def note(self, event: str, **facts: object) -> None:
         """Write a log line; its facts as text where they are no plain values."""
-        plain = {name: fact if isinstance(fact, int | float | str) else repr(fact) for name, fact in facts.items()}
-        self.events.append(("note", event, plain))
+        self.events.append(("note", text_of(event), plain_facts(facts)))
 
 
 def main() -> None:
@@ -53,8 +51,8 @@ def main() -> None:
     with Connection(int(sys.argv[1])) as pipe:
         try:
             action, context = _opened(pipe.recv())
-        except Exception as error:
-            pipe.send(_portable(error))
+        except BaseException as error:
+            pipe.send(_portable(as_exception(error)))
             return
         pipe.send(None)
         while True:
@@ -65,13 +63,17 @@ def main() -> None:
             if jobs is None:
                 action.close()
                 return
-            answers = [_portable(each) for each in _run(action, jobs)]
+            answers = [_portable(each) for each in run_action(action, jobs)]
             events, context.events = context.events, []
             try:
                 pipe.send((answers, [(job.data, job.outgoing) for job in jobs], events))
-            except (pickle.PicklingError, AttributeError, TypeError) as error:
-                wrong: list[Status | Exception] = [ActionMisbehaved(f"what it made cannot leave its process: {error}")]
-                pipe.send((wrong * len(jobs), [(None, job.outgoing) for job in jobs], events))
+            except OSError:
+                return
+            except BaseException as error:
+                wrong: list[Status | Exception] = [
+                    ActionMisbehaved(f"what it made cannot leave its process: {described(error)}")
+                ]
+                pipe.send((wrong * len(jobs), [(None, Outgoing()) for _ in jobs], events))
 
 
 def _opened(setup: dict[str, Any]) -> tuple[Action, WorkerContext]:
@@ -87,22 +89,10 @@ def _opened(setup: dict[str, Any]) -> tuple[Action, WorkerContext]:
     return action, context
 
 
-def _run(action: Action, jobs: Sequence[Any]) -> Sequence[Any]:
-    if answers_many(type(action)):
-        try:
-            return checked_many(action, action.act_many(jobs), len(jobs))
-        except Exception as error:
-            return [error] * len(jobs)
-    try:
-        return [action.act(jobs[0])]
-    except Exception as error:
-        return [error]
-
-
 def _portable(answer: object) -> object:
     """Return an answer that can be sent; an exception that cannot keeps its type's name and its text."""
     try:
         pickle.loads(pickle.dumps(answer))
-    except Exception:
-        return ActionMisbehaved(f"{type(answer).__name__}: {answer}")
+    except BaseException:
+        return ActionMisbehaved(described(answer) if isinstance(answer, BaseException) else shown(answer))
     return answer

@@ -23,6 +23,7 @@ from conf.models import LOW_LEVEL, SubscriptionConfig
 from pyddmq.actions import Action
 from pyddmq.rooms import ROOMS
 from upstream.calls.modes import Mode, mode_of
+from upstream.calls.user_code import described
 
 if TYPE_CHECKING:
     from actions.sinks.keep import Keep
@@ -124,16 +125,14 @@ class Registry(Mapping[str, ActionSpec]):
                 raise ActionError(f"no action is called {name!r}{_nearest(name, self)}; known: {', '.join(self)}")
         except ActionError:
             raise
-        except Exception as error:
+        except BaseException as error:
             module = name.partition(":")[0].partition(".")[0]
             advice = "install its package in this environment or put its folder on PYTHONPATH"
             if name in self._places:
                 advice = "this installation of pyddmq is broken, or lacks what the action needs"
             elif module in ROOMS:
                 advice = f"{module} is a module of pyddmq itself: give yours another name"
-            raise ActionError(
-                f"action {name!r} cannot be imported ({type(error).__name__}: {error}); {advice}"
-            ) from error
+            raise ActionError(f"action {name!r} cannot be imported ({described(error)}); {advice}") from error
         try:
             action = as_action(found)
             mode_of(action)
@@ -161,14 +160,20 @@ class Registry(Mapping[str, ActionSpec]):
                 action = self._make_one(cls, config.options.get(name) or {}, name, outside)
             except ActionError:
                 raise
-            except Exception as error:
-                raise ActionError(f"action {name!r} cannot be made: {type(error).__name__}: {error}") from error
+            except BaseException as error:
+                raise ActionError(f"action {name!r} cannot be made: {described(error)}") from error
             actions.append(action)
         # Numbers keep their text where somebody writes them again (W21); elsewhere it would cost for nothing.
         if any(getattr(action, "writes_numbers", False) for action in actions):
             for action in actions:
                 if hasattr(action, "exact"):
                     setattr(action, "exact", True)  # noqa: B010 - Json's, which is not imported here
+        is_intact = True
+        for name, action in zip(config.actions, actions, strict=True):
+            if hasattr(action, "is_intact"):
+                setattr(action, "is_intact", is_intact)  # noqa: B010 - of several, none of which is imported here
+            # An action of users may change parsed data where it is.
+            is_intact = is_intact and name in self._places and not action.changes_body
         return actions
 
     def _make_one(self, cls: type[Action], given: Mapping[str, Any], name: str, outside: Outside) -> Action:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -174,6 +175,8 @@ def _check_needed(name: str, model: type[BaseModel], index: int) -> Iterator[Fin
     except ValidationError as error:
         needed = ", ".join(".".join(map(str, each["loc"])) or str(each["msg"]) for each in error.errors())
         yield ("actions", index), f"{name} needs options: {needed}; write them under options, as {name}: {{...}}"
+    except BaseException as error:
+        yield ("actions", index), f"options cannot be checked: a validator of {name} raised {type(error).__name__}"
 
 
 def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
@@ -279,8 +282,10 @@ def _check_options(
 
 
 def _invalid(name: str, model: type[BaseModel], options: Mapping[str, object]) -> Iterator[Finding]:
+    # A model of users' own ignores by default what it does not know, and with it every misspelt option.
+    extra: Literal["allow", "forbid"] = "allow" if model.model_config.get("extra") == "allow" else "forbid"
     try:
-        model.model_validate(options)
+        model.model_validate(options, extra=extra)
     except ValidationError as error:
         for each in error.errors():
             # A mark of pydantic's for "the key itself" is no step of the file.
@@ -290,6 +295,9 @@ def _invalid(name: str, model: type[BaseModel], options: Mapping[str, object]) -
             if isinstance(reason, TextError):
                 path = (*path, Within(reason.line, reason.column))
             yield path, _said(each, model)
+    except BaseException as error:
+        # A validator of users' own; its text is their code, too.
+        yield ("options", name), f"cannot be checked: a validator of {name} raised {type(error).__name__}"
 
 
 def _said(error: ErrorDetails, model: type[BaseModel]) -> str:

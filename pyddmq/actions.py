@@ -26,6 +26,7 @@ __all__ = [
     "MessageUnreadable",
     "Outgoing",
     "RetryLater",
+    "RetryNotBefore",
     "Status",
     "TimedOut",
     "Unprocessable",
@@ -77,6 +78,19 @@ class RetryLater(Exception):
 
     def __init__(self, delay_ms: int, reason: str = "") -> None:
         super().__init__(reason or f"again after {delay_ms} ms")
+        self.delay_ms = delay_ms
+
+
+class RetryNotBefore(Exception):
+    """An error of the job, as any other exception, that says when the next attempt may be made at the earliest.
+
+    Attributes:
+        delay_ms: Milliseconds that the next attempt waits at least; 0 for no wish. The wait is five minutes
+            at most.
+    """
+
+    def __init__(self, delay_ms: int, reason: str = "") -> None:
+        super().__init__(reason)
         self.delay_ms = delay_ms
 
 

@@ -125,7 +125,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "owners_not_synced": "Whose some producers' numbers are could not be made durable; a power loss may forget it.",
         "transaction_end_refused": "A commit or rollback was refused; `end` says why.",
         # Groups and their messages.
-        "action_close_failed": "An action failed while its subscription ended.",
         "fetcher_expired": "A client of a low-level group was silent for 30 s: its queues go to the others.",
         "actions_not_closed": "Actions of a stopped node were still in a call or closing when it ended.",
         "action_event": "What an action has to say of itself; `what` says which event of its.",

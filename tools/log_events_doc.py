@@ -119,7 +119,7 @@ def _facts(call: ast.Call, method: str) -> Iterator[str]:
     for keyword in call.keywords:
         if keyword.arg is None:
             yield from EXPANDED.get(ast.unparse(keyword.value), ("...",))
-        elif keyword.arg != "kind" or method not in ("note", "fault"):
+        elif keyword.arg not in ("kind", "first") or method not in ("note", "fault"):
             yield keyword.arg
     if method in ("note", "fault"):
         yield _COUNTED[1]

@@ -11,6 +11,7 @@ connections, and a look whether it is still in -> the request, whose time runs f
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,7 +19,7 @@ from actions.http import callback
 from actions.http.client import Client, PushFailed, Reply
 from actions.http.options import AsyncHttpOptions
 from actions.http.pace import Pace
-from actions.http.reply import RETRY_MS, Meaning, judge, printable
+from actions.http.reply import RETRY_MS, Meaning, Verdict, judge, printable, retry_after_ms
 from actions.http.request import Composer, Pairs, Request, joined, signed
 from actions.http.signature import KEY_ID, SIGNATURE
 from actions.http.targets import Health, Targets, Ticket
@@ -31,6 +32,7 @@ from upstream.views import PushView, TargetView
 if TYPE_CHECKING:
     from yarl import URL
 
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 JITTER = 0.1
 """A repeat after an error comes later by up to this share of its wait, so that those that failed together part."""
 ERROR_WAIT_MS = 1000
@@ -62,7 +64,7 @@ class AsyncHttp(OutsideAction):
         static = [
             (name, value.read() if isinstance(value, Secret) else value) for name, value in options.headers.items()
         ]
-        self._composer = Composer(options, static)
+        self._composer = Composer(options, static, is_intact=self.is_intact)
         self._signature = options.signature
         self._secret = b"" if options.signature is None else options.signature.secret.read().encode()
         given = [text for name, text in static if isinstance(options.headers[name], Secret)]
@@ -90,7 +92,7 @@ class AsyncHttp(OutsideAction):
 
         options = self.options
         static = [(name, "***" if isinstance(value, Secret) else value) for name, value in options.headers.items()]
-        request = Composer(options, static).compose(job)
+        request = Composer(options, static, is_intact=self.is_intact).compose(job)
         urls = options.urls
         if options.callback is not None and callback.PROPERTY in job.message.properties:
             urls = callback.split(job.message.properties[callback.PROPERTY])
@@ -201,7 +203,7 @@ class AsyncHttp(OutsideAction):
                 self._failed(ticket, str(failure))
             else:
                 self._ok(ticket)
-            raise PushFailed(f"{ticket.target.url}: {failure}") from None
+            raise PushFailed(f"{ticket.target.url}: {failure}", delay_ms=failure.delay_ms) from None
         self._ok(ticket)
         return reply
 
@@ -228,7 +230,7 @@ class AsyncHttp(OutsideAction):
             except AddressRefused as error:
                 raise self._refused(str(error)) from None
             except PushFailed as failure:
-                raise PushFailed(f"{shown}: {failure}") from None
+                raise PushFailed(f"{shown}: {failure}", delay_ms=failure.delay_ms) from None
             return reply, shown
 
     async def _exchange(self, client: Client, job: Job, request: Request, url: URL) -> Reply:
@@ -259,11 +261,14 @@ class AsyncHttp(OutsideAction):
             return
         said = printable(self._hide(reply.body[:HIDDEN_IN].decode("utf-8", "replace")))
         text = f"status {status}" + (f": {said}" if said else "")
-        raise PushFailed(text, counts=status == 429 or status >= 500)
+        wish = reply.headers.get("Retry-After", "")
+        raise PushFailed(
+            text, counts=status == 429 or status >= 500, delay_ms=retry_after_ms(wish, self.context.wall_ms())
+        )
 
     def _answer(self, reply: Reply, url: str) -> Status:
         """Say what a reply of success means for the message (R56)."""
-        meaning, reason = judge(reply.body, self._hide)
+        meaning, reason = (Meaning.CONSUMED, "") if not reply.body else self._judged(reply)
         if meaning is Meaning.SLOW_DOWN:
             self.context.count("slow_down" if self.pace.slow_down() else "slow_down_without_rate")
         elif meaning is Meaning.GIVEN_UP:
@@ -274,7 +279,21 @@ class AsyncHttp(OutsideAction):
             raise RetryLater(RETRY_MS, f"{url} asks for it again (errno 1000002)")
         elif meaning is Meaning.FAILED:
             raise Failed(f"{url} answered {reason}")
+        elif meaning is Meaning.UNREADABLE:
+            self.context.count("reply_unreadable")
+            raise PushFailed(f"{url} answered {reason}", counts=False)
         return Status.FINISH
+
+    def _judged(self, reply: Reply) -> Verdict:
+        headers = reply.headers
+        charset = _CHARSET.search(headers.get("Content-Type", ""))
+        return judge(
+            reply.body,
+            self._hide,
+            charset=charset[1].lower() if charset else "",
+            coding=headers.get("Content-Encoding", "").strip().lower(),
+            bytes_max=self.options.reply_bytes_max,
+        )
 
     def _hide(self, text: str) -> str:
         """Return what a receiver wrote without the secrets that it was sent: its text goes to logs and dead letters."""

@@ -10,11 +10,15 @@ memory a reply takes. aiohttp is imported when a client is opened.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakSet
 
 from actions.http.reply import printable
 from actions.http.wish import AddressRefused, HttpWish
 from actions.outside import Outside
+from pyddmq.actions import RetryNotBefore
 
 if TYPE_CHECKING:
     from aiohttp import ClientRequest
@@ -32,23 +36,28 @@ _SWITCHING = 101
 _LENGTH_DIGITS = 18
 
 
-class PushFailed(Exception):
+class PushFailed(RetryNotBefore):
     """A push got no reply that counts; the text says from where, and what came instead.
 
     Attributes:
         counts: Whether it says that nobody is at work there, so that it counts against the URL.
     """
 
-    def __init__(self, text: str, *, counts: bool = True) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, *, counts: bool = True, delay_ms: int = 0) -> None:
+        super().__init__(delay_ms, text)
         self.counts = counts
 
 
+class _Stale(Exception):
+    """A kept connection was closed by the other side before a byte of the reply: nothing is known of the request."""
+
+
 class Reply(NamedTuple):
-    """A reply."""
+    """A reply; the names of its headers are found in any case."""
 
     status: int
     body: bytes
+    headers: Mapping[str, str]
 
 
 class _Origin(NamedTuple):
@@ -77,6 +86,7 @@ class Client:
         self._connector = outside.http(wish)
         self._ends = "Connection: close\r\n" if self._connector.force_close else ""
         self._origins: dict[tuple[str, str], _Origin] = {}
+        self._kept: WeakSet[ResponseHandler] = WeakSet()
 
     async def send(self, method: str, url: URL, headers: list[tuple[str, str]], body: bytes, ms: int) -> Reply:
         """Send one request and read its reply whole.
@@ -100,13 +110,10 @@ class Client:
         assert head.count("\n") == head.count("\r") == ends, "no name or value ends a line"
         try:
             async with asyncio.timeout(ms / 1000):
-                try:
-                    return await self._exchange(origin, head.encode(), body)
-                except self._gone:
-                    if method != "GET":
-                        raise
-                    # A kept connection that is gone says nothing of the server, and a GET may be made again.
-                    return await self._exchange(origin, head.encode(), body)
+                while True:
+                    # Ends: each turn uses a kept connection up, and one made now is never stale. As browsers do.
+                    with contextlib.suppress(_Stale):
+                        return await self._exchange(origin, head.encode(), body)
         except TimeoutError:
             raise PushFailed(f"no reply within {ms} ms") from None
         except self._errors as error:
@@ -125,12 +132,19 @@ class Client:
 
     async def _exchange(self, origin: _Origin, head: bytes, body: bytes) -> Reply:
         connection = await self._connector.connect(origin.pattern, [], self._timeout)
+        protocol = connection.protocol
+        assert protocol is not None, "it was connected just now"
+        was_kept = protocol in self._kept
         try:
-            protocol = connection.protocol
-            assert protocol is not None, "it was connected just now"
             protocol.set_response_params(read_until_eof=True, auto_decompress=False)
             _write(connection, head, body)
             reply = await self._reply(protocol)
+        except self._gone as error:
+            connection.close()
+            # A text: the parser had begun no reply.
+            if was_kept and not hasattr(getattr(error, "message", ""), "code"):
+                raise _Stale from error
+            raise
         except BaseException:
             connection.close()
             raise
@@ -139,6 +153,7 @@ class Client:
             connection.close()  # It was answered before it was sent: the rest of it would stand before the next one.
         else:
             connection.release()
+            self._kept.add(protocol)
         return reply
 
     async def _reply(self, protocol: ResponseHandler) -> Reply:
@@ -148,7 +163,7 @@ class Client:
             if message.code >= 200 or message.code == _SWITCHING:
                 break
         if content.is_eof() and content.total_bytes <= self._reply_bytes_max:
-            return Reply(message.code, await content.readany())
+            return Reply(message.code, await content.readany(), message.headers)
         length = message.headers.get("Content-Length", "")
         is_number = length.isascii() and length.isdigit()
         if is_number and (len(length) > _LENGTH_DIGITS or int(length) > self._reply_bytes_max):
@@ -158,7 +173,7 @@ class Client:
             read += await content.readany()
             if len(read) > self._reply_bytes_max:
                 raise PushFailed(self._too_long())
-        return Reply(message.code, read)
+        return Reply(message.code, read, message.headers)
 
     def _too_long(self) -> str:
         return f"the reply has more than {self._reply_bytes_max} bytes (replyBytesMax)"

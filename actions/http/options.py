@@ -206,7 +206,9 @@ class AsyncHttpOptions(Model):
         le=1_000_000,
     )
     success: Literal["200", "2xx"] = setting(
-        "200", "Statuses whose body is read for an errno: 200 alone, as DDMQ, or every 2xx.", reload=_GENERATION
+        "2xx",
+        "Statuses of success, whose body is read for an errno: every 2xx, or 200 alone, as DDMQ.",
+        reload=_GENERATION,
     )
     connections: int = setting(
         64, "Requests that one URL is given at a time; others wait.", reload=_GENERATION, ge=1, le=4096

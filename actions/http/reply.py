@@ -4,19 +4,27 @@
 | --- | --- |
 | status not among the successes, 3xx among them | an error: maxRetry and its backoff |
 | success; body blank, no JSON, no object, or no `errno` in it (absent, null, a list, an object) | consumed |
+| success; the body names `errno` and cannot be read as JSON, or is packed in a way that is not known here | an error |
 | errno 0 | consumed |
 | errno 1000000 | consumed, and the receiver wants it slower (R58) |
 | errno 1000001 | consumed: the receiver gives the message up; counted |
 | errno 1000002 | again after 1 s, not counted against any limit |
 | any other number, also as text | a business failure: retryIntervals |
 | any other errno (a text that is no number, true, a fraction) | a business failure |
+
+A failure must not count as success for the way in which it was written. So a body is unpacked by its Content-Encoding
+and decoded by its charset; without one by its byte order mark, as JSON's UTF-8, UTF-16 or UTF-32, and else as GB18030
+(which has GBK), then as Latin-1. What follows the object is left out.
 """
 
 from __future__ import annotations
 
 import enum
+import json
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +35,9 @@ RETRY = 1_000_002
 RETRY_MS = 1000
 _NUMBER = re.compile(r"\s*([+-]?[0-9]{1,20})\s*\Z", re.ASCII)
 _TEXT_CHARACTERS_MAX = 200
+_LIKE_ASCII = frozenset(("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "gbk", "gb2312", "gb18030"))
+"""Charsets in which a body without the bytes of `errno` does not name it."""
+_DECODER = json.JSONDecoder()
 
 
 class Meaning(enum.Enum):
@@ -37,6 +48,7 @@ class Meaning(enum.Enum):
     GIVEN_UP = "given up"
     RETRY = "retry"
     FAILED = "failed"
+    UNREADABLE = "unreadable"
 
 
 class Verdict(NamedTuple):
@@ -56,19 +68,69 @@ _BY_NUMBER = {
 }
 
 
-def judge(body: bytes, hide: Callable[[str], str] = str) -> Verdict:
+def judge(
+    body: bytes, hide: Callable[[str], str] = str, *, charset: str = "", coding: str = "", bytes_max: int = 65_536
+) -> Verdict:
     """Say what the body of a reply with a status of success means.
 
     Args:
         body: What the receiver wrote.
         hide: Takes secrets out of a text before it is cut to a line.
+        charset: Of its Content-Type, "" where it has none.
+        coding: Its Content-Encoding, "" where it has none.
+        bytes_max: How many bytes it may be unpacked to.
     """
-    if not body or (b"errno" not in body and b"\\u" not in body):
-        return _CONSUMED
-    try:
-        reply: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _CONSUMED
+    if coding and coding != "identity":
+        unpacked = _unpacked(body, coding, bytes_max)
+        if unpacked is None:
+            return Verdict(Meaning.UNREADABLE, f"a body packed by {printable(coding)} that cannot be unpacked")
+        body = unpacked
+    if not charset or charset in _LIKE_ASCII:
+        if not body or (b"errno" not in body and b"\\u" not in body and b"\0" not in body):
+            return _CONSUMED
+        try:
+            return _verdict(msgspec.json.decode(body), hide)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+    is_named = False
+    for text in _texts(body, charset):
+        if "errno" not in text and "\\u" not in text:
+            continue
+        is_named = True
+        try:
+            reply, _ = _DECODER.raw_decode(text.lstrip("\ufeff \t\r\n"))
+        except (ValueError, RecursionError):
+            continue
+        return _verdict(reply, hide)
+    return Verdict(Meaning.UNREADABLE, "a body that names errno and cannot be read as JSON") if is_named else _CONSUMED
+
+
+def _texts(body: bytes, charset: str) -> Iterator[str]:
+    """Yield what a body may say, the most likely first."""
+    for name in dict.fromkeys((charset, json.detect_encoding(body), "gb18030", "latin-1")):
+        try:
+            if name:
+                # bytes.decode takes charsets alone: as a codec, "zip" would unpack a bomb.
+                yield body.decode(name)
+        except (LookupError, ValueError, TypeError):
+            continue
+
+
+def _unpacked(body: bytes, coding: str, bytes_max: int) -> bytes | None:
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        return None
+    # 47: zlib's or gzip's head, whichever it has; some servers send deflate without any.
+    for window in (47, -15):
+        unpacking = zlib.decompressobj(window)
+        try:
+            found = unpacking.decompress(body, bytes_max)
+        except zlib.error:
+            continue
+        return found if unpacking.eof else None
+    return None
+
+
+def _verdict(reply: Any, hide: Callable[[str], str]) -> Verdict:
     if not isinstance(reply, dict):
         return _CONSUMED
     errno = reply.get("errno")
@@ -99,3 +161,19 @@ def printable(value: object) -> str:
     """Return what a peer wrote as one short line."""
     text = str(value)[:_TEXT_CHARACTERS_MAX]
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def retry_after_ms(text: str, now_ms: int) -> int:
+    """Return the wait in milliseconds that a Retry-After asks for (RFC 9110 10.2.3); 0 where it asks for none.
+
+    Args:
+        text: Its value: seconds, or a date.
+        now_ms: Milliseconds since the epoch.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text[:9]) * 1000
+    try:
+        return max(0, round(parsedate_to_datetime(text).timestamp() * 1000) - now_ms)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0

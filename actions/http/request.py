@@ -15,6 +15,7 @@ import msgspec
 from actions.http import signature
 from actions.http.options import FORBIDDEN_HEADERS, FORBIDDEN_PREFIXES, AsyncHttpOptions, is_header, is_header_value
 from actions.http.reply import printable
+from actions.transform.exact import body_of
 from pyddmq.actions import Job, Message, Unprocessable
 
 COUNT = "carrera_req_cnt"
@@ -43,12 +44,16 @@ class Composer:
     Args:
         options: The subscription's.
         static: Headers of every request, secrets read.
+        is_intact: As in `actions.transform.exact.body_of`.
     """
 
-    def __init__(self, options: AsyncHttpOptions, static: Pairs) -> None:
+    def __init__(self, options: AsyncHttpOptions, static: Pairs, *, is_intact: bool = False) -> None:
         self._get = options.http_method == "GET"
+        self._is_intact = is_intact
         self._bytes_max = options.request_bytes_max
         self._static = [("User-Agent", "pyddmq"), *static]
+        if not any(name.lower() == "accept-encoding" for name, _ in static):
+            self._static.append(("Accept-Encoding", "identity"))
         self._static_names = {name.lower() for name, _ in self._static}
         patterns = [pattern.lower() for pattern in options.message_headers]
         self._names = {pattern for pattern in patterns if not pattern.endswith("*")}
@@ -84,8 +89,7 @@ class Composer:
             raise Unprocessable(f"the request has {len(body)} bytes; requestBytesMax is {self._bytes_max}")
         return Request(urlencode(gathered.query) if gathered.query else "", headers, body)
 
-    @staticmethod
-    def _message(job: Job, message: Message, headers: Pairs, count: str) -> bytes:
+    def _message(self, job: Job, message: Message, headers: Pairs, count: str) -> bytes:
         """Return the message itself; add the headers that say which it is."""
         data = job.data
         raw = isinstance(data, bytes | bytearray | memoryview)
@@ -99,7 +103,7 @@ class Composer:
         ]
         if message.key is not None:
             headers.append(("Pyddmq-Key", quote(message.key, safe="")))
-        return bytes(data) if raw else msgspec.json.encode(data)
+        return body_of(data, job.body, is_intact=self._is_intact)
 
     def _from_property(self, text: str) -> Pairs:
         """Return those headers of the property that the subscription allows (W62)."""

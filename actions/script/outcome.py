@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from conf.base import Reload, setting
 from pyddmq.actions import Action, Job, Status
+from upstream.calls.user_code import described
 
 OnError = Literal["fail", "skip", "pass"]
 
@@ -26,7 +27,7 @@ def settle(action: Action, on_error: OnError, job: Job, error: Exception) -> Sta
     DDMQ takes each error of a script for "filtered" and consumes the message in silence (W16).
     """
     action.context.count("error")
-    action.context.note("script_error", qid=job.qid, offset=job.offset, error=f"{type(error).__name__}: {error}")
+    action.context.note("script_error", qid=job.qid, offset=job.offset, error=described(error))
     if on_error == "fail":
         return error
     action.context.count("skipped" if on_error == "skip" else "passed")

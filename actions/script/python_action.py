@@ -21,6 +21,7 @@ from actions.script.script import ScriptMessage
 from conf.base import Model, Reload, setting
 from pyddmq.actions import Action, Failed, Job, MessageUnreadable, RetryLater, Status, TimedOut, Unprocessable
 from pyddmq.rooms import ROOMS
+from upstream.calls.user_code import as_exception, described, shown
 
 MEANT = (MessageUnreadable, Unprocessable, Failed, RetryLater, TimedOut)
 """What a function raises to say what is to become of the message, and what reading it may raise."""
@@ -37,13 +38,13 @@ def find_function(path: str) -> Callable[[Any], Any]:
         raise ValueError(f"{path!r} names no function; write package.module:function")
     try:
         found: object = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    except Exception as error:
+    except BaseException as error:
         advice = "install its package in this environment or put its folder on PYTHONPATH"
         if module.partition(".")[0] in ROOMS:
             advice = f"{module.partition('.')[0]} is a module of pyddmq itself: give yours another name"
-        raise ValueError(f"{path!r} cannot be imported ({type(error).__name__}: {error}); {advice}") from error
+        raise ValueError(f"{path!r} cannot be imported ({described(error)}); {advice}") from error
     if not callable(found) or isinstance(found, type):
-        raise ValueError(f"{path!r} is {found!r:.80}; name a function of one argument")
+        raise ValueError(f"{path!r} is {shown(found):.80}; name a function of one argument")
     return found
 
 
@@ -82,9 +83,8 @@ class PythonAction(Action):
             answer = _status(self._function(message), self.options.function)
         except MEANT:
             raise
-        except (Exception, SystemExit) as error:
-            reason = error if isinstance(error, Exception) else RuntimeError("the function called sys.exit")
-            settled = settle(self, self.options.on_error, job, reason)
+        except BaseException as error:
+            settled = settle(self, self.options.on_error, job, as_exception(error))
             if isinstance(settled, Exception):
                 raise settled from error
             return settled
@@ -102,4 +102,4 @@ def _status(answer: object, function: str) -> Status:
         return Status.FINISH
     if isinstance(answer, Status) and answer is not Status.ASYNCHRONIZED:
         return answer
-    raise TypeError(f"{function} returned {answer!r:.60}; return True to go on, False to filter, or a Status")
+    raise TypeError(f"{function} returned {shown(answer):.60}; return True to go on, False to filter, or a Status")

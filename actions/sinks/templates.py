@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from actions.transform.exact import body_of, decode_exact, json_of
 from conf.json_path import MISSING, compile_getter, parse_path
 from pyddmq.actions import Job, Unprocessable
 
@@ -23,25 +25,6 @@ class FieldMissing(Unprocessable):
     """A message lacks what a template names, and never will have it."""
 
 
-def _body(job: Job) -> Any:
-    data = job.data
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    return compact_json(data)
-
-
-def compact_json(value: Any) -> str:
-    """JSON without blanks, as what is stored.
-
-    Raises:
-        Unprocessable: It is no JSON.
-    """
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Unprocessable(f"cannot be written as JSON: {error}") from error
-
-
 _NAMED: dict[str, Part] = {
     "key": lambda job: job.message.key,
     "tag": lambda job: job.message.tag,
@@ -51,7 +34,6 @@ _NAMED: dict[str, Part] = {
     "offset": lambda job: job.offset,
     "storedMs": lambda job: job.message.stored_ms,
     "bornMs": lambda job: job.message.born_ms,
-    "body": _body,
 }
 
 
@@ -65,8 +47,8 @@ def parsed(job: Job) -> Any:
     if not isinstance(data, bytes | bytearray | memoryview):
         return data
     try:
-        return json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
+        return decode_exact(bytes(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unprocessable(f"body is not JSON: {error}") from error
 
 
@@ -75,6 +57,7 @@ class Template:
 
     Args:
         text: With its places.
+        is_intact: `${body}` is as it was published: see `actions.transform.exact`.
 
     Attributes:
         needs_json: It looks into the body.
@@ -83,8 +66,9 @@ class Template:
         ValueError: A place is not closed or names nothing that there is.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_intact: bool = False) -> None:
         self.text = text
+        self._is_intact = is_intact
         self.needs_json = False
         self._parts: list[str | Part] = []
         at = 0
@@ -104,12 +88,15 @@ class Template:
     def _part(self, name: str) -> Part:
         if name in _NAMED:
             return _checked(name, _NAMED[name])
+        if name == "body":
+            return lambda job: body_of(job.data, job.body, is_intact=self._is_intact)
         if name.startswith("property:"):
             wanted = name.removeprefix("property:")
             return _checked(name, lambda job: job.message.properties.get(wanted))
         if not name.startswith("$"):
             raise ValueError(
-                f"${{{name}}} names nothing; known are {', '.join(_NAMED)}, property:NAME, and JSON paths such as $.id"
+                f"${{{name}}} names nothing; known are {', '.join(_NAMED)}, body, property:NAME, and JSON "
+                "paths such as $.id"
             )
         parse_path(name)
         self.needs_json = True
@@ -148,4 +135,4 @@ def as_bytes(value: Any) -> bytes:
         return value
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    return compact_json(value).encode()
+    return json_of(value)

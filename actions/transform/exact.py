@@ -5,17 +5,21 @@ text is not Python's own becomes a `JsonNumber`: a float in every way, which kno
 Noticing it costs 1.7 us per such number where plain parsing costs 0.04, so `Json` does it only in pipelines that write
 JSON again (`writes_numbers`).
 
-What is not kept: blanks between tokens, which of several escapes a character was written with, and all but the last of
-a name's values in one object (it keeps the place of the first; DDMQ takes the last, too).
+What is not kept in a body that an action changed: blanks between tokens, which of several escapes a character was
+written with, and all but the last of a name's values in one object (it keeps the place of the first; DDMQ takes the
+last, too). A body that no action can have changed leaves to the byte as it came (`is_intact`, set by the registry).
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 
-__all__ = ["JsonNumber", "decode_exact", "encode", "text_of"]
+from pyddmq.actions import Unprocessable
+
+__all__ = ["JsonNumber", "body_of", "decode_exact", "encode", "json_line", "json_of", "text_of"]
 
 
 class JsonNumber(float):
@@ -55,6 +59,55 @@ decode_exact = msgspec.json.Decoder(float_hook=_number).decode
 
 encode = msgspec.json.Encoder(enc_hook=_other, decimal_format="number").encode
 """Write parsed data as UTF-8. Raises TypeError, ValueError and RecursionError for what JSON cannot hold."""
+
+
+def body_of(data: Any, body: bytes | memoryview, *, is_intact: bool) -> bytes:
+    """Return a message's body as it leaves.
+
+    Args:
+        data: What the actions made of it: bytes, text, or parsed data.
+        body: As it was published.
+        is_intact: No action can have changed it, but for parsing it.
+
+    Raises:
+        Unprocessable: JSON cannot hold the data; the text says what.
+    """
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    if is_intact:
+        return bytes(body)
+    if isinstance(data, str):
+        return data.encode("utf-8", "surrogatepass")
+    return json_of(data)
+
+
+def json_of(data: Any) -> bytes:
+    """Return data as JSON in UTF-8. Raises Unprocessable for what JSON cannot hold."""
+    try:
+        return encode(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Unprocessable(f"cannot be written as JSON: {error}") from error
+
+
+def json_line(text: bytes) -> msgspec.Raw | None:
+    """Return a body that is JSON as it stands, without line ends, to be put into a line of JSON; None: it is not JSON.
+
+    It is not parsed into objects: numbers beyond a float, repeated names and escapes of any kind stay as they are.
+    """
+    try:
+        decode_exact(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            # Takes the escapes of lone surrogates, which are JSON by its grammar.
+            json.loads(text.decode(), parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            return None
+    # Within a text of JSON there is no line end, so all that are there stand between tokens.
+    return msgspec.Raw(text.replace(b"\n", b" ").replace(b"\r", b" "))
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def text_of(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from actions.transform.exact import encode, text_of
+from actions.transform.exact import body_of, json_of, text_of
 from conf.base import Model, Reload, setting
 from conf.secrets import Secret
 from pyddmq.actions import Action, Job, Status, Unprocessable
@@ -61,6 +61,7 @@ class FormParamsAction(Action):
     """Add the body as `params`, and the context, to `job.outgoing.form`."""
 
     writes_numbers = True
+    is_intact = False
     options_model = FormParamsOptions
     options: FormParamsOptions
 
@@ -70,19 +71,17 @@ class FormParamsAction(Action):
         self._append = appender(self.options.append_context, place.read() if place is not None else "")
 
     def act(self, job: Job) -> Status:
-        form = [*self.fields(job.data), *self._append(job)]
+        form = [*self.fields(job), *self._append(job)]
         job.outgoing.form.extend(form)
         return Status.CONTINUE
 
-    def fields(self, data: object) -> Iterator[Pair]:
+    def fields(self, job: Job) -> Iterator[Pair]:
         """Yield the fields that the body becomes.
 
         Raises:
             Unprocessable: It is no text, and that is to be a failure.
         """
-        if not isinstance(data, bytes):
-            yield PARAMS, encode(data).decode()
-            return
+        data = body_of(job.data, job.body, is_intact=self.is_intact)
         try:
             yield PARAMS, data.decode()
         except UnicodeDecodeError as error:
@@ -96,9 +95,10 @@ class FormParamsAction(Action):
 class FormParams2Action(FormParamsAction):
     """Add each top-level entry of the body, and the context, to `job.outgoing.form`."""
 
-    def fields(self, data: object) -> Iterator[Pair]:
+    def fields(self, job: Job) -> Iterator[Pair]:
+        data = job.data
         if not isinstance(data, dict):
-            yield from super().fields(data)
+            yield from super().fields(job)
             return
         for name, value in data.items():
             yield str(name), text_of(value)
@@ -124,7 +124,7 @@ def appender(wanted: Sequence[Appended], token_key: str) -> Callable[[Job], list
             elif each == "QID":
                 pairs["carrera_qid"] = job.qid
             elif each == "PROPERTIES":
-                pairs["carrera_properties"] = encode(dict(job.message.properties) or None).decode()
+                pairs["carrera_properties"] = json_of(dict(job.message.properties) or None).decode()
             else:
                 key = job.message.key
                 text = "null" if key is None else key

@@ -9,6 +9,7 @@ and the first of them as an example.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import structlog
@@ -55,7 +56,16 @@ class RateLimitedLog:
         """Faults of our own so far."""
         self.last_fault: Fault | None = None
 
-    def note(self, event: str, group: str = "", count: int = 1, *, kind: str = "", **example: object) -> None:
+    def note(
+        self,
+        event: str,
+        group: str = "",
+        count: int = 1,
+        *,
+        kind: str = "",
+        first: Callable[[], Mapping[str, object]] | None = None,
+        **example: object,
+    ) -> None:
         """Report `count` occurrences of one kind.
 
         Args:
@@ -63,10 +73,11 @@ class RateLimitedLog:
             group: Consumer group, or "" where none is concerned.
             count: How many occurrences this call stands for, 1 or more.
             kind: Tells kinds of one event apart, so that one does not hide another; not written, and one of few.
+            first: Makes further facts of the line that is written at once; those that gather have none.
             example: Facts of the first of them (topic, offset, reason ...).
         """
         if not self._gathered((event, group, kind), count, example):
-            self._write(event, group, count, example)
+            self._write(event, group, count, example if first is None else {**example, **first()})
 
     def fault(self, event: str, error: Exception, *, kind: str, **example: object) -> None:
         """Report a fault of our own, at level error.

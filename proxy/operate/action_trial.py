@@ -25,6 +25,7 @@ from conf.order_key import is_json_path
 from pyddmq.actions import Action, Failed, Job, Message, Outgoing, RetryLater, Status, TimedOut, Unprocessable
 from upstream.calls.answers import checked_many, no_answer, run_action
 from upstream.calls.modes import Mode, answers_many, mode_of
+from upstream.calls.user_code import as_exception, described, is_own_cancellation, raised_by, text_of, traceback_of
 from upstream.waiting.order import compile_path
 
 Answer = Status | Exception
@@ -66,6 +67,14 @@ class Step:
     events: Sequence[Event]
     seconds: float
     preview: Sequence[str] = ()
+
+    @property
+    def traceback(self) -> str:
+        """Where an unexpected exception was raised; "" for any other answer."""
+        answer = self.answer
+        if not isinstance(answer, Exception) or isinstance(answer, Unprocessable | Failed | RetryLater | TimedOut):
+            return ""
+        return traceback_of(answer) if answer.__traceback__ else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,12 +262,13 @@ def meaning_of(answer: Answer, *, last: bool) -> str:
     if answer is Status.FAIL:
         return "a business failure: again as retryIntervals says, then to the dead letters"
     if isinstance(answer, Unprocessable):
-        return f"to the dead letters at once: {answer}"
+        return f"to the dead letters at once: {text_of(answer)}"
     if isinstance(answer, Failed):
-        return f"a business failure: again as retryIntervals says, then to the dead letters: {answer}"
+        return f"a business failure: again as retryIntervals says, then to the dead letters: {text_of(answer)}"
     if isinstance(answer, RetryLater):
-        return f"again after {answer.delay_ms} ms, which counts as no attempt: {answer}"
-    return f"an error: again up to maxRetry times, then to the dead letters: {type(answer).__name__}: {answer}"
+        return f"again after {answer.delay_ms} ms, which counts as no attempt: {text_of(answer)}"
+    assert isinstance(answer, Exception), "a trial waits for what was kept"
+    return f"an error: again up to maxRetry times, then to the dead letters: {described(answer)}"
 
 
 def _not_run_step(action: Action, job: TrialJob, context: TrialContext, *, last: bool) -> Step:
@@ -324,9 +334,16 @@ async def _called(action: Action, job: TrialJob, timeout_ms: int) -> Answer:
 
 
 async def _hook(hook: Any, *, blocking: bool) -> None:
-    found = await asyncio.to_thread(hook) if blocking else hook()
-    if inspect.isawaitable(found):
-        await found
+    try:
+        if blocking:
+            if (error := await asyncio.to_thread(raised_by, hook)) is not None:
+                raise error
+        elif inspect.isawaitable(found := hook()):
+            await found
+    except BaseException as error:
+        if is_own_cancellation(error):
+            raise
+        raise as_exception(error) from error
 
 
 async def _answer(action: Action, job: TrialJob, seconds: float) -> Answer:
@@ -336,16 +353,16 @@ async def _answer(action: Action, job: TrialJob, seconds: float) -> Answer:
         async with asyncio.timeout(seconds):
             if mode is Mode.PLAIN:
                 answer = run_action(action, jobs)[0]
+            elif mode is Mode.BLOCKS:
+                answer = (await asyncio.to_thread(run_action, action, jobs))[0]
             elif answers_many(type(action)):
-                many = action.act_many
-                found = await asyncio.to_thread(many, jobs) if mode is Mode.BLOCKS else await cast("Any", many(jobs))
-                answer = checked_many(action, found, 1)[0]
+                answer = checked_many(action, await cast("Any", action.act_many(jobs)), 1)[0]
             else:
-                act = action.act
-                one = await asyncio.to_thread(act, jobs[0]) if mode is Mode.BLOCKS else await cast("Any", act(jobs[0]))
-                answer = cast("Status", one)
+                answer = cast("Status", await cast("Any", action.act(jobs[0])))
             return await job.answered if answer is Status.ASYNCHRONIZED else answer
     except TimeoutError:
         return TimedOut(f"no answer within {seconds * 1000:.0f} ms")
-    except Exception as error:
-        return error
+    except BaseException as error:
+        if is_own_cancellation(error):
+            raise
+        return as_exception(error)

@@ -42,6 +42,33 @@ TIME_LIMIT_MS = 300
 REDIS, FILE = "mirrored", "filed"
 
 
+class Unshowable(Exception):
+    """Cannot be shown."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+RAISED: tuple[type[BaseException], ...] = (
+    ValueError, SystemExit, asyncio.CancelledError, KeyboardInterrupt, Unshowable
+)  # fmt: skip
+"""What actions raise, in turn: user code may raise anything."""
+
+
+class Abrupt(Action):
+    """A plain action that raises now and then, for a message once."""
+
+    raised: ClassVar[set[tuple[str, int]]] = set()
+
+    def act(self, job: Job) -> Status:
+        """Go on, or raise."""
+        uid = json.loads(bytes(job.body))["uid"]
+        if uid % 5 == 0 and (job.group, uid) not in self.raised:
+            self.raised.add((job.group, uid))
+            raise RAISED[uid // 5 % len(RAISED)]("not now")
+        return Status.CONTINUE
+
+
 class Troubles(Action):
     """Stands before a sink; what it does is drawn by message and call, and for a message seldom enough to end well."""
 
@@ -66,7 +93,7 @@ class Troubles(Action):
         if kind == "fails":
             raise Failed("not now")
         if kind == "raises":
-            raise ValueError("not now")
+            raise RAISED[self.did[kind] % len(RAISED)]("not now")
         if kind == "later":
             raise RetryLater(20)
         await asyncio.sleep(TIME_LIMIT_MS * (2 if kind == "too slow" else 0.5) / 1000)
@@ -188,7 +215,7 @@ def configuration() -> dict[str, Any]:
     wanted["topics"] = {"orders": {"queues": 2}}
     wanted["groups"] = []
     for group, sink in ((REDIS, "Redis"), (FILE, "File")):
-        troubles = f"{__name__}:Troubles"
+        abrupt, troubles = f"{__name__}:Abrupt", f"{__name__}:Troubles"
         wanted["groups"].append(
             {
                 "group": group,
@@ -196,7 +223,7 @@ def configuration() -> dict[str, Any]:
                     {
                         "topic": "orders",
                         "orderKey": "KEY",
-                        "actions": ["Async", troubles, sink],
+                        "actions": ["Async", abrupt, troubles, sink],
                         "maxRetry": TRIES - 1,
                         "retryIntervals": [20] * (TRIES - 1),
                         "options": {troubles: options["Troubles"], sink: options[sink]},
@@ -233,6 +260,7 @@ class Sinking:
         Troubles.seed = seed
         Troubles.troubled.clear()
         Troubles.did.clear()
+        Abrupt.raised.clear()
         habits = Random(f"redis {seed}")
         listening = world.network.listen(
             lambda: SimRedisServer(self.redis, habits, self.did, lambda: self.perfect), HOST, PORT, backlog=128

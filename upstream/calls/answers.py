@@ -7,47 +7,49 @@ from collections.abc import Sequence
 from typing import cast
 
 from pyddmq.actions import Action, Job, Status
+from upstream.calls.modes import answers_many
+from upstream.calls.user_code import ActionMisbehaved, as_exception, shown
 
 Answer = Status | Exception
 """What becomes of a job, by a status or by what stands for an exception that was raised."""
 
 
-class ActionMisbehaved(Exception):
-    """An action broke its protocol; counts as an error of the jobs concerned."""
-
-
 def run_action(action: Action, jobs: Sequence[Job]) -> Sequence[Answer]:
     """Run a plain action over a batch; the answer has one entry per job whatever the action does."""
+    if not answers_many(type(action)):
+        return [_answer_of(action, job) for job in jobs]
     try:
-        answers = cast("Sequence[Answer]", action.act_many(jobs))
-        if len(answers) == len(jobs):
-            return answers
-        wrong = _miscounted(action, len(answers), len(jobs))
-    except Exception as error:
-        return [error] * len(jobs)
-    return [wrong] * len(jobs)
+        return checked_many(action, action.act_many(jobs), len(jobs))
+    except BaseException as error:
+        return [as_exception(error)] * len(jobs)
+
+
+def _answer_of(action: Action, job: Job) -> Answer:
+    try:
+        return cast("Status", action.act(job))
+    except BaseException as error:
+        return as_exception(error)
 
 
 def checked_many(action: Action, answers: object, count: int) -> Sequence[Answer]:
     """Return what `act_many` answered in a call of its own, one answer per job."""
     if isinstance(answers, Sequence) and not isinstance(answers, str | bytes):
+        answers = list(answers)
         if len(answers) == count:
             return answers
         return [_miscounted(action, len(answers), count)] * count
-    return [ActionMisbehaved(f"{type(action).__name__} answered {_shown(answers)}, not a list of statuses")] * count
+    return [ActionMisbehaved(f"{type(action).__name__} answered {shown(answers):.80}, not a list of statuses")] * count
 
 
 def _miscounted(action: Action, found: int, wanted: int) -> ActionMisbehaved:
     return ActionMisbehaved(f"{type(action).__name__} answered {found} statuses for {wanted} jobs")
 
 
-def no_answer(answer: object) -> ActionMisbehaved:
+def no_answer(answer: object) -> Exception:
     """Return the error for what is neither a status nor an exception."""
     if inspect.iscoroutine(answer):
         answer.close()
         return ActionMisbehaved("an action that is no `async def` answered an awaitable: make act (or act_many) async")
-    return ActionMisbehaved(f"an action answered {_shown(answer)}, not a Status")
-
-
-def _shown(answer: object) -> str:
-    return repr(answer)[:80]
+    if isinstance(answer, BaseException):
+        return as_exception(answer)
+    return ActionMisbehaved(f"an action answered {shown(answer):.80}, not a Status")

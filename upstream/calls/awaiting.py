@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -12,6 +11,7 @@ from upstream.calls.answers import Answer, checked_many
 from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
+from upstream.calls.user_code import as_exception, described, is_own_cancellation
 from upstream.job import UpstreamJob
 from upstream.state import State
 
@@ -56,10 +56,8 @@ class AwaitingCaller(Caller):
         call.begun = True
         try:
             answer = await cast("Any", self.action.act(job))
-        except asyncio.CancelledError:
-            answer = _cancelled(call)
-        except Exception as error:
-            answer = _time_over(call, error) if call.late else error
+        except BaseException as error:
+            answer = _raised(call, error)
         # A call that is over keeps no task, which would keep it.
         call.task = None
         self._end(call, (answer,))
@@ -69,10 +67,8 @@ class AwaitingCaller(Caller):
         call.begun = True
         try:
             answers = checked_many(self.action, await cast("Any", self.action.act_many(jobs)), len(jobs))
-        except asyncio.CancelledError:
-            answers = [_cancelled(call)] * len(jobs)
-        except Exception as error:
-            answers = [_time_over(call, error) if call.late else error] * len(jobs)
+        except BaseException as error:
+            answers = [_raised(call, error)] * len(jobs)
         call.task = None
         self._end(call, answers)
         self._call_many()
@@ -93,13 +89,14 @@ class AwaitingCaller(Caller):
                 call.task = self._calls.tasks.create_task(self._run_many(call, jobs))
 
 
-def _cancelled(call: Call) -> Exception:
-    if call.late:
-        return _time_over(call)
-    return TimedOut("the call was cancelled")
+def _cancelled(call: Call) -> TimedOut:
+    return TimedOut(f"no answer within {call.limit_ms} ms" if call.late else "the call was cancelled")
 
 
-def _time_over(call: Call, error: Exception | None = None) -> TimedOut:
-    """What stands for a call that was cancelled at its limit, whatever it raised on the way out."""
-    also = "" if error is None else f"; when cancelled it raised {type(error).__name__}: {error}"
-    return TimedOut(f"no answer within {call.limit_ms} ms{also}")
+def _raised(call: Call, error: BaseException) -> Exception:
+    """Return the answer for what a call raised: at its time limit it is that, whatever it raised on the way out."""
+    if is_own_cancellation(error):
+        return _cancelled(call)
+    if not call.late:
+        return as_exception(error)
+    return TimedOut(f"{_cancelled(call)}; when cancelled it raised {described(error)}")

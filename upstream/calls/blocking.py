@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any, cast
 
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Status
-from upstream.calls.answers import ActionMisbehaved, Answer, checked_many
+from upstream.calls.answers import Answer, checked_many
 from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
 from upstream.calls.job_copy import JobCopy
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.pool import Line, Work
+from upstream.calls.user_code import ActionMisbehaved, as_exception
 from upstream.job import UpstreamJob
 from upstream.state import State
 
@@ -79,11 +80,8 @@ class BlockingCaller(Caller):
             if self._many:
                 return checked_many(self.action, self.action.act_many(copies), len(copies))
             return [cast("Status", self.action.act(copies[0]))]
-        except Exception as error:
-            return [error] * len(copies)
         except BaseException as error:
-            # What ends a program ends no thread of a node: it would take the message with it.
-            return [ActionMisbehaved(f"it raised {type(error).__name__}: {error}")] * len(copies)
+            return [as_exception(error)] * len(copies)
 
     def _done(self, call: Call, copies: Sequence[JobCopy], result: object) -> None:
         answers: list[Answer] = []

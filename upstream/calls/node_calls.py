@@ -11,6 +11,7 @@ import structlog
 from broker.runtime.seams import Clock, Scheduler
 from upstream.calls.pool import CallPool, Line, Work
 from upstream.calls.seams import Tasks, Threads
+from upstream.calls.user_code import raised_by
 
 _log = structlog.get_logger(__name__)
 
@@ -51,12 +52,12 @@ class NodeCalls:
 
         def done(error: object) -> None:
             if not future.done():
-                if isinstance(error, BaseException):
+                if isinstance(error, Exception):
                     future.set_exception(error)
                 else:
                     future.set_result(None)
 
-        self.pool.ask(line, _Once(Work(lambda: _raised(work), done)))
+        self.pool.ask(line, _Once(Work(lambda: raised_by(work), done)))
         return future
 
     async def settle(self, hurry: Callable[[], bool]) -> None:
@@ -95,13 +96,3 @@ class _Once:
     def next_work(self) -> Work | None:
         work, self._work = self._work, None
         return work
-
-
-def _raised(work: Callable[[], object]) -> BaseException | None:
-    try:
-        work()
-    except Exception as error:
-        return error
-    except BaseException as error:
-        return RuntimeError(f"it raised {type(error).__name__}: {error}")
-    return None

@@ -26,6 +26,7 @@ from broker.runtime.later import Later
 from broker.runtime.seams import Handle
 from conf.models import SubscriptionConfig
 from pyddmq.actions import Action
+from upstream.calls.user_code import described
 from upstream.delivery.subscription import Subscription
 
 _DRAIN_CHECK_SECONDS = 0.05
@@ -204,7 +205,7 @@ class Generations:
     def start_failed(self, slot: TopicPlace, error: Exception) -> None:
         """Note why a slot's generation did not start, and try again later."""
         slot.subscription = slot.replace_at = None
-        slot.problem = f"{type(error).__name__}: {error}"
+        slot.problem = described(error)
         if self._draining or slot.config is None:
             self.start_slot(slot)
             return
@@ -212,7 +213,7 @@ class Generations:
             "subscription_start_failed",
             self._group,
             topic=slot.config.topic,
-            error=repr(error),
+            error=described(error),
             again_seconds=_START_AGAIN_SECONDS,
         )
         slot.again = self._scheduler.call_later(_START_AGAIN_SECONDS, self.start_slot, slot)

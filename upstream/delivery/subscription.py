@@ -268,10 +268,7 @@ class Subscription(SubscriptionFacts):
                 move(job, Event.ABANDON)
             group_queue.live.clear()
             group_queue.subscription = None
-        try:
-            self._calling.end()
-        except Exception as error:
-            self._limited_log.note("action_close_failed", self.group, topic=self.config.topic, error=repr(error))
+        self._calling.end()
         if self.made_bodies is not None:
             self.made_bodies.close()
 

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from conf.models import SubscriptionConfig
-from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, Unprocessable
+from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, RetryNotBefore, Unprocessable
+from upstream.calls.user_code import ActionMisbehaved, described, shown, text_of, traceback_of
 from upstream.figures.counters import SubscriptionCounters
 from upstream.figures.endings import Ending
 from upstream.figures.latency import Latency
@@ -28,7 +29,7 @@ from upstream.outcomes.apart import Apart
 from upstream.outcomes.leaving import Leaving
 from upstream.outcomes.stops import Stops
 from upstream.progress.tracker import FailureKind, Stop
-from upstream.retry.retry import apart_ms, error_delay_ms, may_retry_error, next_interval_ms
+from upstream.retry.retry import WISH_MS_MAX, apart_ms, delay_of, error_delay_ms, may_retry_error, next_interval_ms
 from upstream.state import WITHOUT_PERMIT, Event, State, move
 from upstream.waiting.limits import Permits
 from upstream.waiting.order import OrderQueue
@@ -225,30 +226,43 @@ class Outcomes:
     def error(self, job: UpstreamJob, error: Exception) -> None:
         """Complete or retry a job for which an action raised, by what the exception says about the message."""
         if isinstance(error, MessageUnreadable):
-            self.skip(job, str(error))
+            self.skip(job, text_of(error))
             return
         if isinstance(error, Failed):
-            self.fail(job, str(error))
+            self.fail(job, text_of(error))
             return
         if self.was_finished(job):
             return
         if isinstance(error, RetryLater):
-            self._retry_later(job, error)
-            return
+            wait_ms = delay_of(error.delay_ms)
+            if wait_ms is not None:
+                self._retry_later(job, text_of(error), wait_ms)
+                return
+            error = ActionMisbehaved(f"RetryLater needs 0 or more milliseconds, got {shown(error.delay_ms):.80}")
         if isinstance(error, BodyUnprocessable):
             self.counters.bodies_unusable(error.reason).add()
         if isinstance(error, Unprocessable):
-            noted(job, str(error), self._clock.monotonic())
-            self._exhausted(job, "unprocessable", str(error))
+            reason = text_of(error)
+            noted(job, reason, self._clock.monotonic())
+            self._exhausted(job, "unprocessable", reason)
             return
-        reason = f"{type(error).__name__}: {error}"
+        reason = described(error)
         history = noted(job, reason, self._clock.monotonic())
         self.counters.errors.value += 1
-        self._limited_log.note("action_error", self.group, **job.log_facts, error=reason)
+        self._limited_log.note(
+            "action_error",
+            self.group,
+            kind=type(error).__name__,
+            first=lambda: {"traceback": traceback_of(error)},
+            **job.log_facts,
+            error=reason,
+        )
         earlier = history.errors + history.timeouts
         history.errors += 1
         if may_retry_error(earlier, self.config.max_retry):
-            self._retry(job, FailureKind.ERROR, history.errors, error_delay_ms(earlier))
+            wish_ms = delay_of(error.delay_ms) if isinstance(error, RetryNotBefore) else None
+            wait_ms = max(error_delay_ms(earlier), min(wish_ms or 0, WISH_MS_MAX))
+            self._retry(job, FailureKind.ERROR, history.errors, wait_ms)
         else:
             self._exhausted(job, "errors", reason)
 
@@ -281,12 +295,12 @@ class Outcomes:
         history.due_wall_ms = due_wall_ms
         self._wait(job, wait_ms)
 
-    def _retry_later(self, job: UpstreamJob, wish: RetryLater) -> None:
+    def _retry_later(self, job: UpstreamJob, reason: str, wait_ms: int) -> None:
         """Let a job wait as its action wishes: no attempt is counted, and nothing journaled."""
-        history = noted(job, str(wish), self._clock.monotonic())
-        history.due_wall_ms = self._clock.wall_ms() + wish.delay_ms
+        history = noted(job, reason, self._clock.monotonic())
+        history.due_wall_ms = self._clock.wall_ms() + wait_ms
         self.counters.retried_later.value += 1
-        self._wait(job, wish.delay_ms, counted=False)
+        self._wait(job, wait_ms, counted=False)
 
     def _wait(self, job: UpstreamJob, wait_ms: int, *, counted: bool = True) -> None:
         """Let a job come again after its wait, in its place of the key."""

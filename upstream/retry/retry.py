@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 REPEAT_MS_DEFAULT = 1000
@@ -13,6 +14,12 @@ JITTER = 0.1
 ERROR_DELAY_MS = 1000
 """First wait after an exception in an action; doubled per error, at most 128 times as long (R55)."""
 _DOUBLINGS_MAX = 7
+
+WISH_MS_MAX = 300_000
+"""Longest wait after an error because a receiver wishes it."""
+
+DELAY_MS_MAX = 400 * 86_400_000
+"""Longest wait that an action may ask for: as long as the longest timer."""
 
 
 def next_interval_ms(intervals: Sequence[int], fails: int) -> int | None:
@@ -39,6 +46,13 @@ def apart_ms(wait_ms: int, draw: float) -> int:
         draw: Of [0, 1).
     """
     return wait_ms + round(wait_ms * JITTER * draw)
+
+
+def delay_of(wish_ms: object) -> int | None:
+    """Return the wait in milliseconds that an action asked for, DELAY_MS_MAX at most; None: it is not a wait."""
+    if isinstance(wish_ms, int | float) and 0 <= wish_ms < math.inf:
+        return round(min(wish_ms, DELAY_MS_MAX))
+    return None
 
 
 def may_retry_error(errors: int, retry_max: int) -> bool:

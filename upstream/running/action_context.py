@@ -11,6 +11,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.models import SubscriptionConfig
 from pyddmq.actions import Action
+from upstream.calls.user_code import plain_facts, text_of
 from upstream.views import PushView
 
 EVENTS = declare(
@@ -83,7 +84,7 @@ class SubscriptionContext:
 
     def note(self, event: str, **facts: object) -> None:
         """Write a rate-limited log line."""
-        example: dict[str, Any] = {"topic": self.topic, "action": self._action, "what": event, **facts}
+        example: dict[str, Any] = {"topic": self.topic, "action": self._action, "what": event, **plain_facts(facts)}
         kind = f"{self.topic} {self._action} {event}"
         self._runtime.limited_log.note("action_event", self.group, kind=kind, **example)
 
@@ -97,11 +98,11 @@ class ThreadContext(SubscriptionContext):
 
     def count(self, event: str, amount: int = 1) -> None:
         """Count an event of the action, soon."""
-        self._events.append(partial(super().count, event, amount))
+        self._events.append(partial(super().count, text_of(event), int(amount)))
 
     def note(self, event: str, **facts: object) -> None:
         """Write a rate-limited log line, soon."""
-        self._events.append(partial(super().note, event, **facts))
+        self._events.append(partial(super().note, text_of(event), **plain_facts(facts)))
 
     def flush(self) -> None:
         """Do what was asked for since; in the loop's thread."""

@@ -23,6 +23,7 @@ from upstream.calls.blocking import BlockingCaller
 from upstream.calls.caller import Caller, Figures
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
+from upstream.calls.user_code import as_exception, described, is_own_cancellation
 from upstream.job import UpstreamJob
 from upstream.running.action_context import ThreadContext
 
@@ -150,13 +151,15 @@ class Calling:
             for action in self._pipeline.actions:
                 await self._hook(action, action.open)
                 done.append(action)
-        except Exception as error:
+        except BaseException as error:
+            if is_own_cancellation(error):
+                raise
             await self._close(done)
             self._leave_line()
             if self._ended:
                 self._of_node.ending.discard(self)
             else:
-                opened(error)
+                opened(as_exception(error))
             return
         self._is_open = True
         if self._ended:
@@ -170,11 +173,7 @@ class Calling:
             self._pipeline.drain()
 
     def end(self) -> None:
-        """Cancel calls as far as can be, and close the actions when the last one is over. Nothing is told but answers.
-
-        Raises:
-            Exception: The first that a plain action raised when it was closed.
-        """
+        """Cancel calls as far as can be, and close the actions when the last one is over."""
         self._ended = True
         if self._callers and self._calls is not None:
             self._calls.ending.add(self)
@@ -203,8 +202,11 @@ class Calling:
             try:
                 async with asyncio.timeout(None if action.blocking else CLOSE_SECONDS):
                     await self._hook(action, action.close)
-            except Exception as error:
-                action.context.note("action_close_failed", error=repr(error))
+            except BaseException as error:
+                if is_own_cancellation(error):
+                    raise
+                action.context.note("action_close_failed", error=described(error))
+                _flush(action)
 
     async def _hook(self, action: Action, hook: Callable[[], object]) -> None:
         if self._line is not None and action.blocking and has_slow_hooks(type(action)):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyddmq.actions import Status
-from upstream.calls.answers import ActionMisbehaved
+from upstream.calls.user_code import ActionMisbehaved
 from upstream.job import UpstreamJob
 from upstream.running.calling import Calling
 from upstream.running.pipeline import Pipeline

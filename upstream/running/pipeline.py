@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyddmq.actions import Action
+from upstream.calls.user_code import described, raised_by
 
 
 class Pipeline:
@@ -34,32 +35,26 @@ class Pipeline:
         self.reads_data = any(action.needs_data for action in self.actions)
 
     def open(self) -> None:
-        """Open all actions; when one raises, those opened before it are closed again."""
+        """Open all actions; when one raises, those opened before it are closed again, and that is raised."""
         opened: list[Action] = []
-        try:
-            for action in self.actions:
-                action.open()
-                opened.append(action)
-        except BaseException:
-            for action in opened:
-                action.close()
-            raise
+        for action in self.actions:
+            if (error := raised_by(action.open)) is not None:
+                _close(opened)
+                raise error
+            opened.append(action)
 
     def drain(self) -> None:
         """Have all actions finish soon what they keep; what one raises ends nothing."""
         for action in self.actions:
-            try:
-                action.drain()
-            except Exception as error:
-                action.context.note("action_drain_failed", error=repr(error))
+            if (error := raised_by(action.drain)) is not None:
+                action.context.note("action_drain_failed", error=described(error))
 
     def close(self) -> None:
-        """Close all actions, the last one first; the first exception is raised after the others are closed too."""
-        failure: Exception | None = None
-        for action in reversed(self.actions):
-            try:
-                action.close()
-            except Exception as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+        """Close all actions, the last one first; what one raises keeps no other from being closed."""
+        _close(self.actions)
+
+
+def _close(actions: Sequence[Action]) -> None:
+    for action in reversed(actions):
+        if (error := raised_by(action.close)) is not None:
+            action.context.note("action_close_failed", error=described(error))

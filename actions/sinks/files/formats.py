@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any, Protocol
 
 from actions.sinks.files import sequence
-from actions.sinks.templates import compact_json, parsed
-from pyddmq.actions import Job
+from actions.transform.exact import body_of, json_line, json_of
+from pyddmq.actions import Job, Unprocessable
 
 
 class Format(Protocol):
@@ -42,6 +41,10 @@ class Format(Protocol):
         """Return a file; in a thread, where it may take its time."""
         ...
 
+    def check(self, record: Any) -> None:
+        """Raise what keeps one record out of a file, where that is known only there."""
+        ...
+
 
 class _Lines:
     """Forms without anything around their records."""
@@ -60,52 +63,53 @@ class _Lines:
         """Return all records, one behind the other."""
         return b"".join(records)
 
+    def check(self, record: bytes) -> None:
+        """Nothing: it is bytes already."""
+
 
 class JsonLines(_Lines):
     """One JSON object per line: the message with what is known of it, or its body alone."""
 
     suffix = ".jsonl"
 
-    def __init__(self, *, bodies_alone: bool) -> None:
+    def __init__(self, *, bodies_alone: bool, is_intact: bool) -> None:
         self._bodies_alone = bodies_alone
+        self._is_intact = is_intact
 
     def record(self, job: Job) -> bytes:
         """Return the line of a message."""
+        body = body_of(job.data, job.body, is_intact=self._is_intact)
+        raw = json_line(body)
         if self._bodies_alone:
-            return compact_json(parsed(job)).encode("utf-8", "surrogatepass") + b"\n"
+            if raw is None:
+                raise Unprocessable("body is not JSON")
+            return bytes(raw) + b"\n"
         message = job.message
         line: dict[str, Any] = {
             "topic": job.topic,
             "qid": job.qid,
             "offset": job.offset,
-            "key": message.key,
-            "tag": message.tag,
+            "key": _clean(message.key),
+            "tag": _clean(message.tag),
             "storedMs": message.stored_ms,
             "bornMs": message.born_ms,
-            "properties": dict(message.properties),
+            "properties": {_clean(name): _clean(value) for name, value in message.properties.items()},
         }
-        data = job.data
-        if isinstance(data, bytes):
-            line.update(body_of(data))
+        if raw is not None:
+            line["body"] = raw
         else:
-            line["body"] = data
-        return compact_json(line).encode("utf-8", "surrogatepass") + b"\n"
+            try:
+                line["body"] = body.decode()
+            except UnicodeDecodeError:
+                line["bodyBase64"] = base64.b64encode(body).decode()
+        return json_of(line) + b"\n"
 
 
-def body_of(data: bytes) -> dict[str, Any]:
-    """Return a body as JSON where it is some, else as text, else as `bodyBase64`."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return {"bodyBase64": base64.b64encode(data).decode()}
-    try:
-        return {"body": json.loads(text, parse_constant=_no_constant)}
-    except (ValueError, RecursionError):
-        return {"body": text}
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _clean(text: str | None) -> str | None:
+    """Return a text as JSON can hold it: bytes that were not UTF-8 as escapes."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class TextLines(_Lines):
@@ -113,9 +117,12 @@ class TextLines(_Lines):
 
     suffix = ".text"
 
+    def __init__(self, *, is_intact: bool) -> None:
+        self._is_intact = is_intact
+
     def record(self, job: Job) -> bytes:
         """Return the line of a message."""
-        raw = raw_body(job)
+        raw = body_of(job.data, job.body, is_intact=self._is_intact)
         if b"\\" in raw or b"\n" in raw or b"\r" in raw:
             raw = raw.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
         return raw + b"\n"
@@ -127,9 +134,12 @@ class SequenceRecords:
     suffix = ".seq"
     grows = True
 
+    def __init__(self, *, is_intact: bool) -> None:
+        self._is_intact = is_intact
+
     def record(self, job: Job) -> bytes:
         """Return the record of a message."""
-        return sequence.record(job.message.key or "", raw_body(job))
+        return sequence.record(job.message.key or "", body_of(job.data, job.body, is_intact=self._is_intact))
 
     def begin(self, name: str) -> bytes:
         """Return the header."""
@@ -142,12 +152,18 @@ class SequenceRecords:
     def whole(self, records: list[bytes]) -> bytes:
         raise AssertionError("a SequenceFile grows")
 
+    def check(self, record: bytes) -> None:
+        """Nothing: it is bytes already."""
+
 
 class ParquetRows:
     """A row per message; see `actions.sinks.files.parquet`."""
 
     suffix = ".parquet"
     grows = False
+
+    def __init__(self, *, is_intact: bool) -> None:
+        self._is_intact = is_intact
 
     def record(self, job: Job) -> tuple[Any, ...]:
         """Return the row of a message."""
@@ -161,7 +177,7 @@ class ParquetRows:
             message.stored_ms,
             message.born_ms,
             dict(message.properties),
-            raw_body(job),
+            body_of(job.data, job.body, is_intact=self._is_intact),
         )
 
     def begin(self, name: str) -> bytes:
@@ -178,24 +194,20 @@ class ParquetRows:
 
         return parquet(records)
 
+    def check(self, record: tuple[Any, ...]) -> None:
+        """Try its row alone."""
+        from actions.sinks.files.parquet import check
 
-def raw_body(job: Job) -> bytes:
-    """Return the body as bytes; of one that actions made anew its JSON. Raises Unprocessable."""
-    data = job.data
-    if isinstance(data, bytes):
-        return data
-    if isinstance(data, str):
-        return data.encode("utf-8", "surrogatepass")
-    return compact_json(data).encode("utf-8", "surrogatepass")
+        check(record)
 
 
-def format_of(name: str, *, bodies_alone: bool) -> Format:
-    """Return a form by its name in the options."""
+def format_of(name: str, *, bodies_alone: bool, is_intact: bool) -> Format:
+    """Return a form by its name in the options; `is_intact` as in `actions.transform.exact.body_of`."""
     if name == "json":
-        return JsonLines(bodies_alone=bodies_alone)
+        return JsonLines(bodies_alone=bodies_alone, is_intact=is_intact)
     if name == "text":
-        return TextLines()
+        return TextLines(is_intact=is_intact)
     if name == "sequence":
-        return SequenceRecords()
+        return SequenceRecords(is_intact=is_intact)
     assert name == "parquet", "the options know no other"
-    return ParquetRows()
+    return ParquetRows(is_intact=is_intact)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
 from urllib.parse import quote
+
+from pyddmq.actions import Unprocessable
 
 _PLACE = re.compile(r"\$?\{(\w+)\}")
 _FORMS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "hh": "%H", "mm": "%M"}
@@ -73,16 +74,25 @@ class Layout:
         self._suffix = suffix
         self._prefix = f"{plain['group']}.{plain['topic']}"
         self._form = _PLACE.sub(lambda found: plain.get(found[1]) or "${" + found[1] + "}", path).strip("/")
+        # -1 is no minute of a folder; a path without a time has one folder for all messages.
         self._minute = -1
-        self._folder = ""
+        self._has_time = any(found[1] in _FORMS for found in _PLACE.finditer(self._form))
+        self._folder = f"{root}/{self._form}" if self._form else root
 
     def folder(self, stored_ms: int) -> str:
-        """Return the folder of a message by its store time."""
+        """Return the folder of a message by its store time.
+
+        Raises:
+            Unprocessable: No calendar has that time; in Kafka producers set it as they like.
+        """
         minute = stored_ms // 60_000
-        if minute != self._minute:
-            at: Any = (_EPOCH + timedelta(milliseconds=stored_ms)).astimezone(self._zone)
+        if self._has_time and minute != self._minute:
+            try:
+                at = (_EPOCH + timedelta(milliseconds=stored_ms)).astimezone(self._zone)
+            except (OverflowError, ValueError) as error:
+                raise Unprocessable(f"store time {stored_ms} ms is not within the years 1 to 9999") from error
             below = _PLACE.sub(lambda found: at.strftime(_FORMS[found[1]]), self._form)
-            self._minute, self._folder = minute, f"{self._root}/{below}" if below else self._root
+            self._minute, self._folder = minute, f"{self._root}/{below}"
         return self._folder
 
     def name(self, qid: str, offset: int, stored_ms: int) -> str:

@@ -22,6 +22,12 @@ SCHEMA = pyarrow.schema(
 )
 
 
+def check(row: tuple[Any, ...]) -> None:
+    """Raise what keeps one row out of a file: pyarrow's errors, OverflowError, UnicodeEncodeError."""
+    for field, value in zip(SCHEMA, row, strict=True):
+        _array(field, (value,))
+
+
 def parquet(rows: list[tuple[Any, ...]]) -> bytes:
     """Return a file with these rows, in the order of `SCHEMA`'s fields."""
     columns = zip(*rows, strict=True)

@@ -94,7 +94,7 @@ class FilesAction(OutsideAction):
         options = self.options
         assert isinstance(options, FileOptions | HdfsOptions)
         wish, root, path, form_name = self._wish()
-        form = format_of(form_name, bodies_alone=options.content == "body")
+        form = format_of(form_name, bodies_alone=options.content == "body", is_intact=self.is_intact)
         layout = Layout(
             root=root.rstrip("/"),
             path=path,

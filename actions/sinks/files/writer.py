@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -24,10 +25,13 @@ from actions.sinks.files.ledger import FORGET_SECONDS, Ledger, OpenFile, Pending
 from actions.sinks.files.ranges import ranges_of
 from actions.sinks.files.settling import settle
 from actions.sinks.keep import Keep, State, StateDamaged
-from pyddmq.actions import Context, Job, RetryLater, Status
+from pyddmq.actions import Context, Job, RetryLater, Status, Unprocessable
+from upstream.calls.user_code import described, traceback_of
 
 TURN_BYTES = 8 * 1024 * 1024
 TURN_MESSAGES = 4_096
+CAREFUL_TURNS = 1_000
+"""How many turns after a fault take one message each, so that one that faults alone is found."""
 MESSAGES_PER_STEP = 64
 """Records made before other work of the loop gets its turn."""
 ROW_BYTES = 200
@@ -52,6 +56,7 @@ class _Member(NamedTuple):
     job: Job
     record: Any
     stored_ms: int
+    folder: str
 
 
 class _Failed(ServerAway):
@@ -113,6 +118,8 @@ class Writer:
         self._doubtful: dict[str, OpenFile] = {}
         self._current: dict[tuple[str, str], OpenFile] = {}
         self._gathered: dict[str, _Gathered] = {}
+        self._members_of_turn: list[_Member] = []
+        self._careful = 0
         self._closing = self._ending = self._looking = False
 
     # From the loop's thread
@@ -166,8 +173,30 @@ class Writer:
             for each in error.members if isinstance(error, _Failed) else ():
                 each.job.answer(refusal)
             self._refuse(refusal)
+        except Exception as error:
+            self._fault(error)
         else:
             self._away.answered()
+            self._careful = max(0, self._careful - 1)
+
+    def _fault(self, error: Exception) -> None:
+        """Go on after a fault of the sink's own: nothing of the turn is believed, and the ledger is read again.
+
+        What a turn of many messages failed with may be about one of them: all come again, and the turns after it take
+        one message each. That of a single message is its own error, and counts as an attempt.
+        """
+        self._context.count("turn_failed")
+        self._context.note("sink_turn_failed", error=described(error), traceback=traceback_of(error))
+        refusal = self._away.failed(described(error))
+        gathered = [each for file in self._gathered.values() for each in file.members]
+        for each in [*self._members_of_turn, *gathered]:
+            each.job.answer(error if self._careful and each in self._members_of_turn else refusal)
+        self._refuse(refusal)
+        self._careful = CAREFUL_TURNS
+        self._ledger = self._forget_at = None
+        self._looking = True
+        for kept in (self._doubtful, self._current, self._gathered):
+            kept.clear()
 
     # When
 
@@ -233,7 +262,7 @@ class Writer:
             self._forget_at = self._context.monotonic() + FORGET_SECONDS
         if ledger.done and self._forget_at is not None and self._context.monotonic() > self._forget_at:
             ledger.done.clear()
-        members = await self._members(ledger)
+        self._members_of_turn = members = await self._members(ledger)
         try:
             if members:
                 await self._place(ledger, members)
@@ -263,7 +292,8 @@ class Writer:
         """Make records of messages that wait; what cannot become one is answered."""
         members: list[_Member] = []
         size = seen = 0
-        while self._waiting and size < TURN_BYTES and len(members) < TURN_MESSAGES:
+        most = 1 if self._careful else TURN_MESSAGES
+        while self._waiting and size < TURN_BYTES and len(members) < most:
             job = self._waiting.popleft()
             seen += 1
             if seen % MESSAGES_PER_STEP == 0:
@@ -274,7 +304,8 @@ class Writer:
                 continue
             try:
                 record = self._form.record(job)
-                members.append(_Member(job, record, job.message.stored_ms))
+                stored_ms = job.message.stored_ms
+                members.append(_Member(job, record, stored_ms, self._layout.folder(stored_ms)))
             except Exception as error:
                 job.answer(error)
                 continue
@@ -286,7 +317,7 @@ class Writer:
         """Put messages into their files, in the order in which they came."""
         groups: dict[tuple[str, str], list[_Member]] = {}
         for each in members:
-            groups.setdefault((self._layout.folder(each.stored_ms), each.job.qid), []).append(each)
+            groups.setdefault((each.folder, each.job.qid), []).append(each)
         files = [(self._file(key, group[0], ledger), group) for key, group in groups.items()]
         now = self._context.monotonic()
         for file, group in files:
@@ -387,7 +418,9 @@ class Writer:
         """Write a whole file, with the ledger ahead, and answer its messages."""
         members = self._gathered.pop(file.path).members
         try:
-            data = await self._keep.apart(lambda: self._form.whole([each.record for each in members]))
+            data, members = await self._made(members)
+            if not members:
+                return
             file.pending = Pending(len(data), crc32(data), ranges_of(each.job.offset for each in members))
             ledger.files[file.path] = file
             try:
@@ -402,14 +435,30 @@ class Writer:
                 raise
         except ServerAway as error:
             raise _Failed(str(error), members) from error
-        except Exception as error:
-            # No file can be made of these together; each is tried again, and counted.
-            for each in members:
-                each.job.answer(error)
-            return
         ledger.committed(file, self._context.wall_ms())
         del ledger.files[file.path]
         self._answer(members)
+
+    async def _made(self, members: list[_Member]) -> tuple[bytes, list[_Member]]:
+        """Return a whole file and the messages in it; those that no file can hold are answered."""
+        form, apart = self._form, self._keep.apart
+        try:
+            return await apart(lambda: form.whole([each.record for each in members])), members
+        except Exception:
+            fit = []
+            for each in members:
+                if (error := await apart(partial(self._refused, each))) is None:
+                    fit.append(each)
+                else:
+                    each.job.answer(Unprocessable(f"no row of a file can hold it: {described(error)}"))
+        return await apart(lambda: form.whole([each.record for each in fit])) if fit else b"", fit
+
+    def _refused(self, member: _Member) -> Exception | None:
+        try:
+            self._form.check(member.record)
+        except Exception as error:
+            return error
+        return None
 
     def _answer(self, members: Sequence[_Member]) -> None:
         self._context.count("written", len(members))

@@ -17,6 +17,7 @@ from pyddmq.actions import Unprocessable
 
 ORDER_BITS = 20
 _WORD = 1 << 64
+_TIMESTAMP_MAX = (1 << 63) - 1
 
 
 class Changes(NamedTuple):
@@ -46,8 +47,16 @@ Step = Changes | Append | Increment
 
 
 def timestamp_of(stored_ms: int, offset: int, *, by_order: bool) -> int:
-    """Return the timestamp of a message's cells; by order those of one queue are all different, and grow."""
-    return (stored_ms << ORDER_BITS) | (offset & ((1 << ORDER_BITS) - 1)) if by_order else stored_ms
+    """Return the timestamp of a message's cells; by order those of one queue are all different, and grow.
+
+    Raises:
+        Unprocessable: HBase has no such timestamp; in Kafka producers set store times as they like.
+    """
+    at = (stored_ms << ORDER_BITS) | (offset & ((1 << ORDER_BITS) - 1)) if by_order else stored_ms
+    # One below it is that of the deletes before puts, and the largest is HBase's own word for "now".
+    if not 0 < at < _TIMESTAMP_MAX:
+        raise Unprocessable(f"store time {stored_ms} ms makes no timestamp of HBase")
+    return at
 
 
 def added(value: bytes | None, amount: int) -> bytes:

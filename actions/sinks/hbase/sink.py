@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from actions.outside import OutsideAction
 from actions.sinks.away import Away, ServerAway
@@ -16,19 +16,28 @@ from actions.sinks.hbase.mutations import Append, Changes, Increment, Step, adde
 from actions.sinks.hbase.options import HBaseOptions, TableMapping
 from actions.sinks.redis.options import split_address
 from actions.sinks.templates import FieldMissing, Template
-from pyddmq.actions import Failed, Job, Status, Unprocessable
+from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 
 _Answer = Status | Exception
 _Run = Callable[[HBaseLink], None]
 
 
+class _Wanted(NamedTuple):
+    """What one message wants, and the timestamp of its cells."""
+
+    place: int
+    job: Job
+    steps: list[Step]
+    at: int
+
+
 class _Row:
     """One entry of `tables`, compiled."""
 
-    def __init__(self, mapping: TableMapping) -> None:
+    def __init__(self, mapping: TableMapping, *, is_intact: bool) -> None:
         self.mapping = mapping
-        self.row = Template(mapping.row)
-        self.columns = {name: Template(text) for name, text in mapping.columns.items()}
+        self.row = Template(mapping.row, is_intact=is_intact)
+        self.columns = {name: Template(text, is_intact=is_intact) for name, text in mapping.columns.items()}
 
 
 class HBaseSink(OutsideAction):
@@ -64,7 +73,7 @@ class HBaseSink(OutsideAction):
     def _compile(self) -> HBaseOptions:
         assert isinstance(self.options, HBaseOptions)
         options = self._given = self.options
-        self._rows = [_Row(mapping) for mapping in options.tables]
+        self._rows = [_Row(mapping, is_intact=self.is_intact) for mapping in options.tables]
         return options
 
     def preview(self, job: Job) -> list[str]:
@@ -87,21 +96,22 @@ class HBaseSink(OutsideAction):
     def act_many(self, jobs: Sequence[Job]) -> Sequence[_Answer]:
         """Answer FINISH for each message whose mutations were carried out."""
         answers: list[_Answer] = [Status.FINISH] * len(jobs)
-        wanted: list[tuple[int, Job, list[Step]]] = []
+        wanted: list[_Wanted] = []
         for place, job in enumerate(jobs):
             try:
                 steps = steps_of([*self._own(job), *job.outgoing.commands])
+                at = self._timestamp(job) if steps else 0
             except Exception as error:
                 answers[place] = error
                 continue
             if steps:
-                wanted.append((place, job, steps))
+                wanted.append(_Wanted(place, job, steps, at))
             else:
                 answers[place] = self._empty()
         refusal = self._away.refusal()
         if refusal is not None:
-            for place, _, _ in wanted:
-                answers[place] = refusal
+            for each in wanted:
+                answers[each.place] = refusal
             return answers
         self._carry_out(wanted, answers)
         return answers
@@ -148,27 +158,27 @@ class HBaseSink(OutsideAction):
             self.context.count("field_missing")
             return b""
 
-    def _carry_out(self, wanted: Sequence[tuple[int, Job, list[Step]]], answers: list[_Answer]) -> None:
+    def _carry_out(self, wanted: Sequence[_Wanted], answers: list[_Answer]) -> None:
         """Send everything; messages that only put and delete go together where table and timestamp are the same."""
         together: dict[tuple[str, int], list[tuple[int, Sequence[RowChange]]]] = {}
         singles = []
-        for place, job, steps in wanted:
-            if len(steps) == 1 and isinstance(steps[0], Changes):
-                at = self._timestamp(job)
-                together.setdefault((steps[0].table, at), []).append((place, steps[0].rows))
+        for each in wanted:
+            (step, *others) = each.steps
+            if not others and isinstance(step, Changes):
+                together.setdefault((step.table, each.at), []).append((each.place, step.rows))
             else:
-                singles.append((place, job, steps))
+                singles.append(each)
         for (table, at), members in together.items():
             self._send_together(table, at, members, answers)
-        for place, job, steps in singles:
-            answers[place] = self._send(job, steps)
+        for each in singles:
+            answers[each.place] = self._send(each)
 
     def _send_together(
         self, table: str, at: int, members: list[tuple[int, Sequence[RowChange]]], answers: list[_Answer]
     ) -> None:
         rows_of_all = [row for _, rows in members for row in rows]
         answer = self._tried(partial(_change, table, rows_of_all, at))
-        if isinstance(answer, Failed) and len(members) > 1:
+        if isinstance(answer, Exception) and not isinstance(answer, RetryLater) and len(members) > 1:
             # One of them is refused; which one they say only one by one. What was put already is put again.
             for place, rows in members:
                 answers[place] = self._tried(partial(_change, table, rows, at))
@@ -176,10 +186,9 @@ class HBaseSink(OutsideAction):
         for place, _ in members:
             answers[place] = answer
 
-    def _send(self, job: Job, steps: Sequence[Step]) -> _Answer:
-        at = self._timestamp(job)
-        for number, step in enumerate(steps):
-            answer = self._tried(partial(self._step, job, step, number, at))
+    def _send(self, wanted: _Wanted) -> _Answer:
+        for number, step in enumerate(wanted.steps):
+            answer = self._tried(partial(self._step, wanted.job, step, number, wanted.at))
             if answer is not Status.FINISH:
                 return answer
         return Status.FINISH
@@ -231,7 +240,8 @@ class HBaseSink(OutsideAction):
             return self._away.failed(str(error))
         except Refused as error:
             return Failed(f"HBase refused: {error}")
-        except Unprocessable as error:
+        except Exception as error:
+            # Of this message, not of the server: it counts as an attempt.
             return error
         self._away.answered()
         return Status.FINISH

@@ -70,7 +70,9 @@ class RedisSink(OutsideAction):
     def _compile(self) -> RedisOptions:
         assert isinstance(self.options, RedisOptions)
         options = self._given = self.options
-        self._templates = [(words[0], [Template(word) for word in words[1:]]) for words in options.commands]
+        self._templates = [
+            (words[0], [Template(word, is_intact=self.is_intact) for word in words[1:]]) for words in options.commands
+        ]
         return options
 
     def preview(self, job: Job) -> list[str]:

@@ -78,6 +78,7 @@ def try_actions(
     from conf.problems import ConfigError
     from proxy.operate.action_trial import TrialMissing, new_registry, run_trial, subscription_of
     from pyddmq.actions import Message
+    from upstream.calls.user_code import described
 
     registry = new_registry()
     try:
@@ -97,9 +98,7 @@ def try_actions(
     except ActionError as error:
         raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
     except Exception as error:
-        raise CliError(
-            f"an action cannot be opened or closed: {type(error).__name__}: {error}", ExitCode.CHECK_FAILED
-        ) from error
+        raise CliError(f"an action cannot be opened or closed: {described(error)}", ExitCode.CHECK_FAILED) from error
     if as_json:
         return print_json({"orderKey": trial.order_key, "steps": [_fields(step) for step in trial.steps]})
     for number, step in enumerate(trial.steps, 1):
@@ -133,7 +132,7 @@ def _options(spec: ActionSpec) -> list[dict[str, Any]]:
             "name": field.alias or name,
             "type": _type_text(field.annotation),
             "required": field.is_required(),
-            "default": None if field.is_required() else field.get_default(call_default_factory=True),
+            "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
             "description": field.description or "",
         }
         for model in models
@@ -158,6 +157,8 @@ def _type_text(annotation: Any) -> str:
 def _print_step(number: int, step: Step) -> None:
     answer = "" if step.answer is None else f"{getattr(step.answer, 'name', type(step.answer).__name__)}: "
     print_line(f"{number}. {step.action}: {answer}{printable(step.meaning)}")
+    for line in step.traceback.splitlines():
+        print_line(f"    {printable(line)}")
     print_line(f"    data: {_shown(step.data)}")
     for name, value in _gathered(step.outgoing).items():
         print_line(f"    {name}: {_shown(value)}")
@@ -186,6 +187,7 @@ def _fields(step: Step) -> dict[str, Any]:
         "action": step.action,
         "answer": answer,
         "meaning": step.meaning,
+        "traceback": step.traceback,
         **data,
         "outgoing": {name: _plain(value) for name, value in _gathered(step.outgoing).items()},
         "preview": [*step.preview],
@@ -199,4 +201,6 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
         return [_plain(each) for each in value]
+    if hasattr(value, "model_dump"):  # a model of pydantic, which is not imported for this alone
+        return _plain(value.model_dump(by_alias=True))
     return value if isinstance(value, str | int | float | bool | None) else repr(value)

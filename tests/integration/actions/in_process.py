@@ -25,6 +25,13 @@ class Unportable(Exception):
         self.lock = lock
 
 
+class Own(BaseException):
+    """What no `except Exception` catches, and cannot be shown."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
 class Work(Action):
     """Does what the body says."""
 
@@ -43,6 +50,12 @@ class Work(Action):
             os._exit(3)
         if what == "fail":
             raise Failed("no stock")
+        if what == "leave":
+            raise SystemExit(3)
+        if what == "own":
+            raise Own
+        if what == "note":
+            self.context.note("odd", fact=threading.Lock())
         if what == "odd":
             raise Unportable("odd", threading.Lock())
         if what == "lock":

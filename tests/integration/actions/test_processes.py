@@ -29,6 +29,9 @@ class Context:
     def count(self, event: str, amount: int = 1) -> None:
         self.counted.append(event)
 
+    def note(self, event: str, **facts: object) -> None:
+        self.counted.append(event)
+
 
 def job(what: str) -> Any:
     """A copy of a job with this body."""
@@ -70,9 +73,14 @@ def test_call_in_a_process_answers_with_what_it_made(work: ProcessAction) -> Non
         work.act(job("odd"))
     with pytest.raises(Exception, match="cannot leave its process"):
         work.act(job("lock"))
+    with pytest.raises(Exception, match="it raised SystemExit: 3"):
+        work.act(job("leave"))
+    with pytest.raises(Exception, match="it raised Own: <Own that cannot be shown: KeyboardInterrupt>"):
+        work.act(job("own"))
+    assert work.act(job("note")) is Status.CONTINUE
     second = job("b")
     work.act(second)
-    assert second.data["pid"] == first.data["pid"]
+    assert second.data["pid"] == first.data["pid"], "whatever it raised, the process is the same"
 
 
 def test_call_beyond_its_limit_is_killed_and_the_next_one_runs_elsewhere(work: ProcessAction) -> None:

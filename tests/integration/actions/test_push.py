@@ -88,8 +88,8 @@ async def one(answer: Any, **options: Any) -> tuple[Status | Exception, HandCont
         ('{"errno": 1000002}', RetryLater, "retry_asked"),
         ('{"errno": 9, "errmsg": "no stock"}', Failed, None),
         ('{"errno": "x"}', Failed, None),
-        (201, PushFailed, None),
-        (204, PushFailed, None),
+        (201, Status.FINISH, None),
+        (204, Status.FINISH, None),
         (400, PushFailed, None),
         (429, PushFailed, "url_failed"),
         (500, PushFailed, "url_failed"),
@@ -99,7 +99,9 @@ async def one(answer: Any, **options: Any) -> tuple[Status | Exception, HandCont
         (garbage(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nshort"), PushFailed, "url_failed"),
         (garbage(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000), PushFailed, "url_failed"),
         (garbage(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"), PushFailed, "url_failed"),
-        (packed, Status.FINISH, None),
+        (packed, PushFailed, "reply_unreadable"),
+        ('{"errno": 9', PushFailed, "reply_unreadable"),
+        (web.Response(body='{"errno": 9}'.encode("utf-16"), content_type="text/plain", charset="utf-16"), Failed, None),
     ],
 )
 def test_what_a_receiver_does_decides(answer: Any, expected: Any, event: str | None) -> None:
@@ -109,10 +111,17 @@ def test_what_a_receiver_does_decides(answer: Any, expected: Any, event: str | N
     assert not context.events or event in context.events
 
 
-def test_success_may_be_every_2xx() -> None:
-    """`success: 2xx` reads their bodies (W62)."""
-    assert asyncio.run(one(204, success="2xx"))[0] is Status.FINISH
-    assert isinstance(asyncio.run(one(redirect("/x"), success="2xx"))[0], PushFailed)
+def test_success_may_be_200_alone() -> None:
+    """`success: 200` is DDMQ's rule (W62); by default every 2xx is one, and a redirect never."""
+    assert isinstance(asyncio.run(one(204, success="200"))[0], PushFailed)
+    assert isinstance(asyncio.run(one(redirect("/x")))[0], PushFailed)
+
+
+def test_receiver_says_when_to_come_again() -> None:
+    """Retry-After goes along with the failure; the group waits at least so long."""
+    answered, _, _ = asyncio.run(one(web.Response(status=503, headers={"Retry-After": "30"})))
+    assert isinstance(answered, PushFailed)
+    assert answered.delay_ms == 30_000
 
 
 def test_silence_ends_at_the_subscriptions_timeout() -> None:

@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         name="context is left out where the body is raw bytes",
         file="actions/transform/form_params.py",
-        old="        form = [*self.fields(job.data), *self._append(job)]\n",
-        new="        form = [*self.fields(job.data), *([] if isinstance(job.data, bytes) else self._append(job))]\n",
+        old="        form = [*self.fields(job), *self._append(job)]\n",
+        new="        form = [*self.fields(job), *([] if isinstance(job.data, bytes) else self._append(job))]\n",
         caught_by=(f"{TRANSFORMS}::test_context_goes_with_every_body",),
         rows=("W22",),
     ),

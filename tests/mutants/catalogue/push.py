@@ -11,8 +11,8 @@ MUTANTS = (
     Mutant(
         name="a push that failed counts as consumed",
         file="actions/http/action.py",
-        old='            raise PushFailed(f"{ticket.target.url}: {failure}") from None\n',
-        new='            return Reply(200, b"")\n',
+        old='            raise PushFailed(f"{ticket.target.url}: {failure}", delay_ms=failure.delay_ms) from None\n',
+        new='            return Reply(200, b"", {})\n',
         caught_by=(LETTERS,),
         rows=("W15",),
     ),
@@ -93,11 +93,14 @@ MUTANTS = (
         caught_by=("tests/simulation/test_pushes.py::test_retries_of_business_failures_are_spread",),
     ),
     Mutant(
-        name="a GET over a kept connection that is gone is an error",
+        name="a request that crosses the close of a kept connection is an error",
         file="actions/http/client.py",
-        old='                    if method != "GET":\n',
-        new="                    if True:\n",
-        caught_by=(f"{UNIT}/test_client.py::test_get_over_a_connection_that_is_gone_is_made_again_and_a_post_is_not",),
+        old="            if was_kept and ",
+        new="            if False and ",
+        caught_by=(
+            f"{UNIT}/test_client.py::"
+            "test_request_is_sent_again_where_a_kept_connection_closed_before_a_byte_of_the_reply",
+        ),
     ),
     Mutant(
         name="the next request stands behind the rest of a body that was answered already",

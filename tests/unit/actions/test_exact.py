@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from actions.json_action import JsonAction
 from actions.transform.exact import JsonNumber, decode_exact, encode, text_of
+from pyddmq.actions import Action, Job, Status
+from pyddmq.testing.actions import try_pipeline
 
 TEXTS = [
     b'{"b":1,"a":2}',
@@ -78,3 +81,59 @@ def test_whatever_is_written_is_read_back(data: dict[str, Any]) -> None:
     assert read == data
     assert decode_exact(encode(read)) == data
     assert encode(decode_exact(encode(read))) == encode(read)
+
+
+class Changes(Action):
+    """An action of a user, which may change anything where it is."""
+
+    needs_json = True
+
+    def act(self, job: Job) -> Status:
+        return Status.CONTINUE
+
+
+ODD = b'{"a": 1.10, "b": 1e400, "c": 0.12345678901234567890, "d": "\\u00e9", "a": 2}'
+
+
+@pytest.mark.parametrize(
+    ("actions", "body"),
+    [
+        (["Json"], ODD),
+        (["Json", "QueryParams"], ODD),
+        (["Json", "Filter"], ODD),
+        (["Json", "Changes"], '{"a":2,"b":1e400,"c":0.12345678901234567890,"d":"é"}'.encode()),
+        (["Json", "Transit"], '{"a":2,"b":1e400,"c":0.12345678901234567890,"d":"é","e":2}'.encode()),
+    ],
+)
+def test_body_that_no_action_changed_is_pushed_to_the_byte(actions: list[str], body: bytes) -> None:
+    """And one that may be changed keeps its numbers' text."""
+    options = {
+        "Transit": {"fields": {"$": "$", "$.e": "$.a"}},
+        "QueryParams": {"fields": {"price": "$.c"}},
+        "Filter": {"expression": "true"},
+    }
+    trial = try_pipeline(
+        json.dumps(
+            {
+                "topics": {"t": {}},
+                "groups": [
+                    {
+                        "group": "g",
+                        "topics": [
+                            {
+                                "topic": "t",
+                                "actions": [*actions, "Async", "AsyncHttp"],
+                                "urls": ["http://h/"],
+                                "options": {name: options[name] for name in actions if name in options},
+                            }
+                        ],
+                    }
+                ],
+            }
+        ),
+        "g",
+        "t",
+        ODD,
+        actions={"Changes": Changes},
+    )
+    assert trial.last.preview[-1].encode() == body

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from conf import ActionSpec, ConfigError, Loaded, Problem, load, loads
 
@@ -18,8 +18,6 @@ ROOT = Path(__file__).parents[3]
 
 class LimitOptions(BaseModel):
     """Options of the action Limit in these tests."""
-
-    model_config = ConfigDict(extra="forbid")
 
     most: int
 
@@ -166,6 +164,11 @@ def test_problem_reads_file_line_key_and_sentence() -> None:
         ("brokerCluster: other", "brokerCluster", "'pyddmq'"),
         ("options: {Limit: {most: 5}}", "options.Limit", "not among the actions"),
         ("actions: [Limit, PullServer]\noptions: {Limit: {most: many}}", "options.Limit.most", "valid integer"),
+        (
+            "actions: [Limit, PullServer]\noptions: {Limit: {most: 5, mots: 5}}",
+            "options.Limit.mots",
+            "is no option; did you mean most? there are most",
+        ),
         (
             "actions: [Limit, PullServer]\noptions: {Limit: {most: 5}, PullServer: {most: 5}}",
             "options.PullServer",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
+
 import pytest
 
-from actions.http.reply import Meaning, judge
+from actions.http.reply import Meaning, judge, retry_after_ms
 
-CONSUMED, FAILED = Meaning.CONSUMED, Meaning.FAILED
+CONSUMED, FAILED, UNREADABLE = Meaning.CONSUMED, Meaning.FAILED, Meaning.UNREADABLE
 
 
 @pytest.mark.parametrize(
@@ -15,8 +18,8 @@ CONSUMED, FAILED = Meaning.CONSUMED, Meaning.FAILED
         (b"", CONSUMED),
         (b"  \n", CONSUMED),
         (b"OK", CONSUMED),
-        (b"errno: 5", CONSUMED),
-        (b"<errno>5</errno>", CONSUMED),
+        (b"errno: 5", UNREADABLE),
+        (b"<errno>5</errno>", UNREADABLE),
         (b'{"data": 1}', CONSUMED),
         (b'{"data": {"errno": 5}}', CONSUMED),
         (b'[{"errno": 5}]', CONSUMED),
@@ -44,14 +47,76 @@ CONSUMED, FAILED = Meaning.CONSUMED, Meaning.FAILED
         (b'{"errno": 4295967296}', FAILED),
         (b'{"errno": 99999999999999999999999}', FAILED),
         (b'{"errno": 7, "errno": 0}', CONSUMED),
-        (b'{"errno": 7', CONSUMED),
-        (b'\xff\xfe{"errno": 7}', CONSUMED),
-        (b'{"errno": 7, "x": ' + b"[" * 5000, CONSUMED),
+        (b'{"errno": 7', UNREADABLE),
+        (b'\xff\xfe{"errno": 7}', UNREADABLE),
+        (b'{"errno": 7, "x": ' + b"[" * 5000, UNREADABLE),
+        (b'{"errno": 7}\0', FAILED),
+        (b'{"errno": 0}\r\n\0', CONSUMED),
+        (b'{"errno": 1e999999}', FAILED),
+        (b'{"errno": 7, "rate": 1e999999}', FAILED),
+        (b'{"errno": 7, "errmsg": "\\ud800"}', FAILED),
+        (b'\xef\xbb\xbf{"errno": 7}', FAILED),
+        ('{"errno": 7, "errmsg": "\u6ca1\u6709"}'.encode("gbk"), FAILED),
+        ('{"errno": 7, "errmsg": "\u8a8d"}'.encode("gbk"), FAILED),
+        ('{"errno": 7, "errmsg": "\xe9t\xe9"}'.encode("latin-1"), FAILED),
+        ('{"errno": 7}'.encode("utf-16"), FAILED),
+        ('{"errno": 7}'.encode("utf-16-be"), FAILED),
+        ('{"errno": 7}'.encode("utf-32"), FAILED),
+        ('{"errno": 0}'.encode("utf-16-le"), CONSUMED),
+        ('{"data": 1}'.encode("utf-16"), CONSUMED),
+        (bytes(range(256)), CONSUMED),
     ],
 )
 def test_body_of_a_reply_means(body: bytes, meaning: Meaning) -> None:
     """What the table says; numbers do not wrap at 32 bits as DDMQ's do."""
     assert judge(body).meaning is meaning
+
+
+@pytest.mark.parametrize(
+    "charset", ["utf-16", "cp037", "gb18030", "shift_jis", "iso-8859-5", "nonsense", "zip", "utf-7"]
+)
+def test_body_is_decoded_by_its_charset(charset: str) -> None:
+    """Also by one in which `errno` has other bytes; one that is not known is left out."""
+    known = charset not in ("nonsense", "zip")
+    assert judge('{"errno": 7, "errmsg": "?"}'.encode(charset if known else "utf-8"), charset=charset).meaning is FAILED
+    assert judge('{"errno": 0}'.encode(charset if known else "utf-8"), charset=charset).meaning is CONSUMED
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed", "meaning"),
+    [
+        ("gzip", gzip.compress(b'{"errno": 7}'), FAILED),
+        ("x-gzip", gzip.compress(b'{"errno": 0}'), CONSUMED),
+        ("deflate", zlib.compress(b'{"errno": 7}'), FAILED),
+        ("deflate", zlib.compress(b'{"errno": 7}', wbits=-15), FAILED),
+        ("identity", b'{"errno": 7}', FAILED),
+        ("gzip", b"\x1f\x8b" + bytes(100), UNREADABLE),
+        ("gzip", gzip.compress(bytes(10_000_000)), UNREADABLE),
+        ("br", b'{"errno": 7}', UNREADABLE),
+    ],
+)
+def test_body_is_unpacked_within_its_bound(coding: str, packed: bytes, meaning: Meaning) -> None:
+    """What cannot be unpacked is an error: whether it is a failure cannot be known."""
+    assert judge(packed, coding=coding, bytes_max=65_536).meaning is meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "wait_ms"),
+    [
+        ("120", 120_000),
+        (" 0 ", 0),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", 40_000),
+        ("Thu, 01 Jan 1970 00:00:40 GMT", 0),
+        ("soon", 0),
+        ("-5", 0),
+        ("", 0),
+        ("9" * 5000, 999_999_999_000),
+        ("Fri, 99 Foo 99999 99:99:99 GMT", 0),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(text: str, wait_ms: int) -> None:
+    """Anything else is no wish (RFC 9110 10.2.3)."""
+    assert retry_after_ms(text, 60_000) == wait_ms
 
 
 def test_failure_quotes_the_receiver_in_one_short_line() -> None:

@@ -6,14 +6,16 @@ import asyncio
 import errno
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from actions.outside import Outside
+from actions.sinks.files.layout import Layout
 from actions.sinks.files.sink import LOOK_SECONDS, FileSink
-from pyddmq.actions import RetryLater, Status
+from pyddmq.actions import RetryLater, Status, Unprocessable
 from pyddmq.testing.loop import VirtualLoop
 from pyddmq.testing.sim_disk import PowerCut, SimDisk
 from tests.unit.actions.sinks.surroundings import FakeJob, InlineKeep, opened
@@ -310,3 +312,72 @@ def test_open_files_are_bounded() -> None:
 
     assert len(ground.read()) == 3
     assert len(ground.read(hidden=True)) == 2
+
+
+ABSURD = (2**63 - 1, 253_402_300_799_000, 1_700_000_000_000_000, -(2**62))
+"""Store times that producers of Kafka write: no time at all, the last second of 9999, microseconds, before all time."""
+
+
+@pytest.mark.parametrize("form", ["json", "text", "parquet"])
+def test_message_of_a_time_beyond_every_calendar_alone_is_unprocessable(form: str) -> None:
+    """The messages before and after it are in the files, and the writer goes on."""
+    ground = Ground(format=form, path="${topic}/${yyyy}", timeZone="Asia/Shanghai")
+    given = [*jobs(0, 1), *(FakeJob(2 + at, stored_ms=each) for at, each in enumerate(ABSURD)), *jobs(8, 9)]
+    asyncio.run(written(ground.sink(), given))
+
+    answers = [job.answered for job in given]
+    assert answers[:2] == answers[-2:] == [Status.FINISH] * 2
+    assert all(isinstance(each, Unprocessable) for each in answers[2:6])
+    assert ground.disk.list(f"{OUT}/orders") == ["2023"]
+
+
+def test_times_do_not_matter_where_no_folder_is_named_by_them() -> None:
+    """A path without a time takes every message."""
+    ground = Ground(path="${topic}")
+    given = [FakeJob(at, stored_ms=each) for at, each in enumerate(ABSURD)]
+    asyncio.run(written(ground.sink(), given))
+    assert [job.answered for job in given] == [Status.FINISH] * len(ABSURD)
+
+
+def test_row_that_no_file_can_hold_costs_no_other_its_file() -> None:
+    """A file that is written whole is made of the others; the message says what is wrong with it."""
+    ground = Ground(format="parquet")
+    given = [*jobs(0, 1), FakeJob(2, key="\ud800"), FakeJob(3, stored_ms=2**70), *jobs(4)]
+    asyncio.run(written(ground.sink(), given))
+    assert [type(job.answered) for job in given] == [Status, Status, Unprocessable, Unprocessable, Status]
+    assert len(ground.read()) == 1
+
+
+def test_fault_of_the_writer_itself_is_said_and_the_writer_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that makes a turn fail in a way that nobody foresaw uses up attempts; all others are written."""
+    name = Layout.name
+
+    def faulty(layout: Layout, qid: str, offset: int, stored_ms: int) -> str:
+        if qid == "bad":
+            raise ZeroDivisionError("unforeseen")
+        return name(layout, qid, offset, stored_ms)
+
+    monkeypatch.setattr(Layout, "name", faulty)
+    ground, counts = Ground(), Counter[str]()
+
+    async def story() -> None:
+        sink = ground.sink()
+        left = [*jobs(0, 1), *jobs(0, qid="bad"), *jobs(2, 3)]
+        for _ in range(40):
+            await written(sink, left, close=False)
+            counts.update(f"{job.qid} {type(job.answered).__name__}" for job in left)
+            again = [job for job in left if isinstance(job.answered, RetryLater)]
+            left = [FakeJob(job.offset, job.message.body, qid=job.qid) for job in again]
+            sink.context.ahead += 20
+            if not left:
+                break
+        assert not sink._task.done()
+        assert sink.context.counts["turn_failed"] == 2
+        assert [event for event, _ in sink.context.notes].count("sink_turn_failed") == 2
+        sink.drain()
+        await sink.close()
+
+    asyncio.run(story())
+    assert counts["bad ZeroDivisionError"] == 1
+    assert counts["q0 Status"] == 4
+    assert sorted(ground.offsets()) == [0, 1, 2, 3]

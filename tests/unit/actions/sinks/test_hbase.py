@@ -273,3 +273,19 @@ def test_connection_stays_after_an_answer_and_is_closed_after_none(
     with pytest.raises(told):
         link.increment("orders", b"r", {b"d:n": 1})
     assert (pool.one.closes, pool.replaced) == (closed, closed)
+
+
+@pytest.mark.parametrize("stored", [2**63 - 1, 253_402_300_799_000, 1_700_000_000_000_000, -(2**40), -1])
+@pytest.mark.parametrize("order", [True, False])
+def test_store_time_that_makes_no_timestamp_concerns_its_message_alone(stored: int, order: bool) -> None:
+    """In Kafka producers set store times as they like; HBase has 63 bits, and stays in use for all others."""
+    server = MemoryHBase()
+    target = sink(server, **({"timestamp": "storeOrder"} if order else {}))
+    given = [FakeJob(1, stored_ms=STORED), FakeJob(2, stored_ms=stored), FakeJob(3, stored_ms=STORED)]
+    for job in given:
+        job.outgoing.commands.append(HBasePut("t", f"r{job.offset}", {"d:a": b"1"}))
+    answers = target.act_many(given)
+    fits = 0 < stored < 2**63 - 1 and not order
+    assert answers[0] is answers[2] is Status.FINISH
+    assert answers[1] is Status.FINISH if fits else isinstance(answers[1], Unprocessable)
+    assert not target.context.counts["server_away"]

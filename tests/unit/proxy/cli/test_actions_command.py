@@ -9,6 +9,7 @@ import pytest
 
 from proxy.cli.app import run
 from proxy.process.exit_codes import ExitCode
+from pyddmq.actions import Action, Job, Status
 from tests.unit.proxy.operate import test_action_trial
 
 
@@ -37,12 +38,41 @@ def test_command_lists_actions_with_options_and_places(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     assert "PullServer: " in shown
     assert "missing ('fail' or 'skip' or 'null', default skip)" in shown
+    assert run(["actions", "--json"]) == ExitCode.OK
+    listed = {each["name"]: each["options"] for each in json.loads(capsys.readouterr().out)["actions"]}
+    (breaker,) = [each for each in listed["AsyncHttp"] if each["name"] == "breaker"]
+    assert isinstance(breaker["default"], dict), "a section within the options is JSON, too"
     assert run(["actions", "Redis", "--json"]) == ExitCode.OK
     (told,) = json.loads(capsys.readouterr().out)["actions"]
     assert "needs the extra redis" in (told["place"] or "") or "pip install" in (told["problem"] or "")
     assert run(["actions", f"{test_action_trial.__name__}:Hooks"]) == ExitCode.OK
     assert "process (bool, default False)" in capsys.readouterr().out
     assert run(["actions", "Nope"]) == ExitCode.NOT_FOUND
+
+
+def test_bug_in_an_action_is_shown_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`actions try` prints the traceback, whatever kind of exception it is."""
+    file = tmp_path / "node.yaml"
+    topic = f"{{topic: orders, actions: [Async, '{__name__}:Leaves']}}"
+    file.write_text(f"topics: {{orders: {{}}}}\ngroups: [{{group: g, topics: [{topic}]}}]")
+    words = ["actions", "try", str(file), "g", "orders", "--run"]
+    assert run(words) == ExitCode.OK
+    shown = capsys.readouterr().out
+    assert "it raised SystemExit: 3" in shown
+    assert "in act" in shown
+    assert run([*words, "--json"]) == ExitCode.OK
+    *_, step = json.loads(capsys.readouterr().out)["steps"]
+    assert "in act" in step["traceback"]
+
+
+class Leaves(Action):
+    """Has a bug."""
+
+    may_be_last = True
+
+    def act(self, job: Job) -> Status:
+        """See the class."""
+        raise SystemExit(3)
 
 
 PREVIEWED = """
