@@ -12,7 +12,7 @@ ROOMS = ("broker", "upstream", "proxy", "actions", "lag", "conf", "pyddmq")
 PLAIN = {
     "words between nouns": "of over too long back apart only",
     "plain adjectives and verbs, as in any text": "small single plain private generic manual base build unreadable "
-    "readonly all",
+    "readonly all removed",
     "of every program": "file line text json yaml byte api cli command config input output error exit thread time type "
     "client server network disk copy option model format idl doc search style tool test assembly async aio "
     "linux java counter count channel loader live reader writer tree hash parameter private diff report run reference "
