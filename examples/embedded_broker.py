@@ -1,20 +1,19 @@
-"""Use the broker alone, inside a Python program: no proxy, no network, no event loop.
+"""The broker alone, inside a Python program: no proxy, no network, no event loop.
 
-Run it from a checkout: ``.venv/bin/python examples/embedded_broker.py [DIRECTORY]``. Run twice with one directory, it
-finds the messages of the first run.
+Run it: ``python examples/embedded_broker.py``. It stores messages in a temporary folder, opens the store again, and
+reads them back.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
-# For a checkout; an installed pyddmq needs no path.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from running_node import conclude
 
 from pyddmq.broker import FILLER, DamagedRecord, Store, Topic, open_store, parse_properties, split
+
+STEPS = ["received", "checked", "granted"]
 
 
 def messages(store: Store, topic: Topic) -> Iterator[tuple[int, int, bytes, dict[str, str]]]:
@@ -35,22 +34,29 @@ def messages(store: Store, topic: Topic) -> Iterator[tuple[int, int, bytes, dict
             offset += len(units)
 
 
-def main(folder: str) -> int:
-    """Send a few messages, read everything back, print it; returns how many there were."""
-    store = open_store(folder)
-    try:
-        topic = store.create_topic("permits", queues=4)
-        for step in ("received", "checked", "granted"):
-            position = store.put(topic, f"case-7 {step}".encode(), key="case-7", tags=step, properties={"by": "demo"})
-            print(f"stored in queue {position.queue_id} at offset {position.offset}")
-        count = 0
-        for queue_id, offset, body, properties in messages(store, topic):
-            count += 1
-            print(f"queue {queue_id} offset {offset}: {body.decode()} {properties}")
-        return count
-    finally:
-        store.close()
+def main() -> None:
+    """Store three messages of one key, open the store again, and check that they are in one queue and in order."""
+    with tempfile.TemporaryDirectory(prefix="embedded-broker-") as folder:
+        store = open_store(folder)
+        try:
+            topic = store.create_topic("permits", queues=4)
+            for step in STEPS:
+                position = store.put(topic, step.encode(), key="case-7", tags=step, properties={"by": "example"})
+                print(f"stored in queue {position.queue_id} at offset {position.offset}")
+        finally:
+            store.close()
+        store = open_store(folder)
+        try:
+            found = list(messages(store, store.create_topic("permits", queues=4)))
+        finally:
+            store.close()
+    for queue_id, offset, body, properties in found:
+        print(f"queue {queue_id} offset {offset}: {body.decode()} {properties}")
+    failures = []
+    if [body.decode() for _, _, body, _ in found] != STEPS or len({queue_id for queue_id, *_ in found}) != 1:
+        failures.append("the messages are not all in one queue and in order")
+    conclude(failures)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="embedded-broker-"))
+    main()

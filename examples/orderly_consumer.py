@@ -1,20 +1,18 @@
-"""Send in order and consume in order inside a Python program: queue selector, queue locks, an orderly consumer.
+"""Order by queue inside a Python program: queue selector, queue locks, an orderly consumer.
 
-Run it from a checkout: ``.venv/bin/python examples/orderly_consumer.py [DIRECTORY]``. Two riders call a car, have it
-accepted and pay. Each rider's steps go to one queue by the hash of the name. Accepting rider A's call fails twice:
-A's payment waits, and B, whose steps lie in another queue, goes on.
+Two riders call a car, have it accepted and pay. Each rider's steps go to one queue by the hash of the name. Accepting
+rider A's call fails twice: A's payment waits, and B, whose steps are in another queue, continues.
+
+Run it: ``python examples/orderly_consumer.py``. It uses a store in a temporary folder.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
-# For a checkout; an installed pyddmq needs no path.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from running_node import conclude
 
 from pyddmq.broker import (
     ConsumedMessage,
@@ -31,10 +29,11 @@ from pyddmq.broker import (
 )
 
 FAILURES = 2
+STEPS = ("call", "accept", "pay")
 
 
-async def main(folder: str) -> list[str]:
-    """Send both riders' steps, consume them, and return what was done, in order."""
+async def consume(folder: str) -> list[str]:
+    """Send both riders' steps, consume them, and return the steps in the order in which they were done."""
     disk, clock, metrics = RealDisk(), SystemClock(), Metrics()
     store = open_store(folder, disk=disk, clock=clock, metrics=metrics)
     loop = asyncio.get_running_loop()
@@ -57,12 +56,12 @@ async def main(folder: str) -> list[str]:
 
     try:
         store.create_topic("rides", queues=2)
-        for step in ("call", "accept", "pay"):
+        for step in STEPS:
             for rider in ("A", "B"):
                 put_selected(store, "rides", f"{rider} {step}".encode(), selector=select_by_hash, arg=rider)
         consumers.orderly("dispatch", {"rides": "*"}, listener, options=ConsumerOptions(reconsume_max=5)).start()
         await asyncio.wait_for(all_done, 30)
-        # The listener has answered by the next turn of the loop.
+        # The consumer takes the listener's answer in the next turn of the loop.
         await asyncio.sleep(0)
         return done
     finally:
@@ -70,5 +69,19 @@ async def main(folder: str) -> list[str]:
         store.close()
 
 
+def main() -> None:
+    """Run it, and check each rider's order and that B did not wait."""
+    with tempfile.TemporaryDirectory(prefix="orderly-consumer-") as folder:
+        done = asyncio.run(consume(folder))
+    failures = [
+        f"the steps of {rider} were done as {done}"
+        for rider in ("A", "B")
+        if [step for step in done if step.startswith(rider)] != [f"{rider} {step}" for step in STEPS]
+    ]
+    if done.index("B pay") > done.index("A accept"):
+        failures.append(f"B waited for A: {done}")
+    conclude(failures)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="orderly-consumer-")))
+    main()

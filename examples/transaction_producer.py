@@ -1,78 +1,112 @@
-"""Messages that are delivered only if the program's own transaction commits: a TransactionProducer.
+"""Messages that are delivered only if the program's own transaction commits, also when the producer is killed midway.
 
-Start a node (``make run``) and run it from a checkout:
-``.venv/bin/python examples/transaction_producer.py [HOST:PORT]``. Each order is a row in an SQLite database, written in
-the same transaction as the id of its message. The first order is committed, the second is rolled back since its stock
-is empty, and the third is not told at all: the node asks, and the answer is found in the database, as another process
-of the producer group would find it.
+Each order is a row in an SQLite database, written in one transaction with the id of its message. A first process sends
+three orders: one is committed, one is rolled back, and with the third the process is killed after the row was written
+and before the node received the outcome. The node then asks another process of the same producer group, which finds the
+row in the database.
+
+Run it: ``python examples/transaction_producer.py``. It starts a node of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
-import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-# The checkout's rooms are import packages; an installed pyddmq needs no path.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from running_node import RunningNode, conclude
 
-from pyddmq import LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
+from pyddmq import Consumer, LocalState, OutgoingMessage, TransactionMessage, TransactionProducer
 
-CHECKS_PATIENT = 3
-"""Checks until an order that is not there counts as one that will never be."""
+CONFIGURATION = """
+node:
+  transactionTimeOut: 500         # ms until the node asks about an undecided transaction; default: 6000
+  transactionCheckInterval: 500   # ms between two checks; default: 30000
+topics:
+  orders: {queues: 2}
+groups:
+  - group: billing
+    topics: [{topic: orders, actions: [PullServer]}]
+"""
+CHECKS_MAX = 3
+"""Checks until an order that is not in the database counts as one that was never written."""
 
 
 class Orders:
-    """The local transactions: rows of a table. Every process of the group has the same answers."""
+    """The local transactions. Every process of the producer group gives the same answers: they are in the database."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.checked = threading.Event()
-        with contextlib.closing(sqlite3.connect(path)) as database, database:
+        with self._database() as database:
             database.execute("CREATE TABLE IF NOT EXISTS orders (transaction_id TEXT PRIMARY KEY, item TEXT)")
 
-    def execute(self, message: TransactionMessage, arg: Any) -> LocalState | None:
-        """Write the order, with the transaction's id, or leave it."""
-        item, told = arg
+    def execute(self, message: TransactionMessage, item: str) -> LocalState:
+        """Write the order with the transaction's id; called when the half message is stored."""
         if item == "sold out":
             return LocalState.ROLLBACK
-        with contextlib.closing(sqlite3.connect(self._path)) as database, database:
+        with self._database() as database:
             database.execute("INSERT INTO orders VALUES (?, ?)", (message.transaction_id, item))
-        return LocalState.COMMIT if told else None
+        if item == "chair":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return LocalState.COMMIT
 
-    def check(self, message: TransactionMessage) -> LocalState | None:
+    def check(self, message: TransactionMessage) -> LocalState:
         """Look whether the order was written; called in another thread."""
-        with contextlib.closing(sqlite3.connect(self._path)) as database:
-            found = database.execute(
-                "SELECT item FROM orders WHERE transaction_id = ?", (message.transaction_id,)
-            ).fetchone()
-        print(f"check {message.check_times} of the order for {message.key}: {'written' if found else 'not there'}")
-        if not found and message.check_times < CHECKS_PATIENT:
-            # Another process may still be about to write it.
-            return LocalState.UNKNOWN
-        self.checked.set()
-        return LocalState.COMMIT if found else LocalState.ROLLBACK
+        with self._database() as database:
+            query = "SELECT 1 FROM orders WHERE transaction_id = ?"
+            found = database.execute(query, (message.transaction_id,)).fetchone()
+        print(f"check {message.check_times} of {message.key}: {'written' if found else 'not found'}")
+        if found:
+            return LocalState.COMMIT
+        # Another process may still be about to write it.
+        return LocalState.UNKNOWN if message.check_times < CHECKS_MAX else LocalState.ROLLBACK
+
+    @contextlib.contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        with contextlib.closing(sqlite3.connect(self._path)) as database, database:
+            yield database
 
 
-def main(address: str, database: str) -> list[str]:
-    """Send three orders; returns what became of each."""
-    outcomes = []
-    orders = Orders(database)
-    with TransactionProducer(address, "order-service", orders) as producer:
-        for item, told in (("lamp", True), ("sold out", True), ("chair", False)):
-            message = OutgoingMessage(topic="orders", body=f'{{"item": "{item}"}}'.encode(), key=item)
-            result = producer.send_in_transaction(message, (item, told))
-            outcomes.append(f"{item}: {result.state.name}, decided: {result.decided}")
-            print(outcomes[-1])
-        # The node asks after transactionTimeOut, 6 s unless it is told otherwise.
-        orders.checked.wait(60)
-    return outcomes
+def produce(address: str, path: str) -> None:
+    """Send three orders; the third kills this process."""
+    with TransactionProducer(address, "order-service", Orders(path)) as producer:
+        for item in ("lamp", "sold out", "chair"):
+            message = OutgoingMessage(topic="orders", body=item.encode(), key=item)
+            result = producer.send_in_transaction(message, item)
+            print(f"{item}: {result.state.name}", flush=True)
+
+
+def main() -> None:
+    """Run the producer that is killed and then another one, and check what was delivered."""
+    failures, delivered = [], []
+    with tempfile.TemporaryDirectory() as folder, RunningNode(CONFIGURATION) as node:
+        path = str(Path(folder) / "orders.db")
+        first = subprocess.run([sys.executable, __file__, node.producer, path], check=False)
+        if first.returncode != -signal.SIGKILL:
+            failures.append(f"the first producer was not killed: exit code {first.returncode}")
+        print("chair: the producer was killed")
+        with (
+            TransactionProducer(node.producer, "order-service", Orders(path)),
+            Consumer(node.consumer, "billing") as consumer,
+        ):
+            for message in consumer.messages(idle_ms=5_000):
+                delivered.append(message.body.decode())
+                print(f"{delivered[-1]}: delivered")
+                if len(delivered) == 2:
+                    break
+    if sorted(delivered) != ["chair", "lamp"]:
+        failures.append(f"delivered were {delivered}, not the two orders that were written")
+    conclude(failures)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9613", str(Path(folder) / "orders.db"))
+    if sys.argv[1:]:
+        produce(*sys.argv[1:])
+    else:
+        main()

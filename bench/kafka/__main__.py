@@ -28,8 +28,8 @@ from bench.kafka.costs import Cost, Load
 from bench.kafka.nodes import measure_embedded, measure_nodes
 from bench.kafka.rivals import WARM_MESSAGES, compiled, measure_parallel, measure_plain
 from bench.progress import say
+from bench.servers.kafka import JARS, KafkaProcess, free_ports
 from bench.servers.maven import JarsMissing, Programs
-from proxy.demo.kafka.server import KafkaProcess, kafka_jars
 
 BUSY_MAX = 0.6
 """Beyond it a rate is too high for what is asked of it."""
@@ -41,9 +41,7 @@ def kafka(folder: Path) -> Iterator[str]:
     if given := os.environ.get("PYDDMQ_KAFKA"):
         yield given
         return
-    from proxy.cli.demo.demo_kafka import free_ports
-
-    server = KafkaProcess(folder / "kafka", kafka_jars(), ports=free_ports())
+    server = KafkaProcess(folder / "kafka", JARS.fetch(), ports=free_ports())
     try:
         server.start()
         yield server.address

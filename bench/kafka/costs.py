@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from bench.servers.kafka import make_topic
 from bench.servers.processes import core_seconds, process_cpu_seconds
-from broker.runtime.seams import SystemClock
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka_client.all_groups_process import SurveyProcess
-from upstream.kafka_client.new_topic import make_topic
 
 KEYS, BODY_BYTES = 1_000, 200
 PATIENCE_SECONDS = 240
@@ -120,7 +119,7 @@ def wait_until(holds: Callable[[], object]) -> None:
 def new_topic(load: Load) -> str:
     """Make an empty topic."""
     topic = f"bench-{uuid4().hex[:8]}"
-    make_topic(cluster(load.address), topic, load.partitions, client_id="bench", clock=SystemClock())
+    make_topic(load.address, topic, load.partitions)
     return topic
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from bench.kafka.costs import Cost, Group, Load, bodies, measure, new_topic, sending, wait_idle, wait_until
-from proxy.demo.kafka.nodes import NodeProcess
+from bench.servers.processes import Node
 from pyddmq import Consumer, OutgoingMessage, Producer
 
 GROUP = "bench"
@@ -18,7 +18,7 @@ CLIENTS = 4
 CLIENTS_OF_NODE = 2
 """Likewise of each, where each node gets its rate."""
 _NODE = """\
-node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName: {name}, drainSeconds: 5}}
+node: {{producerPort: 0, consumerPort: 0, adminPort: 0, brokerName: {name}, drainSeconds: 5}}
 kafka:
   main: {{bootstrapServers: "{address}", sessionTimeout: 6000, membership: always}}
 topics: {{{topic}: {{brokerCluster: main}}}}
@@ -28,11 +28,11 @@ groups:
 """
 """Always a member: what nodes need at rest is looked at before anybody pulls."""
 _EMBEDDED = """\
-node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}}}
-topics: {{bench: {{queues: 12}}}}
+node: {producerPort: 0, consumerPort: 0, adminPort: 0}
+topics: {bench: {queues: 12}}
 groups:
   - group: bench
-    topics: [{{topic: bench, orderKey: KEY, maxPullBatchSize: 32, timeout: 20000}}]
+    topics: [{topic: bench, orderKey: KEY, maxPullBatchSize: 32, timeout: 20000}]
 """
 
 
@@ -66,9 +66,9 @@ def measure_nodes(load: Load, nodes: int, folder: Path) -> Cost:
         running = []
         for each in range(nodes):
             name = f"{topic}-{each}"
-            text = _NODE.format(name=name, data=folder / name, address=load.address, topic=topic, group=group)
-            running.append(NodeProcess(folder, name, address=load.address, topic=topic, group=group, text=text))
-            stack.callback(running[-1].kill)
+            text = _NODE.format(name=name, address=load.address, topic=topic, group=group)
+            running.append(Node(folder / name, text, core=None))
+            stack.callback(running[-1].process.kill)
         found = Group(load, group, topic)
         stack.callback(found.close)
         wait_until(lambda: found.members() == nodes)
@@ -76,20 +76,18 @@ def measure_nodes(load: Load, nodes: int, folder: Path) -> Cost:
         def run() -> None:
             sender = sending(load, topic)
             clients = CLIENTS_OF_NODE * nodes if load.rate else CLIENTS
-            pull_all([node.consumers for node in running], group, load.messages, clients)
+            pull_all([node.addresses["consumer"] for node in running], group, load.messages, clients)
             sender.join()
 
-        pids = [node.pid for node in running]
+        pids = [node.process.pid for node in running]
         return measure(pids, load.messages, load.rest, run, lambda: found.wait_committed(load.messages))
 
 
 def measure_embedded(load: Load, folder: Path) -> Cost:
     """Measure a node's own store, by messages that were published before."""
-    name = f"embedded-{uuid4().hex[:8]}"
-    text = _EMBEDDED.format(data=folder / name)
-    node = NodeProcess(folder, name, address="", topic="", group="", text=text)
+    node = Node(folder / f"embedded-{uuid4().hex[:8]}", _EMBEDDED, core=None)
     try:
-        with Producer(node.producers, timeout_ms=60_000) as producer:
+        with Producer(node.addresses["producer"], timeout_ms=60_000) as producer:
             batch: list[OutgoingMessage] = []
             for key, value in bodies(load.messages):
                 batch.append(OutgoingMessage(topic="bench", body=value, key=key.decode()))
@@ -98,13 +96,13 @@ def measure_embedded(load: Load, folder: Path) -> Cost:
                     batch = []
             if batch:
                 producer.send_batch(batch)
-        pids = [node.pid]
+        pids = [node.process.pid]
         return measure(
             pids,
             load.messages,
             load.rest,
-            lambda: pull_all([node.consumers], GROUP, load.messages),
+            lambda: pull_all([node.addresses["consumer"]], GROUP, load.messages),
             lambda: wait_idle(pids, load.rest),
         )
     finally:
-        node.kill()
+        node.process.kill()

@@ -1,18 +1,22 @@
 """Jars of servers written in Java, fetched once from Maven Central by a pom, and programs compiled against them.
 
-Where they are kept, and how they are fetched, stands in `proxy.demo.kafka.download`.
+They stay in a cache folder outside the checkout: `~/.cache/pyddmq/interop`, or `PYDDMQ_INTEROP_CACHE`.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from bench.servers.processes import BenchError
-from proxy.demo.kafka.download import CannotFetch, fetch, fetched, folder_of
 
+COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+FETCH_SECONDS_MAX = 300
+FETCH_ATTEMPTS = 3
 PROGRAMS_NEEDED = {"java": "openjdk-17-jdk-headless", "javac": "openjdk-17-jdk-headless", "mvn": "maven"}
 
 
@@ -43,12 +47,13 @@ class Jars:
 
     def __init__(self, what: str, pom: Path, name: str) -> None:
         self.what = what
-        self.folder = folder_of(pom, name)
+        cache = Path(os.environ.get("PYDDMQ_INTEROP_CACHE", "~/.cache/pyddmq/interop")).expanduser()
+        self.folder = cache / f"{name}-{crc32(pom.read_bytes()):08x}"
         self._pom = pom
 
     def fetched(self) -> bool:
         """Whether they are in the cache, so that `fetch` needs no network."""
-        return fetched(self.folder)
+        return (self.folder / "complete").exists()
 
     def fetch(self) -> Path:
         """Return the folder with the jars, fetched when they are not there yet.
@@ -59,10 +64,23 @@ class Jars:
         for name, package in PROGRAMS_NEEDED.items():
             if shutil.which(name) is None and not (name == "mvn" and self.fetched()):
                 raise JarsMissing(f"{self.what} needs {name}, which is not installed (apt install {package})")
-        try:
-            return fetch(self._pom, self.folder, self.what)
-        except CannotFetch as error:
-            raise JarsMissing(str(error)) from error
+        if self.fetched():
+            return self.folder
+        command = ["mvn", "-B", "-q", "-ntp", "-Dstyle.color=never", "-f", str(self._pom), COPY_GOAL]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={self.folder}"]
+        command += ["-Dmaven.wagon.http.retryHandler.count=3"]
+        said = ""
+        for _ in range(FETCH_ATTEMPTS):
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)
+            except subprocess.TimeoutExpired:
+                said = f"no end within {FETCH_SECONDS_MAX} s"
+                continue
+            if not done.returncode:
+                (self.folder / "complete").touch()
+                return self.folder
+            said = " ".join(done.stdout.split())[:500]
+        raise JarsMissing(f"{self.what} could not be fetched from Maven Central in {FETCH_ATTEMPTS} attempts: {said}")
 
 
 def java_version() -> str:

@@ -63,15 +63,15 @@ class ServerProcess:
 
     Args:
         command: What starts it.
-        core: The core that it may use.
+        core: The core that it may use; None for all.
         log: File that takes its stderr (and stdout, when that is not read).
         read_line: Whether to read one line of stdout, which is then `first_line`.
     """
 
-    def __init__(self, command: Sequence[str], *, core: int, log: Path, read_line: bool = False) -> None:
+    def __init__(self, command: Sequence[str], *, core: int | None, log: Path, read_line: bool = False) -> None:
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
-                [*bound_to(core), *command],
+                [*([] if core is None else bound_to(core)), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if read_line else sink,
                 stderr=sink,
@@ -93,7 +93,8 @@ class ServerProcess:
         return process_cpu_seconds(self.pid)
 
     def cost(self) -> Cost:
-        """What it has cost so far; of the core, in hundredths of a second."""
+        """What it has cost so far; of its core, in hundredths of a second."""
+        assert self._core is not None, "only a process with a core of its own can be compared with that core"
         return Cost(self.cpu_seconds(), core_seconds(self._core))
 
     def memory(self) -> Memory:
@@ -177,14 +178,15 @@ class Node:
     Args:
         folder: For configuration, data and log.
         config: YAML text.
-        core: The core for the server.
+        core: The core for the server; None for all.
         profile: File that cProfile writes when the node stops; it profiles from `begin_profile` on.
         stalls: File that has what held the node's loop up, from `begin_profile` on (`bench.servers.stalled`).
     """
 
     def __init__(
-        self, folder: Path, config: str, *, core: int, profile: Path | None = None, stalls: Path | None = None
+        self, folder: Path, config: str, *, core: int | None, profile: Path | None = None, stalls: Path | None = None
     ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / "bench.yaml"
         self._file.write_text(config)
         command = [str(Path(sys.executable).parent / "pyddmq")]

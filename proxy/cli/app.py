@@ -17,6 +17,7 @@ from proxy.cli.commands import serve_command
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson, TokenFile
 from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
+from proxy.cli.removed import refusal
 from proxy.cli.tls_options import TlsCa, TlsCertificate, TlsKey, TlsName, choose
 from proxy.cli.token_option import choose_token_file
 from proxy.process.exit_codes import ExitCode
@@ -46,6 +47,9 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("pyddmq: stdout is closed; give the command somewhere to print, if only /dev/null\n")
         return ExitCode.USAGE
     as_json = _asks_for_json(arguments)
+    if (removed := refusal(arguments)) is not None:
+        print_error(removed, code=ExitCode.USAGE, as_json=as_json)
+        return ExitCode.USAGE
     try:
         app = build(arguments[0] if arguments else None)
         code = app(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json)

@@ -35,12 +35,8 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "actions try": _FILES,
         "config check": _FILES,
         "demo events": (Action.PRODUCE, Action.CONSUME),
-        "demo delay": (Action.PRODUCE, Action.CONSUME),
-        "demo order": (Action.PRODUCE, Action.CONSUME),
-        "demo transaction": (Action.PRODUCE, Action.CONSUME, Action.TRANSACT, Action.VIEW, Action.OPERATE),
         # With a node of their own.
         "demo lag": _FILES,
-        "demo push": _FILES,
         "access explain": _FILES,
         "access token create": _FILES,
         "access token list": _FILES,

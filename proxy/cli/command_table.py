@@ -20,13 +20,7 @@ from proxy.cli.commands import (
     send_command,
     topic_commands,
 )
-from proxy.cli.demo import (
-    demo_command,
-    demo_delay_command,
-    demo_order_command,
-    demo_push_command,
-    demo_transaction_command,
-)
+from proxy.cli.demo import demo_command
 from proxy.cli.demo.demo_lag_command import lag as demo_lag
 from proxy.cli.lag import (
     lag_alarm_commands,
@@ -99,14 +93,7 @@ FOLDERS = (
         name="demo",
         help="Show a running node at work, and check it; `demo [OPTIONS]` is short for `demo events`.",
         meant="events",
-        commands={
-            "events": demo_command.events,
-            "delay": demo_delay_command.delay,
-            "lag": demo_lag,
-            "order": demo_order_command.order,
-            "push": demo_push_command.push,
-            "transaction": demo_transaction_command.transaction,
-        },
+        commands={"events": demo_command.events, "lag": demo_lag},
     ),
     Folder(
         name="access",

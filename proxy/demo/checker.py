@@ -39,7 +39,6 @@ class Checker:
         deliveries: Deliveries of this run's events, repeats counted.
         failures: Deliveries that were failed on purpose.
         repeats: Deliveries of events that had succeeded already; at-least-once allows them for a case's latest event.
-        rewinds: Whether a case may go back to an earlier event, and go on from there: a node has died.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -48,7 +47,6 @@ class Checker:
         self.deliveries = 0
         self.failures = 0
         self.repeats = 0
-        self.rewinds = False
         self._events = events
         self._done = bytearray(len(events))
         self._done_count = 0
@@ -80,7 +78,7 @@ class Checker:
         event = self._events[seen.sequence]
         self.deliveries += 1
         out = self._out.get(seen.case)
-        if out is not None and out != seen.case_sequence and not (self.rewinds and seen.case_sequence < out):
+        if out is not None and out != seen.case_sequence:
             self.order.add(f"{seen.case}: event {seen.case_sequence} came while {out} was out")
         self._out[seen.case] = seen.case_sequence
         expected = self._next.get(seen.case, 0)
@@ -90,9 +88,6 @@ class Checker:
         if seen.case_sequence == expected - 1 or out == seen.case_sequence:
             # Once more after a timeout or a lost answer.
             self.repeats += 1
-        elif self.rewinds and seen.case_sequence < expected:
-            self.repeats += 1
-            self._next[seen.case] = seen.case_sequence
         elif seen.case_sequence != expected:
             self.order.add(f"{seen.case}: event {seen.case_sequence} came where {expected} was due")
         return self._failed[seen.sequence] < event.failures and not self._done[seen.sequence]

@@ -27,7 +27,6 @@ CONFIGURATION = """
 topics:
   permits: {queues: 4}
   orders: {queues: 2}
-  rides: {queues: 1}
 groups:
   - group: permits-audit
     topics:
@@ -41,9 +40,6 @@ groups:
   - group: billing
     topics:
       - {topic: orders, orderKey: KEY, actions: [Async, PullServer], timeout: 60000, retryIntervals: [1]}
-  - group: rides-dispatch
-    topics:
-      - {topic: rides, orderKey: KEY, actions: [Async, PullServer], timeout: 2000, maxRetry: 10}
   - group: billing-dead-letters
     topics:
       - {topic: "%DLQ%billing", actions: [PullServer]}

@@ -64,7 +64,7 @@ def test_pull_of_a_paused_group_says_so(node: NodeProcess) -> None:
     assert (paused.code, paused.out) == (ExitCode.OK, "")
     assert "Group billing on topic orders: paused for" in paused.err
     assert "pyddmq groups resume billing" in paused.err
-    assert command("pull", "rides-dispatch", *node.consumer(), *node.admin()).err == ""
+    assert command("pull", "permits-audit", *node.consumer(), *node.admin()).err == ""
     assert command("pull", "billing", *node.consumer(), "--admin", "127.0.0.1:1").err == ""
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.servers.maven import Jars
-from proxy.demo.kafka.server import JVM, POM, VERSION, KafkaProcess
+from bench.servers.kafka import JARS, JVM, VERSION, KafkaProcess
 from tests.patient import quiet_ports, until
 
-__all__ = ["JARS", "JVM", "POM", "VERSION", "KafkaServer"]
+__all__ = ["JARS", "JVM", "VERSION", "KafkaServer"]
 
-JARS = Jars(f"Kafka {VERSION}", POM, f"kafka-{VERSION}")
 SETTINGS = {
     # As Kafka has it: a test shows that we make no topic by mistake.
     "auto.create.topics.enable": "true",

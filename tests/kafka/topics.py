@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition, admin
 
-from tests.patient import until
+from bench.servers import kafka
 
 SECONDS = 60
 _ADMIN: Any = admin
@@ -18,17 +18,8 @@ def _admin(address: str) -> Any:
 
 
 def make_topic(address: str, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-    """Make a topic, and wait until its partitions are led."""
-    config = {key.replace("_", "."): value for key, value in settings.items()}
-    new = _ADMIN.NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
-    admin = _admin(address)
-    admin.create_topics([new])[name].result(SECONDS)
-
-    def led() -> bool:
-        found = admin.list_topics(name, timeout=5).topics[name].partitions
-        return len(found) == partitions and all(each.leader >= 0 for each in found.values())
-
-    until(led, f"{name} to be led")
+    """Create a topic with these settings, `_` for `.` in their names."""
+    kafka.make_topic(address, name, partitions, {key.replace("_", "."): value for key, value in settings.items()})
 
 
 def add_partitions(address: str, name: str, total: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ groups:
     topics:
       - {topic: orders, actions: [PullServer]}
 """
-EXAMPLE = Path(__file__).parents[3] / "examples" / "transaction_producer.py"
 
 
 class Listener:
@@ -131,17 +129,3 @@ def test_checks_go_on_over_restart_and_lost_connection(tmp_path: Path) -> None:
             listener.wait()
             assert pulled(node, 1) == [b"after it"]
         assert heard
-
-
-def test_example_runs_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One order is committed, one rolled back, one found by the check in the database."""
-    with RunningNode(YAML, tmp_path / "data") as node:
-        main = runpy.run_path(str(EXAMPLE))["main"]
-        outcomes = main(node.producer, str(tmp_path / "orders.db"))
-        assert outcomes == [
-            "lamp: COMMIT, decided: True",
-            "sold out: ROLLBACK, decided: True",
-            "chair: UNKNOWN, decided: False",
-        ]
-        assert "of the order for chair: written" in capsys.readouterr().out
-        assert sorted(pulled(node, 2)) == [b'{"item": "chair"}', b'{"item": "lamp"}']

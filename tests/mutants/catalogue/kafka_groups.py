@@ -307,13 +307,6 @@ MUTANTS = (
         caught_by=(f"{NODE}::test_offsets_go_to_a_time",),
     ),
     Mutant(
-        name="the demo takes it that cases go back although no node has died",
-        file="proxy/demo/checker.py",
-        old="        elif self.rewinds and seen.case_sequence < expected:\n",
-        new="        elif seen.case_sequence < expected:\n",
-        caught_by=("tests/unit/proxy/cli/test_cli_demo_checker.py::test_case_may_go_back_when_a_node_has_died",),
-    ),
-    Mutant(
         name="the store's retention looks at groups of Kafka",
         file="proxy/node/node.py",
         old="Expiry(store, progress, runtime, self.stored_groups)",

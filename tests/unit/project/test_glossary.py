@@ -10,9 +10,9 @@ from tests.unit.project.test_house_rules import ROOT
 ROOMS = ("broker", "upstream", "proxy", "actions", "lag", "conf", "pyddmq")
 
 PLAIN = {
-    "words between nouns": "of by over too long back apart only",
+    "words between nouns": "of over too long back apart only",
     "plain adjectives and verbs, as in any text": "small single plain private generic manual base build unreadable "
-    "readonly all new download",
+    "readonly all removed",
     "of every program": "file line text json yaml byte cli command config input output error exit thread time type "
     "client server network disk copy option model format idl search style tool test assembly async aio "
     "linux java counter count channel loader live reader writer tree hash parameter private diff report run "

@@ -23,8 +23,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
     # The whole of a push, over real sockets and over simulated ones.
     "actions/http/action.py": ("test_push", "test_pushes"),
-    # What it prints and judges, by the command.
-    "proxy/demo/push/run.py": ("test_demo_push",),
     # What is shown, by those who ask for it.
     "proxy/admin/exposition.py": ("test_admin_http", "test_troubles"),
     "proxy/cli/commands/node_commands.py": ("test_cli",),
@@ -79,7 +77,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/cli/waiting/timer_commands.py": ("test_timers",),
     "proxy/cli/waiting/transaction_commands.py": ("test_transactions",),
     "proxy/demo/checker.py": ("test_cli_demo_checker",),
-    "proxy/demo/order/story.py": ("test_demo_order",),
     "proxy/demo/run.py": ("test_cli_demo_run",),
     "pyddmq/client/aio/async_consumer.py": ("test_async_client", "test_client_async"),
     "pyddmq/client/aio/async_producer.py": ("test_async_client", "test_client_async"),

@@ -108,7 +108,7 @@ groups:
         (
             "File",
             "{url: /archive, content: body}",
-            ["/archive/orders/1970-01-01/g.orders.trial_0.00000000000000000000.0.jsonl", '{"n":1}'],
+            ["/archive/orders/1970-01-01/g.orders.trial_0.00000000000000000000.0.jsonl", '{"n": 1}'],
         ),
     ],
 )

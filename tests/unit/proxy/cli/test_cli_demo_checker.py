@@ -168,19 +168,3 @@ def test_tampering_needs_a_victim() -> None:
     """A run too short for --break says so."""
     with pytest.raises(ValueError, match="more --events"):
         Tamper("order", EVENTS[:1], Checker(EVENTS[:1]))
-
-
-def test_case_may_go_back_when_a_node_has_died() -> None:
-    """And goes on from there, in order; nothing may be left out all the same, and before the death it is disorder."""
-    first, second, third = case_of(3, EVENTS)[:3]
-    for rewinds in (True, False):
-        checker = Checker(EVENTS)
-        play_honestly(checker, [first, second, third])
-        checker.rewinds = rewinds
-        play_honestly(checker, [first, second, third])
-        assert (checker.order.count == 0) is rewinds
-    checker = Checker(EVENTS)
-    play_honestly(checker, [first, second, third])
-    checker.rewinds = True
-    play_honestly(checker, [first, third])
-    assert checker.order.count == 1

@@ -7,14 +7,10 @@ import ast
 from tests.unit.project.test_house_rules import ROOT
 from tests.unit.project.test_import_circles import imported, module_names
 
-ASKING = {"upstream.kafka_client.all_groups", "upstream.kafka_client.look", "upstream.kafka_client.new_topic"}
+ASKING = {"upstream.kafka_client.all_groups", "upstream.kafka_client.look"}
 """Modules that ask by the AdminClient."""
-OUTSIDE = {
-    "upstream.kafka_client.all_groups_process",
-    "upstream.kafka_client.look_process",
-    "proxy.cli.demo.demo_kafka",
-}
-"""Who uses them: processes of their own, and a command that makes a topic."""
+OUTSIDE = {"upstream.kafka_client.all_groups_process", "upstream.kafka_client.look_process"}
+"""Modules that use them: processes of their own."""
 
 
 def test_administration_is_asked_by_processes_of_their_own() -> None:

@@ -1,39 +1,57 @@
-"""An Apache Kafka of one's own: one broker that is its own controller (KRaft), on the loopback, in a folder."""
+"""An Apache Kafka in a folder, on the loopback: one broker that is its own controller (KRaft)."""
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 import subprocess
-import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from broker.runtime.seams import Clock, SystemClock
-from proxy.demo.kafka.download import CannotFetch, fetch, folder_of
+from bench.servers.maven import Jars
+from bench.servers.processes import BenchError
 
 VERSION = "4.1.1"
-POM = Path(__file__).with_name("pom.xml")
+JARS = Jars(f"Kafka {VERSION}", Path(__file__).with_suffix(".xml"), f"kafka-{VERSION}")
 JVM = ("-Xmx256m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true")
 CLUSTER_ID = "bXlkZG1xLXRlc3RzLTAwMQ"
 START_SECONDS_MAX = 240.0
 _POLL_SECONDS = 0.05
 
 
-class KafkaFailed(Exception):
-    """It cannot be started; the text says why."""
+TOPIC_SECONDS_MAX = 60.0
 
 
-def kafka_jars() -> Path:
-    """Return the folder with Kafka's jars. Raises CannotFetch."""
-    if shutil.which("java") is None:
-        raise CannotFetch(f"Kafka {VERSION} needs java, which is not installed (apt install openjdk-17-jre-headless)")
-    return fetch(POM, folder_of(POM, f"kafka-{VERSION}"), f"Kafka {VERSION}")
+def free_ports() -> tuple[int, int]:
+    """Return two ports on which no process listens now."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+def make_topic(address: str, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+    """Create a topic with one replica, and wait until its partitions have leaders."""
+    import confluent_kafka.admin
+
+    kafka: Any = confluent_kafka.admin
+    admin = kafka.AdminClient({"bootstrap.servers": address})
+    new = kafka.NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
+    admin.create_topics([new])[name].result(TOPIC_SECONDS_MAX)
+    deadline = time.monotonic() + TOPIC_SECONDS_MAX
+    while True:
+        found = admin.list_topics(name, timeout=TOPIC_SECONDS_MAX).topics[name].partitions
+        if len(found) == partitions and all(each.leader >= 0 for each in found.values()):
+            return
+        if time.monotonic() > deadline:
+            raise BenchError(f"partitions of topic {name} have no leader after {TOPIC_SECONDS_MAX:.0f} s")
+        time.sleep(_POLL_SECONDS)
 
 
 class KafkaProcess:
-    """One broker; `start` after `stop` or `kill` goes on with the same files and ports.
+    """One broker; `start` after `stop` or `kill` continues with the same files and ports.
 
     Attributes:
         address: For `bootstrapServers`.
@@ -51,19 +69,18 @@ class KafkaProcess:
         """Prepare its files.
 
         Args:
-            folder: A new one.
-            jars: Kafka's.
-            ports: Of the broker and of the controller, free ones.
-            more: Settings beside those that a small Kafka needs, or in their place.
-            listeners: Further ones by name: their protocol, and where.
+            folder: A new folder.
+            jars: Kafka's jars.
+            ports: Free ports for the broker and the controller.
+            more: Settings that are added to those of a small Kafka, or replace them.
+            listeners: Further listeners by name: protocol and address.
 
         Raises:
-            KafkaFailed: Its files cannot be made.
+            BenchError: Kafka could not format the folder.
         """
         folder.mkdir(parents=True)
         self._folder = folder
         self._jars = jars
-        self._clock: Clock = SystemClock()
         self._process: subprocess.Popen[bytes] | None = None
         port, controller = ports
         self.address = f"127.0.0.1:{port}"
@@ -77,7 +94,7 @@ class KafkaProcess:
             "listeners": ",".join(f"{name}://{where}" for name, (_, where) in names.items()),
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, (protocol, _) in names.items()),
             "log.dirs": str(folder / "logs"),
-            # One of each, so that little has to be made and loaded.
+            # One partition each, so that little has to be created and loaded.
             "offsets.topic.num.partitions": "1",
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.num.partitions": "1",
@@ -94,7 +111,7 @@ class KafkaProcess:
         self._format()
 
     def start(self) -> None:
-        """Start it, and wait until it listens. Raises KafkaFailed."""
+        """Start it, and wait until it listens. Raises BenchError."""
         with (self._folder / "output.txt").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", str(self._settings)),
@@ -102,14 +119,14 @@ class KafkaProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C is for whoever started it.
+                # Ctrl-C reaches only the process that started it.
                 start_new_session=True,
             )
-        until, pause = self._clock.monotonic() + START_SECONDS_MAX, threading.Event()
+        deadline = time.monotonic() + START_SECONDS_MAX
         while not self._listens():
-            if self._process.poll() is not None or self._clock.monotonic() > until:
-                raise KafkaFailed(f"Kafka did not start: {(self._folder / 'output.txt').read_text()[-2000:]}")
-            pause.wait(_POLL_SECONDS)
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise BenchError(f"Kafka did not start: {(self._folder / 'output.txt').read_text()[-2000:]}")
+            time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
         """SIGTERM, and wait."""
@@ -141,4 +158,4 @@ class KafkaProcess:
         )
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False, timeout=240)
         if done.returncode:
-            raise KafkaFailed(f"Kafka's files cannot be made: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+            raise BenchError(f"Kafka could not format its folder: {done.stdout[-1000:]}{done.stderr[-1000:]}")

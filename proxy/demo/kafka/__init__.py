@@ -1,1 +1,0 @@
-"""The permit events over topics in Kafka: two node processes, one of which is killed."""

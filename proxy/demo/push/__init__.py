@@ -1,1 +1,0 @@
-"""The demo of pushing: the permit events pushed to a receiver that misbehaves."""
