@@ -259,7 +259,7 @@ class SubscriptionConfig(Model):
         300_000, "Lag reports: age in ms of the oldest unfinished message that is too much.", reload=_LIVE, ge=0
     )
     committed_lag_threshold: int = setting(
-        10_000, "Lag reports: unfinished messages that are too many; -1: off.", reload=_LIVE, ge=-1
+        -1, "Lag: number of unfinished messages above which a queue is late; -1 sets no limit.", reload=_LIVE, ge=-1
     )
 
     @property
@@ -313,7 +313,7 @@ class GroupConfig(Model):
         300_000, "Lag reports: as the subscription's, for the group as a whole, in ms.", reload=_LIVE, ge=0
     )
     committed_lag_threshold: int = setting(
-        10_000, "Lag reports: as the subscription's, for the group as a whole; -1: off.", reload=_LIVE, ge=-1
+        -1, "Lag: default of the group's subscriptions; -1 sets no limit.", reload=_LIVE, ge=-1
     )
     ack_log: AckShare = setting(
         "off",

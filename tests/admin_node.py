@@ -22,7 +22,7 @@ from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.alarms import LagAlarmsAnswer
-from proxy.operate.views.lag import LagAnswer, Mode
+from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
@@ -98,7 +98,7 @@ class PlainNode(LiveNode):
         found = [each for each in self.stuck_list if group in (None, each.group)]
         return found[:count_max], len(found)
 
-    def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
+    def lag(self, *, group: str | None, limit: int) -> Generator[None, None, LagAnswer | None]:
         """Judge nothing, and return `lag_answer`."""
         yield
         return self.lag_answer

@@ -52,7 +52,6 @@ def lag_answer(queues: Sequence[LagQueue], **more: Any) -> LagAnswer:
         "now_ms": NOW_MS,
         "enabled": True,
         "every_ms": 10_000,
-        "mode": "pyddmq",
         "trouble": None,
         "level": worst_level(each.level for each in groups),
         "groups": groups,

@@ -40,20 +40,7 @@ holds both.
 """
 
 
-_MODES = """\
-
-## Other modes
-
-**Burrow** (`lag/rules/burrow.py`): the rules of Burrow's evaluator on the last `intervals` (10) commits, bit for bit,
-for who is used to its alarms. In this order: under `minimum_complete` of the window OK; a current lag of `allowed_lag`
-at most OK; the last commit longer ago than the window is wide, with the end beyond it STOP; an offset that fell and is
-not reached again REWIND; a lag of `allowed_lag` at most within the window OK; all offsets equal STALL; a lag that
-never falls from one commit to the next WARN; else OK. A group is the worst of its partitions, where STOP, STALL and
-REWIND count as ERR.
-
-**DDMQ** (`lag/rules/ddmq.py`): the thresholds of a DDMQ subscription. `committedLagThreshold` (10,000; -1 off),
-`delayTimeThreshold` (300,000 ms; -1 off), `enableAlarm`, `alarmGroup`. Unlike DDMQ's monitor, what cannot be read is
-an alarm (UNKNOWN) and not a lag of -1 below every threshold, and `enableAlarm: false` does switch it off.
+_HISTORY = """\
 
 ## Objectives and incidents
 
@@ -128,7 +115,7 @@ def _lines() -> Iterator[str]:
     texts = meanings_of_limits()
     for field in fields(Limits):
         yield f"| `{field.name}` | {getattr(Limits(), field.name):,} | {texts[field.name]} |"
-    yield _MODES.rstrip("\n")
+    yield _HISTORY.rstrip("\n")
 
 
 def meanings_of_limits() -> dict[str, str]:

@@ -2,5 +2,5 @@
 
 Pure: nothing here reads a clock, a file or a node. A rule over single values is written once, as an `Expression`
 (`lag.rules.expression`), and run over plain numbers here and over Spark columns in `lag.spark`. What walks a window
-(`lag.rules.facts`, `lag.rules.burrow`) has two forms, held together by one table of cases. No SQL enters this folder.
+(`lag.rules.facts`) has two forms, held together by one table of cases. No SQL enters this folder.
 """

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from math import isfinite
 
+NO_LIMIT = (1 << 63) - 1
+"""More messages than a queue can have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -12,6 +15,7 @@ class Limits:
 
     Attributes:
         target_ms: Time lag that a group is to stay under, in ms.
+        target_messages: Unfinished messages that a group is to stay under; the default is no limit.
         floor_messages: A lag of so many messages or fewer is no lag.
         floor_ms: Nor is one whose oldest message is this old at most.
         dead_band: Share of the produce rate that the lag may rise or fall by without having a trend.
@@ -27,6 +31,7 @@ class Limits:
     """
 
     target_ms: int = 60_000
+    target_messages: int = NO_LIMIT
     floor_messages: int = 10
     floor_ms: int = 1_000
     dead_band: float = 0.05

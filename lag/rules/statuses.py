@@ -48,8 +48,11 @@ _complete = fact("samples") >= fact("samples_min")
 _band = fact("dead_band") * highest(fact("produce_rate"), 0)
 _rising = (fact("velocity") > _band) & (fact("least_unfinished") > fact("floor_messages"))
 _falling = fact("velocity") + _band < 0
-_late = fact("time_lag_low_ms") > fact("target_ms")
-_in_time = coalesce(fact("time_lag_ms"), fact("time_lag_high_ms")) <= fact("target_ms")
+_late = any_of(fact("time_lag_low_ms") > fact("target_ms"), fact("unfinished") > fact("target_messages"))
+_in_time = all_of(
+    coalesce(fact("time_lag_ms"), fact("time_lag_high_ms")) <= fact("target_ms"),
+    coalesce(fact("unfinished") <= fact("target_messages"), True),
+)
 _calm = any_of(fact("unfinished") <= fact("floor_messages"), fact("time_lag_high_ms") <= fact("floor_ms"))
 _stands = fact("still_ms") >= fact("stop_ms")
 _never_read = all_of(

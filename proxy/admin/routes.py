@@ -25,7 +25,6 @@ from proxy.access.audit import Audit
 from proxy.access.rules import NODE, Action
 from proxy.access.views import AuditEntry
 from proxy.admin import page
-from proxy.admin.burrow import PREFIX, BurrowPaths
 from proxy.admin.entry import access_pages
 from proxy.admin.entry.access_pages import Viewer
 from proxy.admin.entry.gate import AdminGate, Unknown, is_private, may_see_all
@@ -47,7 +46,7 @@ from proxy.operate.moments import parse_duration
 from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
-from proxy.operate.views.lag import MODES, LagAnswer
+from proxy.operate.views.lag import LagAnswer
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -74,6 +73,13 @@ _CHANGING = frozenset(("POST", "DELETE"))
 _ASKER: web.RequestKey[Asker] = web.RequestKey("asker", Asker)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+REMOVED = {
+    "/v3/{rest:.*}": "Burrow's paths were removed; use /api/lag, or Prometheus with /metrics, instead.",
+    "/burrow/admin": "Burrow's paths were removed; use /healthz instead.",
+}
+"""Paths that the version before had, and what replaces each."""
 
 
 class Listing(Protocol):
@@ -133,7 +139,8 @@ class Routes:
         application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
-        BurrowPaths(self._node).add_to(application.router)
+        for path, instead in REMOVED.items():
+            application.router.add_get(path, partial(_removed, instead))
         SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
         every = [*changes, self._reload_change()]
         for change in every:
@@ -180,7 +187,7 @@ class Routes:
         is_open = request.path in PROBES
         if self._gate.access is None:
             # Scrapers ask by name, and what they get shows nothing that people sent.
-            is_open = is_open or request.path == "/metrics" or request.path.startswith(PREFIX)
+            is_open = is_open or request.path == "/metrics"
         if is_open or (request.method in _CHANGING and request.path not in WITHOUT_RIGHT):
             return
         need = need_of(request) if request.method in ("GET", "HEAD") else NOBODY
@@ -315,11 +322,10 @@ class Routes:
         return self._listed(request, "group", partial(answers.offsets, self._node), advice)
 
     async def _judged(self, request: web.Request) -> web.Response:
-        name, mode = request.query.get("group"), request.query.get("mode", MODES[0])
-        known = next((each for each in MODES if each == mode), None)
-        if known is None:
-            raise web.HTTPBadRequest(text=f"mode is {mode!r}; it must be one of {', '.join(MODES)}.")
-        document = await run_async(self._node.lag(group=name, limit=_limit(request), mode=known))
+        name = request.query.get("group")
+        if "mode" in request.query:
+            raise web.HTTPBadRequest(text="mode was removed: lag is judged by one set of rules. Leave it out.")
+        document = await run_async(self._node.lag(group=name, limit=_limit(request)))
         if document is None:
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
         if "trend" in request.query:
@@ -488,3 +494,7 @@ async def _read(request: web.Request) -> None:
         raise
     except Exception as error:
         raise web.HTTPBadRequest(text="The body cannot be read as its headers say; send it whole.") from error
+
+
+async def _removed(instead: str, _: web.Request) -> web.StreamResponse:
+    raise web.HTTPGone(text=instead)

@@ -13,6 +13,7 @@ REMOVED: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("demo", "transaction"): "run examples/transaction_producer.py",
         ("demo", "--upstream"): "run examples/kafka_two_nodes.py",
         ("demo", "--kafka"): "run examples/kafka_two_nodes.py",
+        ("lag", "--mode"): "set `delayTimeThreshold` and `committedLagThreshold` of the subscription",
     }
 )
 """By the words of the command, or a command and an option anywhere behind it: what to do instead."""

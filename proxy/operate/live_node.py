@@ -32,7 +32,7 @@ from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
 from proxy.operate.lookups.limits import limits_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.alarms import LagAlarmsAnswer
-from proxy.operate.views.lag import LagAnswer, Mode
+from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
@@ -172,9 +172,9 @@ class LiveNode:
                 found += positions(kafka.progress, kafka, group=name)
         return found
 
-    def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
+    def lag(self, *, group: str | None, limit: int) -> Generator[None, None, LagAnswer | None]:
         """Judge in steps how far groups are behind; one group when given, None where there is none of that name."""
-        return lag_steps(self._node, limit=limit, group=group, mode=mode)
+        return lag_steps(self._node, limit=limit, group=group)
 
     def trend(self, *, group: str | None, span_ms: int) -> Generator[None, None, LagTrend]:
         """Read in steps how lag went over the last so many ms: by group, or by queue of one."""

@@ -7,10 +7,16 @@ from lag.rules.limits import Limits
 
 
 def limits_of_config(config: GroupConfig | None, topic: str) -> Limits:
-    """Return the thresholds of a group on a topic: its `delayTimeThreshold`, and the rules' own."""
+    """Return the limits of a group on a topic: `delayTimeThreshold`, `committedLagThreshold`, and the rules' own."""
     usual, found = Limits(), _subscription(config, topic)
-    target_ms = usual.target_ms if found is None else found.delay_time_threshold
-    return Limits(target_ms=target_ms, floor_ms=min(usual.floor_ms, target_ms))
+    if found is None:
+        return usual
+    target_ms, messages = found.delay_time_threshold, found.committed_lag_threshold
+    return Limits(
+        target_ms=target_ms,
+        target_messages=usual.target_messages if messages < 0 else messages,
+        floor_ms=min(usual.floor_ms, target_ms),
+    )
 
 
 def is_alarmed(config: GroupConfig | None, topic: str) -> bool:

@@ -47,10 +47,6 @@ def _named(name: str) -> Callable[[web.Request], Sequence[str]]:
     return lambda request: (request.query.get(name, EVERYTHING),)
 
 
-def _of_path(name: str) -> Callable[[web.Request], Sequence[str]]:
-    return lambda request: (request.match_info[name],)
-
-
 def _of_messages(request: web.Request) -> Sequence[str]:
     # An id may be that of a message of any topic, whichever is named beside it.
     query = request.query
@@ -64,8 +60,6 @@ TOPIC = Need(Action.VIEW, _named("topic"), "the topic, without one `*`")
 MESSAGES = Need(Action.VIEW, _of_messages, "the topic; by `id`, `physical` or without a topic `*`")
 BODIES = MESSAGES._replace(action=Action.READ_BODIES)
 ADMINISTER = Need(Action.ADMINISTER, _node, "the node")
-BURROWS_GROUP = Need(Action.VIEW, _of_path("consumer"), "the consumer group")
-BURROWS_TOPIC = Need(Action.VIEW, _of_path("topic"), "the topic")
 
 READING: Mapping[str, Need] = MappingProxyType(
     {
@@ -94,20 +88,8 @@ READING: Mapping[str, Need] = MappingProxyType(
         # With `body=none`; else `BODIES`.
         "/api/messages": MESSAGES,
         "/api/dead-letters": GROUP,
-        "/v3/kafka": ALL,
-        "/v3/kafka/{cluster}": ALL,
-        "/v3/kafka/{cluster}/topic": ALL,
-        "/v3/kafka/{cluster}/topic/{topic}": BURROWS_TOPIC,
-        # It names groups.
-        "/v3/kafka/{cluster}/topic/{topic}/consumers": ALL,
-        "/v3/kafka/{cluster}/consumer": ALL,
-        "/v3/kafka/{cluster}/consumer/{consumer}": BURROWS_GROUP,
-        "/v3/kafka/{cluster}/consumer/{consumer}/status": BURROWS_GROUP,
-        "/v3/kafka/{cluster}/consumer/{consumer}/lag": BURROWS_GROUP,
-        "/v3/config": ALL,
-        "/v3/config/{kind}": ALL,
-        "/v3/config/{kind}/{name}": ALL,
-        "/v3/{rest}": ALL,
+        # Removed; the answer names the replacement.
+        "/v3/{rest}": NOBODY,
     }
 )
 """By path, of GET and HEAD."""

@@ -18,16 +18,13 @@ from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
 from proxy.operate.lag_texts import UNKNOWN, advices, behind, count, forecast, rate, sparkline
 from proxy.operate.text import age, amount
-from proxy.operate.views.lag import MODES, LagAnswer, LagQueue
+from proxy.operate.views.lag import LagAnswer, LagQueue
 from proxy.operate.views.lag_history import LagTrend
 from proxy.process.exit_codes import ExitCode
 
 _SECONDS_MAX = 60.0
 """A node reads its journal beside its other work."""
 
-_Mode = Annotated[
-    str, typer.Option("--mode", help="By whose rules: pyddmq, ddmq (thresholds of the subscription) or burrow.")
-]
 Group = Annotated[str | None, typer.Argument(help="Only this group.")]
 
 
@@ -38,7 +35,6 @@ def show(
         str | None,
         typer.Option("--trend", metavar="SPAN", help="How lag went over so long, such as 1h, by the node's journal."),
     ] = None,
-    mode: _Mode = "pyddmq",
     journal: Journal = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -46,7 +42,7 @@ def show(
     """Show how far each group is behind in each queue, what the rules say of that, and why."""
     if trend is not None:
         duration_option(trend, option="--trend")
-    answer = _lag(admin, group, mode, trend) if journal is None else of_files(journal, group, mode, trend)
+    answer = _lag(admin, group, trend) if journal is None else of_files(journal, group, trend)
     if as_json:
         return print_json(answer)
     if not answer.enabled:
@@ -74,14 +70,13 @@ def check(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="ERR where a queue is further behind.")
     ] = None,
-    mode: _Mode = "pyddmq",
     journal: Journal = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Check how far groups are behind; ends with 0 OK, 1 WARN, 2 ERR, 3 unknown (where nothing is ERR)."""
     try:
-        answer = _lag(admin, group, mode) if journal is None else of_files(journal, group, mode)
+        answer = _lag(admin, group) if journal is None else of_files(journal, group)
     except CliError as error:
         print_error(f"UNKNOWN: {error}", code=Level.UNKNOWN, as_json=as_json)
         return Level.UNKNOWN
@@ -108,11 +103,9 @@ def explain(
     return ExitCode.OK
 
 
-def _lag(admin: str, group: str | None, mode: str, trend: str | None = None) -> LagAnswer:
-    if mode not in MODES:
-        raise CliError(f"--mode is {mode!r}: it is one of {', '.join(MODES)}", ExitCode.USAGE)
+def _lag(admin: str, group: str | None, trend: str | None = None) -> LagAnswer:
     span = None if trend is None else trend.strip()
-    asked = {"limit": LIMIT, "mode": mode, "group": group or None, "trend": span}
+    asked = {"limit": LIMIT, "group": group or None, "trend": span}
     return get(admin, "/api/lag", LagAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
 
 

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
-from proxy.operate.views.lag import MODES, LagAnswer
-from proxy.process.exit_codes import ExitCode
+from proxy.operate.views.lag import LagAnswer
 
 LIMIT = 10_000
 """Queues that are shown."""
@@ -21,7 +19,7 @@ Journal = Annotated[
 ]
 
 
-def of_files(journal: str, group: str | None, mode: str, trend: str | None = None) -> LagAnswer:
+def of_files(journal: str, group: str | None, trend: str | None = None) -> LagAnswer:
     """Judge the last samples of a journal. Raises CliError: there is none, or an option is wrong."""
     from msgspec.structs import replace
 
@@ -32,11 +30,9 @@ def of_files(journal: str, group: str | None, mode: str, trend: str | None = Non
     from proxy.operate.lookups.lag_history import trend_steps
     from proxy.operate.lookups.lag_of_files import lag_of_files
 
-    if mode not in MODES:
-        raise CliError(f"--mode is {mode!r}: it is one of {', '.join(MODES)}", ExitCode.USAGE)
     disk, now_ms = RealDisk(read_only=True), SystemClock().wall_ms()
     folder = journal_folder(disk, journal)
-    answer = lag_of_files(disk, folder, now_ms, limit=LIMIT, group=group, mode=mode)
+    answer = lag_of_files(disk, folder, now_ms, limit=LIMIT, group=group)
     if trend is None:
         return answer
     span = span_of(now_ms - max(1, duration_option(trend, option="--trend")), now_ms)

@@ -16,8 +16,7 @@ from lag.rules.queue_rules import QueueLag
 from lag.rules.statuses import BY_NAME, worst
 from lag.samples import QueueSample
 from proxy.node.node import Node
-from proxy.operate.lookups.lag_modes import as_burrow, as_ddmq, status_in_mode, thresholds_of
-from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, Mode
+from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
 from proxy.recording.limits import limits_of_config
 
 FIGURES = (
@@ -41,21 +40,18 @@ FIGURES = (
 _WORSE = ("OK", "WARN", "UNKNOWN", "ERR")
 
 
-def lag_of(node: Node, *, limit: int, group: str | None = None, mode: Mode = "pyddmq") -> LagAnswer | None:
+def lag_of(node: Node, *, limit: int, group: str | None = None) -> LagAnswer | None:
     """Answer at once, as `lag_steps` does in steps."""
-    return run_now(lag_steps(node, limit=limit, group=group, mode=mode))
+    return run_now(lag_steps(node, limit=limit, group=group))
 
 
-def lag_steps(
-    node: Node, *, limit: int, group: str | None = None, mode: Mode = "pyddmq"
-) -> Generator[None, None, LagAnswer | None]:
+def lag_steps(node: Node, *, limit: int, group: str | None = None) -> Generator[None, None, LagAnswer | None]:
     """Find out where groups stand, in steps of some tenths of a millisecond.
 
     Args:
         node: The node.
         limit: Queues that are told of, at most.
         group: Only this one.
-        mode: By whose rules it is judged.
 
     Returns:
         The answer, or None when a name is given and no group has it.
@@ -65,7 +61,6 @@ def lag_steps(
     recorder, config = node.recorder, node.config.lag
     asked = Asked(
         now_ms=node.seams.clock.wall_ms(),
-        mode=mode,
         group=group,
         limit=limit,
         groups=list(node.groups) if group is None else [group],
@@ -81,7 +76,6 @@ class Asked:
 
     Attributes:
         now_ms: The moment that is judged.
-        mode: By whose rules.
         group: Only this one; None: all.
         limit: Queues that are told of, at most.
         groups: Those that are told of although no queue of theirs is known.
@@ -89,7 +83,6 @@ class Asked:
     """
 
     now_ms: int
-    mode: Mode
     group: str | None
     limit: int
     groups: Sequence[str]
@@ -98,28 +91,19 @@ class Asked:
 
 def answer_steps(windows: Windows, asked: Asked) -> Generator[None, None, LagAnswer]:
     """Judge what windows hold, in steps."""
-    now_ms, mode = asked.now_ms, asked.mode
+    now_ms = asked.now_ms
     judged = yield from windows.judging(
         now_ms, lambda name, topic: limits_of_config(asked.config_of(name), topic), asked.group
     )
     queues = [_queue(*each) for each in judged]
-    if mode == "burrow":
-        found = []
-        for each in queues:
-            found.append(as_burrow(each, windows.window((each.group, each.topic, each.queue)), now_ms))
-            yield
-        queues = found
-    elif mode == "ddmq":
-        queues = [as_ddmq(each, thresholds_of(asked.config_of(each.group), each.topic)) for each in queues]
     by_group: dict[str, list[LagQueue]] = {name: [] for name in asked.groups}
     for each in queues:
         by_group.setdefault(each.group, []).append(each)
-    groups = [group_of(name, by_group[name], mode) for name in sorted(by_group)]
+    groups = [group_of(name, by_group[name]) for name in sorted(by_group)]
     return LagAnswer(
         now_ms=now_ms,
         enabled=True,
         every_ms=0,
-        mode=mode,
         trouble=None,
         level=worst_level(each.level for each in groups),
         groups=groups,
@@ -166,19 +150,15 @@ def _queue(place: Place, verdict: QueueLag, sample: QueueSample) -> LagQueue:
     )
 
 
-def group_of(name: str, queues: Sequence[LagQueue], mode: Mode = "pyddmq") -> LagGroup:
+def group_of(name: str, queues: Sequence[LagQueue]) -> LagGroup:
     """Return what the queues of a group are together."""
-    if mode == "pyddmq":
-        status = worst([each.status for each in queues]) if queues else "UNKNOWN"
-        level = BY_NAME[status].level.name
-    else:
-        status, level = status_in_mode(mode, queues)
+    status = worst([each.status for each in queues]) if queues else "UNKNOWN"
     lags = [each.lag for each in queues if each.lag is not None]
     left = [each.unfinished for each in queues if each.unfinished is not None]
     return LagGroup(
         group=name,
         status=status,
-        level=level,
+        level=BY_NAME[status].level.name,
         lag=sum(lags) if lags else None,
         unfinished=sum(left) if left else None,
         time_lag_ms=max((each.time_lag_ms for each in queues if each.time_lag_ms is not None), default=None),

@@ -18,7 +18,7 @@ from lag.journal.writer import FILE_MS
 from lag.rules.limits import Limits
 from lag.samples import EventKind
 from proxy.operate.lookups.lag import Asked, answer_steps
-from proxy.operate.views.lag import LagAnswer, Mode
+from proxy.operate.views.lag import LagAnswer
 
 
 def lag_of_files(
@@ -28,7 +28,6 @@ def lag_of_files(
     *,
     limit: int,
     group: str | None = None,
-    mode: Mode = "pyddmq",
     config_of: Callable[[str], GroupConfig | None] = lambda _: None,
 ) -> LagAnswer:
     """Judge the last samples of a journal.
@@ -42,7 +41,6 @@ def lag_of_files(
         now_ms: The moment that is judged.
         limit: Queues that are told of, at most.
         group: Only this one.
-        mode: By whose rules it is judged.
         config_of: Configuration of a group, for its thresholds.
     """
     windows, every_ms = Windows(), 0
@@ -62,7 +60,6 @@ def lag_of_files(
                 windows.add(place, queue_sample(time_ms, row))
     asked = Asked(
         now_ms=now_ms,
-        mode=mode,
         group=group,
         limit=limit,
         groups=[] if group is None else [group],

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from broker.views import View
 from proxy.operate.views.lag_history import LagTrend
-
-Mode = Literal["pyddmq", "ddmq", "burrow"]
-"""By whose rules lag is judged."""
-MODES: tuple[Mode, ...] = ("pyddmq", "ddmq", "burrow")
 
 
 class LagQueue(View, frozen=True, kw_only=True):
@@ -21,7 +16,7 @@ class LagQueue(View, frozen=True, kw_only=True):
         topic: The topic.
         queue: Number of the queue.
         time_ms: When its newest sample was read.
-        status: What the rules say of it, those of the answer's `mode`.
+        status: What the rules say of it.
         level: `OK`, `WARN`, `ERR` or `UNKNOWN`: what that makes of the group.
         cause: Why, where one fits; null: none does.
         evidence: The figures that speak for the cause; "" without one.
@@ -104,7 +99,6 @@ class LagAnswer(View, frozen=True, kw_only=True):
         now_ms: Now, by the node's wall clock.
         enabled: Whether the node samples at all (`lag.enabled`).
         every_ms: How far apart samples are.
-        mode: By whose rules it is judged: our own, DDMQ's thresholds, or Burrow's.
         trouble: Why the last ones are not in the lag journal; null: they are.
         level: The worst of the groups'; UNKNOWN where none is ERR and something is not known.
         groups: By name.
@@ -116,7 +110,6 @@ class LagAnswer(View, frozen=True, kw_only=True):
     now_ms: int
     enabled: bool
     every_ms: int
-    mode: Mode
     trouble: str | None
     level: str
     groups: Sequence[LagGroup]

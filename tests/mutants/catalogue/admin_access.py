@@ -23,7 +23,7 @@ MUTANTS = (
         caught_by=(
             f"{GATE_TESTS}::test_every_route_is_denied_without_its_right_and_answered_with_it",
             f"{GATE_TESTS}::test_who_may_see_one_name_sees_that_and_no_other",
-            f"{GATE_TESTS}::test_metrics_and_burrows_paths_are_answered_by_a_token_that_may_view",
+            f"{GATE_TESTS}::test_metrics_are_answered_by_a_token_that_may_view",
         ),
         rows=("W10",),
     ),
@@ -94,7 +94,7 @@ MUTANTS = (
         new="        if self._gate is not None:\n            # Scrapers",
         caught_by=(
             f"{GATE_TESTS}::test_host_and_origin_are_looked_at_on_every_route_but_probes",
-            f"{GATE_TESTS}::test_metrics_and_burrows_paths_are_answered_by_a_token_that_may_view",
+            f"{GATE_TESTS}::test_metrics_are_answered_by_a_token_that_may_view",
         ),
     ),
     Mutant(

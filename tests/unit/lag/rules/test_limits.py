@@ -11,6 +11,7 @@ from tools.rules_doc import meanings_of_limits
 
 BAD = {
     "target_ms": -1,
+    "target_messages": -1,
     "floor_messages": -1,
     "floor_ms": 60_001,
     "dead_band": 1.0,

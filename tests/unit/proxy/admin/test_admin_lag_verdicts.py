@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 
 from proxy.admin.lag_verdicts import SECONDS_MAX, SECONDS_MIN, SHARE, LastLag
-from proxy.operate.views.lag import LagAnswer, Mode
+from proxy.operate.views.lag import LagAnswer
 from tests.admin_node import PlainNode
 from tests.lag_answers import lag_answer, lag_queue
 
@@ -21,7 +21,7 @@ class Slow(PlainNode):
         self.judged = 0
         self.clock.monotonic = lambda: self.now  # type: ignore[method-assign]
 
-    def lag(self, *, group: str | None, limit: int, mode: Mode = "pyddmq") -> Generator[None, None, LagAnswer | None]:
+    def lag(self, *, group: str | None, limit: int) -> Generator[None, None, LagAnswer | None]:
         self.judged += 1
         for _ in range(2):
             self.now += self.seconds
