@@ -1,4 +1,4 @@
-"""Fields of DDMQ's configuration that this version does not use, and what becomes of each (D23).
+"""Fields of DDMQ's configuration, and keys of earlier versions, that this version does not use (D23).
 
 Harmless ones are accepted with a warning that says why they mean nothing here. Those that would change what is
 delivered are errors, unless they stand at DDMQ's own default, where they change nothing. A third kind is used: what
@@ -13,6 +13,7 @@ from typing import Any
 
 from conf.base import Model
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
+from conf.sections.lag import LagConfig
 from conf.sections.node import NodeConfig
 
 
@@ -40,6 +41,10 @@ def _warn(text: str) -> Foreign:
 
 def _refuse(text: str, *idle: Any) -> Foreign:
     return Foreign(False, f"not in this version: {text}", idle)
+
+
+def _removed(instead: str) -> Foreign:
+    return Foreign(False, f"was removed; {instead}")
 
 
 def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, ...] = ()) -> Foreign:
@@ -129,6 +134,12 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "hbaseconfiguration": _refuse(
             "the block, and ZooKeeper's address; write HBase's Thrift server and the tables as options of the action: "
             "`options: {HBase: {hosts: [host:9090], tables: [...]}}`"
+        ),
+    },
+    LagConfig: {
+        "alarms": _removed(
+            "write `webhook: URL` in its place for a post per changed verdict, and route alarms by Prometheus and "
+            "Alertmanager (deploy/prometheus)"
         ),
     },
     GroupConfig: {

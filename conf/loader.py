@@ -148,12 +148,6 @@ class _Reader:
         topics = self._read_topics(tree)
         for name, topic in topics.items():
             self._problems(("topics", name), kafka_checks.check_topic(name, topic, node, kafka))
-        if lag.alarms.topic is not None and lag.alarms.topic not in topics:
-            hint = checks.nearest(lag.alarms.topic, topics)
-            self._problem(("lag", "alarms", "topic"), f"{lag.alarms.topic} is none of `topics`; {hint}list it there")
-        elif lag.alarms.topic is not None and topics[lag.alarms.topic].broker_cluster in kafka:
-            text = f"{lag.alarms.topic} stands in Kafka, and alarms go into the node's own store; name a topic of it"
-            self._problem(("lag", "alarms", "topic"), text)
         groups = self._read_groups(tree, node, topics)
         if self.problems:
             return None

@@ -127,9 +127,7 @@ class TopicConfig(Model):
         ge=-1,
         le=60_000,
     )
-    alarm_group: list[str] | None = setting(
-        None, "Who gets alarms about this topic; kept for lag reports, without effect on the node.", reload=_LIVE
-    )
+    alarm_group: list[str] | None = setting(None, "Accepted for DDMQ's files; has no effect.", reload=_LIVE)
 
 
 LOW_LEVEL = "LowLevel"
@@ -254,7 +252,7 @@ class SubscriptionConfig(Model):
     max_pull_batch_size: int = setting(
         8, "Messages of one pull reply at most; a pull may ask for fewer (R40).", reload=_LIVE, ge=1, le=10_000
     )
-    enable_alarm: bool = setting(True, "Whether lag reports warn about this subscription.", reload=_LIVE)
+    enable_alarm: bool = setting(True, "Whether the group's verdict counts this subscription.", reload=_LIVE)
     delay_time_threshold: int = setting(
         300_000, "Lag reports: age in ms of the oldest unfinished message that is too much.", reload=_LIVE, ge=0
     )
@@ -306,9 +304,9 @@ class GroupConfig(Model):
         [], "What it subscribes to, one entry per topic; may be empty.", reload=_GENERATION
     )
     alarm_group: list[str] | None = setting(
-        None, "Who gets alarms about this group; kept for lag reports, without effect on the node.", reload=_LIVE
+        None, "Names that changes of the group's verdict carry, for routing.", reload=_LIVE
     )
-    enable_alarm: bool = setting(True, "Whether lag reports warn about this group.", reload=_LIVE)
+    enable_alarm: bool = setting(True, "Whether changes of the group's verdict are logged and posted.", reload=_LIVE)
     delay_time_threshold: int = setting(
         300_000, "Lag reports: as the subscription's, for the group as a whole, in ms.", reload=_LIVE, ge=0
     )

@@ -21,7 +21,6 @@ from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.live_node import LiveNode
-from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
@@ -102,10 +101,6 @@ class PlainNode(LiveNode):
         """Judge nothing, and return `lag_answer`."""
         yield
         return self.lag_answer
-
-    def lag_alarms(self, *, limit: int, name: str | None) -> LagAlarmsAnswer | None:
-        """None."""
-        return LagAlarmsAnswer(now_ms=0, rules=0, alarms=[], mutes=[], waiting=0, dropped=0, troubles={})
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         return [each for each in self.position_list if group in (None, each.group)]

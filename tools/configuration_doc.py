@@ -13,7 +13,6 @@ from conf.foreign import FOREIGN, Foreign
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.sections.admin import AdminConfig
-from conf.sections.alarms import AlarmRuleConfig, LagAlarmsConfig, MuteConfig
 from conf.sections.kafka import KafkaClusterConfig
 from conf.sections.lag import LagConfig
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
@@ -131,9 +130,6 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
     ),
     (AdminConfig, "admin", "What the admin port answers to, and its audit trail ([admin](admin.md))."),
     (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
-    (LagAlarmsConfig, "lag.alarms", "Alarms about consumption lag ([alarms](lag-alarms.md))."),
-    (AlarmRuleConfig, "lag.alarms.rules[]", "A list of what is an alarm, and where it is told."),
-    (MuteConfig, "lag.alarms.mute[]", "A list of groups whose alarms are kept and not told."),
     (
         TlsConfig,
         "tls",

@@ -174,14 +174,13 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "half_message_lost": "A transaction's message was damaged or gone.",
         "half_put_back_waits": "An undecided transaction waits for space to be moved before its log file goes.",
         # Consumption lag.
+        "lag_verdict_changed": "The verdict on a group changed; without `before` none was known, as after a restart.",
+        "lag_webhook_failed": "A change of a verdict was not posted; `fault` says why.",
         "lag_journal_not_written": "A round of the lag journal could not be written; the store is not concerned.",
         "lag_journal_not_tidied": "Coarser files of the lag journal could not be made, or old ones not deleted.",
         "ack_log_not_written": "Endings of single messages are not in a group's ack log; messages are not concerned.",
         "visible_end_not_written": "Up to where others may read the log could not be written; they see nothing newer.",
         "lag_round_failed": "A fault while the node noted where its groups stand; the next round is made.",
-        "lag_alarm_not_told": "An alarm could not be told to a place; `sink` names it, and it is tried again.",
-        "lag_alarms_not_written": "What is known of alarms could not be written; nothing is told until it is.",
-        "lag_alarms_unreadable": "What was known of alarms cannot be read; it begins anew, and alarms may open again.",
         # Retention and operators.
         "admin_change": "Somebody changed something through the admin port: who, what, and with which outcome.",
         "log_file_deleted": "Retention deleted a file of the log.",

@@ -11,7 +11,6 @@ from msgspec.structs import fields
 
 from broker.views import TimerStatus, View, WaitingMessage
 from proxy.node.views import ReloadResult
-from proxy.operate.views.alarms import LagAlarmsAnswer, MuteResult
 from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.changes import (
     CancelsResult,
@@ -50,7 +49,6 @@ MODULES = (
     *(
         f"proxy.operate.views.{name}"
         for name in (
-            "alarms",
             "audit",
             "changes",
             "dead_letters",
@@ -76,7 +74,6 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/groups/stuck", (StuckAnswer,)),
     ("GET /api/offsets", (OffsetsAnswer,)),
     ("GET /api/lag", (LagAnswer,)),
-    ("GET /api/lag/alarms", (LagAlarmsAnswer,)),
     ("GET /api/lag/objectives", (ObjectivesAnswer,)),
     ("GET /api/attention", (AttentionAnswer,)),
     ("GET /api/limits", (LimitsAnswer,)),
@@ -90,7 +87,6 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/dead-letters", (DeadLetterGroupsAnswer, DeadLettersAnswer, DeadLetterFigures)),
     ("POST /api/groups/retry, skip, dead-letter", (HeadResult,)),
     ("POST /api/groups/pause, resume", (PauseResult,)),
-    ("POST /api/lag/mute", (MuteResult,)),
     ("POST /api/offsets/reset", (ResetResult,)),
     ("POST /api/topics, /api/topics/alter", (TopicResult,)),
     ("DELETE /api/topics", (DeletionResult,)),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
 from conf.base import Model, Reload, setting
 from conf.durations import Duration, duration_ms
-from conf.sections.alarms import LagAlarmsConfig
+from conf.secrets import masked
 
 _LIVE = Reload.LIVE
 _MIB = 1024 * 1024
@@ -38,6 +39,20 @@ def _read_ack_share(value: Any) -> Any:
     raise ValueError(
         f"{value!r} is no part of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
     )
+
+
+def _check_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or parts.username is not None:
+        raise ValueError(
+            f"{masked(text)!r} is not a valid address; write one such as https://alerts.example.com/lag, without a "
+            "user name"
+        )
+    return text
 
 
 AckShare = Annotated[Literal["off", "all"] | float, BeforeValidator(_read_ack_share)]
@@ -71,12 +86,22 @@ class LagConfig(Model):
         reload=_LIVE,
         ge=4 * _MIB,
     )
-    alarms: LagAlarmsConfig = setting(LagAlarmsConfig(), "Alarms: see `lag.alarms`.", reload=_LIVE)
+    webhook: Annotated[str, AfterValidator(_check_url)] | None = setting(
+        None,
+        "Address to which each change of a group's verdict is posted as JSON ([verdicts](lag.md#changes-of-verdict)).",
+        reload=_LIVE,
+    )
+    webhook_timeout: Duration = setting("5s", "How long the webhook may take to answer.", reload=_LIVE)
 
     @property
     def every_ms(self) -> int:
         """Milliseconds between two notes."""
         return duration_ms(self.every)
+
+    @property
+    def webhook_timeout_ms(self) -> int:
+        """Milliseconds that the webhook may take."""
+        return duration_ms(self.webhook_timeout)
 
     def keep_ms(self, tier: Tier) -> int:
         """Milliseconds for which a tier is kept."""

@@ -65,6 +65,7 @@ HEADERS = {
 }
 """Of each answer: nothing of it is kept, run, framed or taken for something else than it says."""
 _OPENING = "The store is being opened; ask again when /readyz says ready."
+_NO_MUTE = "Mutes were removed; use a silence in Alertmanager (deploy/prometheus) instead."
 _NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
 BODY_BYTES_MAX = 64 * 1024
 SPAN_MS_MAX = 400 * 86_400_000
@@ -77,6 +78,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 REMOVED = {
     "/v3/{rest:.*}": "Burrow's paths were removed; use /api/lag, or Prometheus with /metrics, instead.",
+    "/api/lag/alarms": "Alarms were removed; use /api/lag, and route by Prometheus or `lag.webhook`, instead.",
     "/burrow/admin": "Burrow's paths were removed; use /healthz instead.",
 }
 """Paths that the version before had, and what replaces each."""
@@ -128,7 +130,6 @@ class Routes:
         application.router.add_get("/api/groups/stuck", self._stuck)
         application.router.add_get("/api/offsets", self._offsets)
         application.router.add_get("/api/lag", self._judged)
-        application.router.add_get("/api/lag/alarms", self._lag_alarms)
         application.router.add_get("/api/lag/objectives", self._objectives)
         application.router.add_get("/api/attention", self._attention)
         application.router.add_get("/api/limits", self._limits)
@@ -141,6 +142,7 @@ class Routes:
         application.router.add_get("/api/stats", self._stats)
         for path, instead in REMOVED.items():
             application.router.add_get(path, partial(_removed, instead))
+        application.router.add_post("/api/lag/mute", partial(_removed, _NO_MUTE))
         SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
         every = [*changes, self._reload_change()]
         for change in every:
@@ -334,9 +336,6 @@ class Routes:
                 trend = await run_async(self._node.trend(group=name, span_ms=span_ms))
             document = replace(document, trend=trend)
         return _json(document)
-
-    async def _lag_alarms(self, request: web.Request) -> web.Response:
-        return self._listed(request, "group", self._node.lag_alarms, _NO_GROUP)
 
     async def _objectives(self, request: web.Request) -> web.Response:
         name = request.query.get("group")

@@ -51,8 +51,6 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "lag show": _VIEW,
         "lag check": _VIEW,
         "lag explain": _NOTHING,
-        "lag alarms": _VIEW,
-        "lag mute": _OPERATE,
         "lag export": _FILES,
         "lag backlog": _FILES,
         "lag compact": _FILES,

@@ -23,7 +23,6 @@ from proxy.cli.commands import (
 from proxy.cli.demo import demo_command
 from proxy.cli.demo.demo_lag_command import lag as demo_lag
 from proxy.cli.lag import (
-    lag_alarm_commands,
     lag_backlog_command,
     lag_commands,
     lag_compact_command,
@@ -133,8 +132,6 @@ FOLDERS = (
             "show": lag_commands.show,
             "check": lag_commands.check,
             "explain": lag_commands.explain,
-            "alarms": lag_alarm_commands.alarms,
-            "mute": lag_alarm_commands.mute,
             "export": lag_export_command.export_lag,
             "backlog": lag_backlog_command.backlog_lag,
             "compact": lag_compact_command.compact_lag,

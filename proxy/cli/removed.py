@@ -13,6 +13,13 @@ REMOVED: Mapping[tuple[str, ...], str] = MappingProxyType(
         ("demo", "transaction"): "run examples/transaction_producer.py",
         ("demo", "--upstream"): "run examples/kafka_two_nodes.py",
         ("demo", "--kafka"): "run examples/kafka_two_nodes.py",
+        ("lag", "alarms"): "run `pyddmq lag`, and route verdicts by Prometheus (deploy/prometheus) or `lag.webhook`,",
+        ("lag", "mute"): "set a silence in Alertmanager (deploy/prometheus)",
+        **dict.fromkeys(
+            (("lag", "watch", f"--{name}") for name in ("file", "topic", "node", "webhook")),
+            "write changes to a Spark sink by --format and --option",
+        ),
+        ("lag", "watch", "--mute"): "set a silence in Alertmanager (deploy/prometheus)",
         ("lag", "--mode"): "set `delayTimeThreshold` and `committedLagThreshold` of the subscription",
     }
 )

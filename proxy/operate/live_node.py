@@ -26,12 +26,10 @@ from proxy.node.reload import Reloader
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.troubles import troubles_of
-from proxy.operate.lookups.alarms import alarms_of
 from proxy.operate.lookups.lag import lag_steps
 from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
 from proxy.operate.lookups.limits import limits_of
 from proxy.operate.moments import moment_text
-from proxy.operate.views.alarms import LagAlarmsAnswer
 from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
@@ -198,10 +196,6 @@ class LiveNode:
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
         return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
-
-    def lag_alarms(self, *, limit: int, name: str | None) -> LagAlarmsAnswer | None:
-        """Open alarms about that; of the group `name` when given, None where there is none of that name."""
-        return alarms_of(self._node, limit=limit, group=name)
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
         """Clients that have limits; one when `name` is given, None where it is not counted."""

@@ -16,7 +16,6 @@ from broker.runtime.metrics import declare
 from broker.runtime.seams import Scheduler
 from broker.runtime.steps import Ended, step
 from conf.sections.lag import LagConfig
-from lag.alarms.windows import Windows
 from lag.blocks import Gap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
@@ -24,12 +23,13 @@ from lag.journal.reader import JournalReader, Wanted
 from lag.journal.writer import FILE_MS, FOLDER, JournalWriter, Origin, WriterLimits
 from lag.rules.limits import Limits
 from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
-from proxy.recording.alarms import NodeAlarms
+from lag.verdicts.windows import Windows
 from proxy.recording.events import Notes, RetentionNotes
 from proxy.recording.node import Observed, SampleSink
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.tiers import TierRounds
+from proxy.recording.verdicts import NodeVerdicts
 
 ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node noted where its groups stand")
 DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Of those, rounds that could not be written to the lag journal")
@@ -76,7 +76,7 @@ class Recorder:
         notes: Takes what happens to the node and its groups.
         last: The last round; None before the first.
         windows: The last samples of each queue.
-        alarms: What follows from those.
+        verdicts: What the rules say of the groups by those.
         trouble: Why that is not in the journal; None: it is.
 
     Args:
@@ -95,7 +95,7 @@ class Recorder:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = Windows()
-        self.alarms = NodeAlarms(node, runtime)
+        self.verdicts = NodeVerdicts(node, runtime)
         self.trouble: str | None = None
         self._node = node
         self._runtime = runtime
@@ -120,13 +120,12 @@ class Recorder:
         self._scheduled = ScheduledSampler(self._node, self._runtime.clock)
         self._node.store.retention.holds.append(RetentionNotes(self.notes))
         self.notes.add(EventKind.START, detail="the node serves")
-        self.alarms.start()
         self.configure()
 
     def configure(self) -> None:
         """Bring the settings in force after a reload to bear."""
         before, self._config = self._config, self._node.config.lag
-        self.alarms.configure()
+        self.verdicts.configure()
         if before is not None and (before.enabled, before.every_ms) == (self._config.enabled, self._config.every_ms):
             return
         self._end(write=True)
@@ -150,7 +149,7 @@ class Recorder:
         """Note that the node stops, and end the journal's file."""
         self.notes.add(EventKind.STOP, detail="the node was stopped")
         self._end(write=True)
-        self.alarms.stop()
+        self.verdicts.stop()
 
     def _end(self, *, write: bool) -> None:
         self.stop()
@@ -230,7 +229,7 @@ class Recorder:
         self._queues_seen.value = len(samples)
         yield
         yield from self._write(sink, self.last)
-        yield from self.alarms.round(self.windows, time_ms)
+        yield from self.verdicts.round(self.windows, time_ms)
         if isinstance(sink, JournalWriter):
             yield from self._tiers.round(self._node, sink.current)
 

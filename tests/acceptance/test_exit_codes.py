@@ -36,8 +36,6 @@ OF_A_NODE: dict[str, list[list[str]]] = {
     "groups resume": [[NOBODY]],
     "lag show": [[NOBODY]],
     "limits": [[NOBODY]],
-    "lag alarms": [[NOBODY]],
-    "lag mute": [[NOBODY, "--for", "1h"]],
     "topics show": [[NOBODY]],
     "topics alter": [[NOBODY, "--queues", "9"]],
     "topics delete": [[NOBODY, "--yes", NOBODY]],

@@ -15,7 +15,6 @@ from proxy.access.access import DENIED
 from proxy.access.rules import Action
 from proxy.admin.entry.rights import BODIES as BODIES_NEED
 from proxy.admin.entry.rights import READING, WITHOUT_RIGHT
-from proxy.operate.changes.alarms import alarm_changes
 from proxy.operate.changes.dead_letters import dead_letter_changes
 from proxy.operate.changes.delays import delay_changes
 from proxy.operate.changes.desk import Change
@@ -34,7 +33,6 @@ CHANGES = tuple(node_changes(NODE))
 assert len(CHANGES) == sum(
     len(each(NODE))
     for each in (
-        alarm_changes,
         dead_letter_changes,
         delay_changes,
         group_changes,
@@ -51,7 +49,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "retry_message": HEAD,
     "skip_message": HEAD,
     "dead_letter_message": HEAD,
-    "mute_alarms": {"group": "billing", "untilMs": 1},
     "redrive_dead_letters": {"group": "billing"},
     "reset_offsets": {"group": "billing", "topic": "orders", "to": "latest"},
     "cancel_delays": {"messages": [{"id": "x", "topic": "billing"}]},
@@ -67,7 +64,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "reload": {},
 }
 NARROW = frozenset(
-    {"pause", "resume", "retry_message", "skip_message", "dead_letter_message", "mute_alarms", "redrive_dead_letters"}
+    {"pause", "resume", "retry_message", "skip_message", "dead_letter_message", "redrive_dead_letters"}
     | {"reset_offsets", "cancel_delays", "cancel_timers", "reschedule_timer"}
 )
 """Changes of one name, which who may operate that name alone may make."""

@@ -38,8 +38,6 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "groups resume": ("groups resume billing",),
     "lag show": ("lag", "lag show billing --trend 1h"),
     "lag check": ("lag check",),
-    "lag alarms": ("lag alarms",),
-    "lag mute": ("lag mute billing --for 2h",),
     "lag slo": ("lag slo --objective 60s",),
     "topics show": ("topics", "topics show orders"),
     "topics create": ("topics create orders",),

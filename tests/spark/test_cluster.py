@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import Wanted
 from lag.spark import package
 from tests.conftest import need_module, need_program
+from tests.spark.kills.campaign import written_changes
 from tests.spark.test_jobs_report import EVERY_MS, SNAPSHOTS, START_MS, write_story
 from tests.unit.lag.export.parquet import need_pyarrow
 
@@ -126,25 +126,25 @@ def test_three_nodes_are_one_report(submit: Path) -> None:
 
 
 @pytest.mark.long
-def test_watch_tells_alarms_of_three_nodes_once(submit: Path) -> None:
+def test_watch_writes_changes_of_three_nodes_once(submit: Path) -> None:
     """The page's program with `watch` as its first word: over two runs; what Spark says is in the log."""
     nodes = [f"node-{number}" for number in range(3)]
     for number, node in enumerate(nodes):
-        # An alarm's id is of the cluster, the group, the status and the moment: no two nodes have rounds at one moment.
         write_story(f"{submit}/{node}", node, 7 * number)
     for _ in range(2):
         spark_submit = [str(submit / "spark" / "bin" / "spark-submit"), "--master", MASTER]
         ended = run(
             submit, "watch", "--journal", ",".join(f"{submit}/{node}" for node in nodes), "--checkpoint",
-            f"{submit}/checkpoint", "--file", "alarms.jsonl", "--once", "--silence", "1e9", "--log", "watch.log",
+            f"{submit}/checkpoint", "--format", "json", "--path", f"{submit}/changes", "--once", "--silence", "1e9",
+            "--log", "watch.log",
             program=[*spark_submit, "--py-files", "pyddmq_spark.zip", "report.py"],
         )  # fmt: skip
         assert ended.returncode == 0, ended.stderr
         # A submitted program's words come out of the JVM.
-        assert ended.stdout == "watching; what Spark says is in watch.log\n"
+        assert ended.stdout == "watching; Spark's log is watch.log\n"
         assert "MicroBatchExecution" not in ended.stderr, "Spark's words go to the log once there is a session"
-    lines = [json.loads(line) for line in (submit / "alarms.jsonl").read_text().splitlines()]
+    lines = written_changes(submit / "changes")
     assert len({line["key"] for line in lines}) == len(lines)
-    opened = {(line["node"], line["group"], line["status"]) for line in lines if line["event"] == "opened"}
-    assert {(node, *each) for node in nodes for each in (("poisoned", "BLOCKED"), ("stopped", "STOP"))} <= opened
+    found = {(line["node"], line["group"], line["status"]) for line in lines}
+    assert {(node, *each) for node in nodes for each in (("poisoned", "BLOCKED"), ("stopped", "STOP"))} <= found
     assert "ResolveWriteToStream" in (submit / "watch.log").read_text()

@@ -1,103 +1,64 @@
-"""`watch`: alarms about consumption lag from the journals of many nodes, as Structured Streaming.
+"""`watch`: changes of verdicts from the journals of many nodes, as Structured Streaming, into a Spark sink.
 
     spark-submit --master ... --py-files pyddmq_spark.zip job.py watch --journal DIR[,DIR...] --checkpoint DIR \
-        [--file F] [--topic T --node HOST:PORT] [--webhook URL]
+        --format json|parquet|kafka|console [--path DIR] [--option NAME=VALUE ...]
 
-where job.py is as for `report` (`lag.spark.jobs.program`). Executors read and decode journals; the driver judges whole
-rounds, in the order of each node, and keeps the state of alarms (`lag.alarms.watching`): it is small, and one write of
-it makes a batch count, so that a kill between Spark's commit and the file of alarms doubles nothing.
+where job.py is as for `report` (`lag.spark.jobs.program`). The state of a node (its windows and verdicts) is Spark's,
+in the checkpoint, so a sink that Spark writes exactly once (files) has each change once, whatever is killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from broker.runtime.disk import RealDisk
-from broker.runtime.seams import Disk
-from lag.alarms.findings import LimitsOf, Wanted, everything
-from lag.alarms.lines import AlarmLines
-from lag.alarms.model import DEFAULT_STATUSES, AlarmRule, Mute
-from lag.alarms.places import FilePlace, Place, WebhookPlace, check_url
-from lag.alarms.rounds import AlarmPolicy
-from lag.alarms.watching import SeenRound, Watcher
-from lag.alarms.webhook import Webhook
+from broker.runtime.steps import run_now
 from lag.journal.columns import queue_sample
 from lag.rules.limits import Limits
-from lag.samples import EventKind, LagEvent
-from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
-from lag.spark.jobs.watch_topic import TopicPlace
+from lag.samples import EventKind, LagEvent, QueueKey
+from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.journal import NAME
-from lag.spark.sources.options import OptionRefused
+from lag.verdicts.changes import SETTLED_MS, Verdicts, judging, silence
+from lag.verdicts.windows import Windows
 
-SETTLE_SECONDS: Final = 10.0
-"""How long the end waits for posts that are under way."""
-WEBHOOK_MS: Final = 5_000
-"""How long a webhook may take to answer."""
-_ORDER: Final = ("cluster", "node", "file", "position")
+if TYPE_CHECKING:
+    import pandas
+    from pyspark.sql.streaming.state import GroupState
+
+LATE_MS: Final = 600_000
+"""A round that is older than its node's newest by more than this is left out."""
+SCHEMA: Final = (
+    "key string, cluster string, node string, `group` string, level string, status string, before string, "
+    "timeMs long, sinceMs long, queues int, topic string, queue int, cause string, evidence string, advice string, "
+    "lag long, timeLagMs long, alarmGroup array<string>"
+)
+"""A change, as `lag.verdicts.changes.VerdictChange.as_fields` has it."""
+COLUMNS: Final = [each.strip().split(" ")[0].strip("`") for each in SCHEMA.split(", ")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Where alarms go: to each place that is named; rules may choose among them.
+class Subscribed:
+    """What the configuration says of one group and topic.
 
     Attributes:
-        file: A file of JSON lines.
-        topic: A topic of `node`.
-        node: `host:port` of a node's producer port.
-        webhook: An address.
+        limits: Limits of the rules.
+        counts: Whether the group's verdict counts it (`enableAlarm`).
     """
 
-    file: str | None = None
-    topic: str | None = None
-    node: str | None = None
-    webhook: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse places that are none, and none at all. Raises ValueError."""
-        if not self.names:
-            raise ValueError("alarms go somewhere: give --file, --topic with --node, or --webhook")
-        if (self.topic is None) != (self.node is None):
-            raise ValueError("a topic is one of a node: give both --topic NAME and --node HOST:PORT, its producer port")
-        if self.webhook is not None:
-            check_url(self.webhook)
-        if self.topic is not None and self.node is not None:
-            try:
-                TopicPlace(self.node, self.topic)
-            except OptionRefused as error:
-                raise ValueError(f"--node is {self.node!r}: write host:port, the node's producer port") from error
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What rules call them."""
-        given = {"file": self.file, "topic": self.topic, "webhook": self.webhook}
-        return tuple(name for name, value in given.items() if value is not None)
-
-    def chosen(self, sinks: Sequence[str]) -> tuple[str, ...]:
-        """Return those that a rule names; all, where it names none of them."""
-        return tuple(name for name in self.names if name in sinks) or self.names
-
-    def opened(self, disk: Disk) -> dict[str, Place]:
-        """Return the places themselves."""
-        found: dict[str, Place] = {}
-        if self.file is not None:
-            found["file"] = FilePlace(AlarmLines(disk, self.file))
-        if self.topic is not None and self.node is not None:
-            found["topic"] = TopicPlace(self.node, self.topic)
-        if self.webhook is not None:
-            found["webhook"] = WebhookPlace(Webhook(self.webhook, WEBHOOK_MS))
-        return found
+    limits: Limits
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +67,14 @@ class WatchOptions:
 
     Attributes:
         journals: Folders of lag journals.
-        checkpoint: Folder of Spark's checkpoint and of the state of alarms.
-        places: Where alarms go.
-        policy: What is an alarm.
-        limits_of: Thresholds of a group and topic.
-        wanted: What is left out.
+        checkpoint: Folder of Spark's checkpoint.
+        format: Of the sink, as `DataStreamWriter.format` takes it.
+        options: Of the sink.
+        subscribed: By group and topic, where the configuration says something of them.
+        recipients: By group, names for routing (`alarmGroup`).
+        limits: Of all others.
+        silence_ms: How long a node may record nothing.
+        settled_ms: How long a verdict that is not worse must hold before it counts.
         every_s: How often journals are looked at.
         once: Take what is there, and end.
         settings: Further options of the source.
@@ -118,121 +82,140 @@ class WatchOptions:
 
     journals: Sequence[str]
     checkpoint: str
-    places: Places
-    policy: AlarmPolicy
-    limits_of: LimitsOf = field(default=lambda _group, _topic: Limits())
-    wanted: Wanted = everything
+    format: str = "console"
+    options: Mapping[str, str] = field(default_factory=dict)
+    subscribed: Mapping[tuple[str, str], Subscribed] = field(default_factory=dict)
+    recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    silence_ms: int = 60_000
+    settled_ms: int = SETTLED_MS
     every_s: float = 10.0
     once: bool = False
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def watch(
-    spark: SparkSession,
-    options: WatchOptions,
-    *,
-    now_ms: Callable[[], int],
-    stop: threading.Event | None = None,
-    warn: Callable[[str], None] = lambda _text: None,
-) -> Watcher:
+@dataclass(slots=True)
+class _Node:
+    """What Spark keeps of a node, pickled.
+
+    Attributes:
+        last_ms: Its newest round.
+        silent: It was reported as silent since.
+    """
+
+    verdicts: Verdicts
+    windows: Windows = field(default_factory=Windows)
+    last_ms: int = 0
+    silent: bool = False
+
+
+class _Judge:
+    """Runs on executors: rounds of one node into changes."""
+
+    def __init__(self, options: WatchOptions) -> None:
+        self._subscribed = dict(options.subscribed)
+        self._recipients = dict(options.recipients)
+        self._limits = options.limits
+        self._silence_ms = options.silence_ms
+        self._settled_ms = options.settled_ms
+
+    def __call__(
+        self, key: tuple[str, str], pieces: Iterator[pandas.DataFrame], state: GroupState
+    ) -> Iterator[pandas.DataFrame]:
+        """Take the rounds of a batch; `key` is cluster and node."""
+        import pandas
+
+        node = pickle.loads(state.get[0]) if state.exists else _Node(verdicts=Verdicts(self._settled_ms))
+        found: list[dict[str, Any]] = []
+        if not state.hasTimedOut:
+            rows = [row for piece in pieces for row in piece.to_dict("records")]
+            for row in sorted(rows, key=lambda each: (each["time_ms"], each["file"], each["position"])):
+                found += self._round(key, node, row)
+        now_ms = time.time_ns() // 1_000_000
+        change = silence(node.last_ms, now_ms, self._silence_ms)
+        if change is not None and not node.silent:
+            node.silent = True
+            found.append(change.as_fields(*key))
+        state.update((pickle.dumps(node),))
+        if not node.silent:
+            state.setTimeoutDuration(max(1, node.last_ms + self._silence_ms - now_ms))
+        yield pandas.DataFrame([[each[name] for name in COLUMNS] for each in found], columns=COLUMNS)
+
+    def _round(self, key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        time_ms = int(row["time_ms"])
+        if time_ms < node.last_ms - LATE_MS:
+            return
+        cluster, name = key
+        node.windows.round(
+            (
+                QueueKey(cluster=cluster, node=name, group=group, topic=topic, queue=queue),
+                queue_sample(at, tuple(values)),
+            )
+            for group, topic, queue, at, *values in json.loads(row["samples"])
+        )
+        for each in json.loads(row["events"]):
+            node.windows.note(LagEvent(**each | {"kind": EventKind(each["kind"])}))
+        node.last_ms, node.silent = max(node.last_ms, time_ms), False
+        for change in run_now(judging(node.windows, time_ms, self._limits_of, node.verdicts, self._counts)):
+            yield change.as_fields(cluster, name, self._recipients.get(change.group, ()))
+
+    def _limits_of(self, group: str, topic: str) -> Limits:
+        found = self._subscribed.get((group, topic))
+        return self._limits if found is None else found.limits
+
+    def _counts(self, group: str, topic: str) -> bool:
+        found = self._subscribed.get((group, topic))
+        return found is None or found.counts
+
+
+def changes(spark: SparkSession, options: WatchOptions) -> DataFrame:
+    """Return the stream of changes: `SCHEMA`."""
+    reading = spark.readStream.format(NAME).option("path", ",".join(options.journals)).option("rows", "rounds")
+    for name, value in options.settings.items():
+        reading = reading.option(name, value)
+    return (
+        reading.load()
+        .groupBy("cluster", "node")
+        .applyInPandasWithState(_Judge(options), SCHEMA, "node binary", "append", "ProcessingTimeTimeout")
+    )
+
+
+def watch(spark: SparkSession, options: WatchOptions, *, stop: threading.Event | None = None) -> None:
     """Watch until the query ends: at once, or never but by `stop`.
 
     Args:
         spark: A session with our sources.
         options: What and how.
-        now_ms: Tells the time, for the silence of nodes.
         stop: Ends it.
-        warn: Is told what a place does not take, and why, when that changes.
-
-    Returns:
-        The watcher, as it is at the end.
 
     Raises:
-        OSError: The state or the file cannot be written.
+        StreamingQueryException: A journal cannot be read, or the sink refuses.
     """
-    disk = RealDisk()
-    watcher = Watcher(
-        disk,
-        f"{options.checkpoint}/alarms",
-        options.places.opened(disk),
-        policy=options.policy,
-        limits_of=options.limits_of,
-        wanted=options.wanted,
-    )
-    try:
-        watcher.recall(RealDisk(read_only=True), options.journals)
-        _run(spark, options, watcher, now_ms=now_ms, stop=stop, warn=warn)
-        watcher.look_at_clock(now_ms())
-        watcher.settle(SETTLE_SECONDS)
-    finally:
-        # Spark keeps what takes batches, and with it the places, until the JVM happens to collect its garbage.
-        watcher.close()
-    return watcher
-
-
-def _run(
-    spark: SparkSession,
-    options: WatchOptions,
-    watcher: Watcher,
-    *,
-    now_ms: Callable[[], int],
-    stop: threading.Event | None,
-    warn: Callable[[str], None],
-) -> None:
-    """Run the query to its end. Arguments and errors are those of `watch`."""
-    lock = threading.Lock()
-
-    def take(frame: DataFrame, number: int) -> None:
-        rows = sorted(frame.collect(), key=lambda row: tuple(row[name] for name in _ORDER))
-        with lock:
-            watcher.take(number, [seen_round(row) for row in rows])
-
-    reading = spark.readStream.format(NAME).option("path", ",".join(options.journals)).option("rows", "rounds")
-    for name, value in options.settings.items():
-        reading = reading.option(name, value)
-    writing = reading.load().writeStream.foreachBatch(take).option("checkpointLocation", f"{options.checkpoint}/spark")
+    found = changes(spark, options)
+    if options.format == "kafka":
+        found = found.selectExpr("`group` AS key", "to_json(struct(*)) AS value")
+    writing = found.writeStream.format(options.format).outputMode("append")
+    writing = writing.options(**options.options).option("checkpointLocation", options.checkpoint)
     if options.once:
-        query = writing.trigger(availableNow=True).start()
-        query.awaitTermination()
-    else:
-        known: set[str] = set()
-        query = writing.trigger(processingTime=f"{options.every_s} seconds").start()
-        while not query.awaitTermination(max(1, round(options.every_s))):
-            with lock:
-                watcher.look_at_clock(now_ms())
-                troubles = {f"{name}: {why}" for name, (_, why) in watcher.waiting().items()}
-            for text in sorted(troubles - known):
-                warn(text)
-            known = troubles
-            if stop is not None and stop.is_set():
-                query.stop()
-
-
-def seen_round(row: Any) -> SeenRound:
-    """Return a round from its row."""
-    samples = []
-    for group, topic, queue, time_ms, *values in json.loads(row["samples"]):
-        samples.append(((group, topic, queue), queue_sample(time_ms, tuple(values))))
-    events = [LagEvent(**each | {"kind": EventKind(each["kind"])}) for each in json.loads(row["events"])]
-    return SeenRound(whose=(row["cluster"], row["node"]), time_ms=row["time_ms"], samples=samples, events=events)
+        # One batch. With availableNow the query would not end: the time-outs of nodes always want another batch.
+        writing.trigger(once=True).start().awaitTermination()
+        return
+    query = writing.trigger(processingTime=f"{options.every_s} seconds").start()
+    while not query.awaitTermination(1):
+        if stop is not None and stop.is_set():
+            query.stop()
 
 
 def main(arguments: Sequence[str]) -> int:
     """Watch; returns the exit code: 0, 1 when it failed, 2 when an option is wrong."""
-    parser = argparse.ArgumentParser(prog="pyddmq lag watch", description="Raise alarms about consumption lag.")
+    parser = argparse.ArgumentParser(prog="pyddmq lag watch", description="Write changes of lag verdicts to a sink.")
     parser.add_argument("--journal", required=True, help="folders of lag journals, with commas between them")
-    parser.add_argument("--checkpoint", required=True, help="folder that says how far it is")
-    parser.add_argument("--file", default=None, help="file of JSON lines that alarms are added to, each once")
-    parser.add_argument("--topic", default=None, help="topic that alarms are sent to, each once; with --node")
-    parser.add_argument("--node", default=None, help="host:port of the producer port of a node that has the topic")
-    parser.add_argument("--webhook", default=None, help="address that alarms are posted to, each at least once")
-    parser.add_argument("--statuses", default=",".join(sorted(DEFAULT_STATUSES)), help="what is an alarm")
-    parser.add_argument("--group", default="*", help="names of groups, with * and ?, with commas between them")
-    parser.add_argument("--for", dest="hold", type=float, default=0.0, help="how long it must hold, in seconds")
-    parser.add_argument("--close-after", type=float, default=60.0, help="how long it must be gone, in seconds")
-    parser.add_argument("--repeat", type=float, default=0.0, help="how often it is told again, in seconds; 0: never")
-    parser.add_argument("--mute", default="", help="groups whose alarms are told to nobody, with commas between them")
+    parser.add_argument("--checkpoint", required=True, help="folder of Spark's checkpoint")
+    parser.add_argument("--format", default="console", help="format of the sink: json, parquet, kafka, console, ...")
+    parser.add_argument("--path", default=None, help="folder of the sink's files")
+    parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the sink; may be given again")
     parser.add_argument("--silence", type=float, default=60.0, help="how long a node may record nothing, in seconds")
+    parser.add_argument("--settled", type=float, default=60.0, help="how long a better verdict must hold, in seconds")
     parser.add_argument("--target", type=float, default=60.0, help="oldest that a message may be, in seconds")
     parser.add_argument("--every", type=float, default=10.0, help="how often journals are looked at, in seconds")
     parser.add_argument("--once", action="store_true", help="take what is there, and end")
@@ -240,61 +223,46 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
     given = parser.parse_args(arguments)
     try:
-        places = Places(file=given.file, topic=given.topic, node=given.node, webhook=given.webhook)
-        rule = AlarmRule(
-            statuses=frozenset(listed(given.statuses)),
-            groups=tuple(listed(given.group)),
-            for_ms=round(given.hold * 1000),
-            close_after_ms=round(given.close_after * 1000),
-            repeat_ms=round(given.repeat * 1000),
-            sinks=places.names,
-        )
         target_ms = round(given.target * 1000)
-        limits = Limits(target_ms=target_ms, floor_ms=min(Limits().floor_ms, target_ms))
+        options = WatchOptions(
+            journals=folders(given.journal),
+            checkpoint=given.checkpoint,
+            format=given.format,
+            options=sink_options(given.path, given.option),
+            limits=Limits(target_ms=target_ms, floor_ms=min(Limits().floor_ms, target_ms)),
+            silence_ms=round(given.silence * 1000),
+            settled_ms=round(given.settled * 1000),
+            every_s=given.every,
+            once=given.once,
+        )
     except ValueError as error:
         print(f"pyddmq lag watch: {error}", file=sys.stderr)
         return WRONG
-    options = WatchOptions(
-        journals=folders(given.journal),
-        checkpoint=given.checkpoint,
-        places=places,
-        policy=AlarmPolicy(
-            rules=(rule,), silence_ms=round(given.silence * 1000), mutes=muted_for_ever(listed(given.mute))
-        ),
-        limits_of=lambda _group, _topic: limits,
-        every_s=given.every,
-        once=given.once,
-    )
     return run(options, master=given.master, log=given.log)
 
 
-def muted_for_ever(groups: Sequence[str]) -> dict[str, Mute]:
-    """Return mutes of groups for as long as the job is told so."""
-    return {group: Mute(until_ms=1 << 62, reason="--mute") for group in groups}
+def sink_options(path: str | None, pairs: Sequence[str]) -> dict[str, str]:
+    """Return a sink's options. Raises ValueError: a pair has no `=`."""
+    found = {} if path is None else {"path": path}
+    for pair in pairs:
+        name, is_pair, value = pair.partition("=")
+        if not is_pair or not name:
+            raise ValueError(f"--option is {pair!r}; write NAME=VALUE")
+        found[name] = value
+    return found
 
 
 def run(options: WatchOptions, *, master: str | None, log: str | None) -> int:
-    """Watch in a session of its own; returns the exit code: 1, too, where a place has not taken all."""
+    """Watch in a session of its own; returns the exit code."""
     log = log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
     try:
         spark = session(SessionOptions(name="pyddmq lag watch", master=master, ui=False, log_file=log))
         ship(spark)
-        print(f"watching; what Spark says is in {log}", file=sys.stderr, flush=True)
-        watcher = watch(spark, options, now_ms=lambda: time.time_ns() // 1_000_000, warn=_warn)
+        print(f"watching; Spark's log is {log}", file=sys.stderr, flush=True)
+        watch(spark, options)
     except KeyboardInterrupt:
         return OK
     except (OSError, *SPARK_ERRORS) as error:
         print(f"pyddmq lag watch: {first_sentence(error)}", file=sys.stderr)
         return FAILED
-    if watcher.trouble is not None:
-        print(f"pyddmq lag watch: began anew, since {watcher.trouble}", file=sys.stderr)
-    if watcher.late:
-        print(f"pyddmq lag watch: {watcher.late} rounds came too late", file=sys.stderr)
-    waiting = watcher.waiting()
-    for name, (count, why) in waiting.items():
-        _warn(f"{name}: {count} waits there for the next run: {why}")
-    return FAILED if waiting else OK
-
-
-def _warn(text: str) -> None:
-    print(f"pyddmq lag watch: {text}", file=sys.stderr, flush=True)
+    return OK

@@ -75,7 +75,7 @@ READING: Mapping[str, Need] = MappingProxyType(
         "/api/groups/stuck": GROUP,
         "/api/offsets": GROUP,
         "/api/lag": GROUP,
-        "/api/lag/alarms": GROUP,
+        "/api/lag/alarms": NOBODY,
         "/api/lag/objectives": GROUP,
         "/api/attention": ALL,
         "/api/limits": ALL,
@@ -98,6 +98,7 @@ WITHOUT_RIGHT: Mapping[str, str] = MappingProxyType(
     {
         "/sign-in": "it is how one becomes somebody",
         "/sign-out": "it ends one's own session alone",
+        "/api/lag/mute": "it was removed, and the answer names its replacement",
     }
 )
 """What else is posted, and why it needs no right."""

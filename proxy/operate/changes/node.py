@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from proxy.node.node import Node
-from proxy.operate.changes.alarms import alarm_changes
 from proxy.operate.changes.dead_letters import dead_letter_changes
 from proxy.operate.changes.delays import delay_changes
 from proxy.operate.changes.desk import Change
@@ -17,7 +16,6 @@ from proxy.operate.changes.transactions import transaction_changes
 def node_changes(node: Node) -> list[Change]:
     """Return all changes of a node, a reload excepted; each module of changes adds its own here."""
     return [
-        *alarm_changes(node),
         *dead_letter_changes(node),
         *delay_changes(node),
         *group_changes(node),

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
 from conf import GroupConfig
-from lag.alarms.windows import Place, Windows
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag
 from lag.rules.statuses import BY_NAME, worst
 from lag.samples import QueueSample
+from lag.verdicts.windows import Place, Windows
 from proxy.node.node import Node
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
 from proxy.recording.limits import limits_of_config

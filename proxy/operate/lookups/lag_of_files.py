@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from broker.runtime.seams import Disk
 from broker.runtime.steps import run_now
 from conf import GroupConfig
-from lag.alarms.windows import Windows
 from lag.blocks import Gap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
@@ -17,6 +16,7 @@ from lag.journal.reader import JournalReader, Wanted
 from lag.journal.writer import FILE_MS
 from lag.rules.limits import Limits
 from lag.samples import EventKind
+from lag.verdicts.windows import Windows
 from proxy.operate.lookups.lag import Asked, answer_steps
 from proxy.operate.views.lag import LagAnswer
 

@@ -3,8 +3,7 @@
 What must hold, over all kills:
 
 - each message of topic `permits` is in topic `copies` exactly once (source and sink), and the group's lag is 0;
-- each pause of a group is one alarm of the node and one of the watch: opened once, closed once, in both files; what is
-  in the topic of alarms is there once, and is what the files have;
+- the watch's files have each change of a verdict once: those that the same rules find in the node's journal;
 - an export has each row of the journal exactly once.
 
 The clock of a campaign is what was copied: kills come after so many more messages, drawn from the seed.
@@ -17,6 +16,7 @@ import random
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections import Counter
 from collections.abc import Sequence
@@ -25,11 +25,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.runtime.disk import RealDisk
+from broker.runtime.steps import run_now
 from lag.blocks import Gap
 from lag.export.place import ExportPlace
+from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader
+from lag.rules.limits import Limits
+from lag.samples import QueueKey
 from lag.spark.sources.node import NodeClient, NodeFailed, NodeRefused
+from lag.verdicts.changes import Verdicts, judging
+from lag.verdicts.windows import Windows
 from pyddmq import ClientError, OutgoingMessage
 from tests.patient import PATIENCE_SECONDS, Producer, until
 from tests.spark.kills.processes import BOTH, DRIVER, JVM, Killed, NodeOfKills, export, job
@@ -37,7 +43,7 @@ from tests.spark.kills.processes import BOTH, DRIVER, JVM, Killed, NodeOfKills, 
 PAUSES_AT_ONCE: Final = 4
 AHEAD_MAX: Final = 1_500
 """Messages that the publisher may be ahead of what was copied."""
-QUEUES: Final = {"permits": 3, "copies": 2, "quiet": 1, "lag-alarms": 1}
+QUEUES: Final = {"permits": 3, "copies": 2, "quiet": 1}
 RECOVERING: Final = 503
 """Status of an answer: the node starts."""
 NODE, EXPORT = "node", "export"
@@ -51,8 +57,7 @@ class Account:
     messages: int = 0
     copies: int = 0
     batches: int = 0
-    alarms: int = 0
-    told_in_topic: int = 0
+    changes: int = 0
     exports: int = 0
     rows: int = 0
 
@@ -61,8 +66,7 @@ class Account:
         kills = ", ".join(f"{count} of {whom}" for whom, count in sorted(self.kills.items()))
         return (
             f"{sum(self.kills.values())} kills ({kills}); {self.messages} messages, {self.copies} copies in "
-            f"{self.batches} batches; {self.alarms} pauses, each an alarm of node and watch, {self.told_in_topic} "
-            f"tellings in the topic; {self.exports} exports, {self.rows} rows"
+            f"{self.batches} batches; {self.changes} changes of verdicts; {self.exports} exports, {self.rows} rows"
         )
 
 
@@ -71,19 +75,11 @@ def settings(groups: Sequence[str]) -> dict[str, Any]:
     low: dict[str, Any] = {"actions": ["LowLevel"]}
     return {
         "node": {"brokerCluster": "c", "brokerName": "n", "segmentBytes": 1 << 20, "maxMessageBytes": 65_536},
-        "lag": {
-            "every": "1s",
-            "alarms": {
-                "topic": "lag-alarms",
-                "rules": [
-                    {"statuses": ["PAUSED"], "groups": ["quiet-*"], "closeAfter": "0s", "sinks": ["file", "topic"]}
-                ],
-            },
-        },
+        "lag": {"every": "1s"},
         "topics": {name: {"queues": count} for name, count in QUEUES.items()},
         "groups": [
             {"group": "spark", "topics": [{"topic": "permits", **low}]},
-            {"group": "check", "topics": [{"topic": name, **low} for name in ("permits", "copies", "lag-alarms")]},
+            {"group": "check", "topics": [{"topic": name, **low} for name in ("permits", "copies")]},
             *({"group": group, "topics": [{"topic": "quiet"}]} for group in groups),
         ],
     }  # fmt: skip
@@ -113,27 +109,24 @@ class Campaign:
         producer, consumer, admin = (f"127.0.0.1:{port}" for port in self._node.ports)
         self._admin, self._producer, self._consumer = admin, producer, consumer
         self._journal = self._node.data / "pyddmq" / "lag"
-        self._files = [self._node.data / "pyddmq" / "lag-alarms" / "alarms.jsonl", folder / "alarms.jsonl"]
+        self._changes = folder / "changes"
         self._place = folder / "exported"
         self._checkpoint = folder / "copy"
         copy = {
             "producer": producer, "consumer": consumer, "checkpoint": str(self._checkpoint),
             "source": {"partitionMessages": "150", "maxOffsetsPerTrigger": "600"}, "sink": {"batchMessages": "20"},
         }  # fmt: skip
-        words = ["--journal", str(self._journal), "--checkpoint", f"{folder}/watch", "--file", str(self._files[1])]
+        words = ["--journal", str(self._journal), "--checkpoint", f"{folder}/watch", "--path", str(self._changes)]
         words += [
-            "--statuses",
-            "PAUSED",
-            "--group",
-            "quiet-*",
-            "--close-after",
+            "--format",
+            "json",
+            "--settled",
             "0",
             "--silence",
             "86400",
             "--every",
             "1",
         ]
-        words += ["--topic", "lag-alarms", "--node", producer]
         jobs: list[dict[str, Any]] = [{"copy": copy}, {"watch": words}] if apart else [{"copy": copy, "watch": words}]
         self._running: list[Killed] = []
         for number, given in enumerate(jobs):
@@ -200,22 +193,18 @@ class Campaign:
             self._acknowledged.update(bodies)
 
     def _pause(self) -> None:
-        """Pause each group once, some with each kill.
-
-        Every second one goes on when both have said it, the others when the node has.
-        """
-        waiting, paused = list(self._groups), dict[str, int]()
+        """Pause each group once, some with each kill; it goes on when the watch has said it."""
+        waiting, paused = list(self._groups), list[str]()
         while (waiting or paused) and not self._over.is_set():
             later = len(self._groups) * (len(self._kills) - self.account.kills.total()) // (len(self._kills) + 1)
             while len(waiting) > later and len(paused) < PAUSES_AT_ONCE:
                 group = waiting.pop(0)
                 self._post("pause", group)
-                paused[group] = 1 + len(waiting) % 2
-            opened = [{each["group"] for each in lines_of(file)} for file in self._files]
-            for group, files in list(paused.items()):
-                if all(group in seen for seen in opened[:files]):
-                    self._post("resume", group)
-                    del paused[group]
+                paused.append(group)
+            said = {each["group"] for each in written_changes(self._changes) if each["status"] == "PAUSED"}
+            for group in [group for group in paused if group in said]:
+                self._post("resume", group)
+                paused.remove(group)
             self._over.wait(0.2)
 
     def _post(self, action: str, group: str) -> None:
@@ -278,20 +267,20 @@ class Campaign:
     # What must hold
 
     def _is_done(self) -> bool:
-        """Whether all that can be copied is, and every alarm is closed in both files."""
+        """Whether all that can be copied is, and every pause has come and gone."""
         for each in self._running:
             assert each.code is None, f"a job ended by itself: {each.said()}"
-        closed = [sum(line["event"] == "closed" for line in lines_of(file)) for file in self._files]
+        over = {each["group"] for each in written_changes(self._changes) if each["before"] == "PAUSED"}
         try:
             with NodeClient(self._consumer) as client:
                 found = client.standings("spark")["permits"]
         except (NodeFailed, NodeRefused):
             return False
-        return all(each.end == each.committed for each in found.values()) and min(closed) >= len(self._groups)
+        return all(each.end == each.committed for each in found.values()) and over >= set(self._groups)
 
     def _check(self) -> None:
         with NodeClient(self._consumer, patience=PATIENCE_SECONDS) as client:
-            permits, copies, told = (all_of(client, topic) for topic in ("permits", "copies", "lag-alarms"))
+            permits, copies = (all_of(client, topic) for topic in ("permits", "copies"))
             lags = [each.end - each.committed for each in client.standings("spark")["permits"].values()]
         self.account.messages, self.account.copies = len(permits), len(copies)
         self.account.batches = len(list((self._checkpoint / "commits").glob("[0-9]*")))
@@ -299,22 +288,31 @@ class Campaign:
         sent, stored = Counter(permits), Counter(copies)
         assert stored == sent, f"lost {sent - stored}, twice {stored - sent}"
         assert set(lags) == {0}, f"the group's lag is {lags}"
-        self._check_alarms([json.loads(each) for each in told])
         self._node.stop()
+        self._check_changes()
         self._check_export()
 
-    def _check_alarms(self, told: list[dict[str, Any]]) -> None:
-        keys = set()
-        for file in self._files:
-            lines = lines_of(file)
-            keys |= {each["key"] for each in lines}
-            for event in ("opened", "closed"):
-                found = Counter(each["group"] for each in lines if each["event"] == event)
-                assert found == Counter(self._groups), f"{file.name} does not have each alarm {event} once: {found}"
-            assert len(lines) == 2 * len(self._groups)
-        found = Counter(each["key"] for each in told)
-        assert found == Counter(keys), f"the topic has {found - Counter(keys)} too many, {Counter(keys) - found} not"
-        self.account.alarms, self.account.told_in_topic = len(self._groups), len(told)
+    def _check_changes(self) -> None:
+        """Hold the files against the same rules over the journal; the watch was killed before the journal's end."""
+        written = written_changes(self._changes)
+        keys = [each["key"] for each in written]
+        assert len(keys) == len(set(keys)), "a change was written twice"
+        windows, verdicts, found = Windows(), Verdicts(settled_ms=0), list[str]()
+        last_ms = max((each["timeMs"] for each in written), default=0)
+        for block in JournalReader(RealDisk(read_only=True), str(self._journal)).blocks():
+            if isinstance(block, Gap) or block.tier is not Tier.RAW or block.time_ms > last_ms:
+                continue
+            cluster, node = block.head.cluster, block.head.node
+            windows.round(
+                (QueueKey(cluster=cluster, node=node, group=group, topic=topic, queue=queue), queue_sample(at, row))
+                for (group, topic, queue), at, row in block.queues
+            )
+            for event in block.events:
+                windows.note(event)
+            steps = judging(windows, block.time_ms, lambda group, topic: Limits(), verdicts)
+            found += [each.as_fields(cluster, node)["key"] for each in run_now(steps)]
+        assert set(keys) == set(found), f"{set(keys) - set(found)} too many, {set(found) - set(keys)} not written"
+        self.account.changes = len(keys)
 
     def _check_export(self) -> None:
         self._export.start()
@@ -335,11 +333,14 @@ class Campaign:
         self.account.rows = len(rows)
 
 
-def lines_of(file: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of a file of alarms; a torn last one is none yet."""
-    if not file.exists():
-        return []
-    return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
+def written_changes(folder: Path) -> list[dict[str, Any]]:
+    """Return the changes in the files that Spark's log of its sink has; others are of a batch that did not end."""
+    files = set()
+    for log in folder.glob("_spark_metadata/[0-9]*"):
+        for line in log.read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            files.add(Path(urllib.parse.urlsplit(entry["path"]).path))
+    return [json.loads(line) for file in sorted(files) for line in file.read_text().splitlines()]
 
 
 def all_of(client: NodeClient, topic: str) -> list[bytes]:

@@ -1,7 +1,7 @@
 """The jobs that are killed, as a program: `python -m tests.spark.kills.jobs '{"copy": {...}, "watch": [...]}'`.
 
-`copy` moves messages from one topic of a node to another, by source and sink; `watch` is the program of alarms. Both in
-one process, if both are given: a start of Spark costs more than the rest of a short campaign.
+`copy` moves messages from one topic of a node to another, by source and sink; `watch` is the program of verdicts. Both
+in one process, if both are given: a start of Spark costs more than the rest of a short campaign.
 """
 
 from __future__ import annotations

@@ -219,12 +219,6 @@ def test_dead_letters_of_a_kafka_group_are_in_kafka() -> None:
     assert "its dead letters are there in g.DLQ; list that under topics with brokerCluster: main" in said
 
 
-def test_alarms_go_to_the_store() -> None:
-    """Their topic is one of the node's own."""
-    said = refused(MAIN + "topics: {k: {brokerCluster: main}}\nlag: {alarms: {topic: k}}\n")
-    assert "lag.alarms.topic: k stands in Kafka, and alarms go into the node's own store" in said
-
-
 def test_names_of_kafka_need_a_cluster_in_programs_too() -> None:
     """A configuration that no file made is held to the same."""
     with pytest.raises(ValueError, match="use letters, digits"):

@@ -34,8 +34,8 @@ TOP = [
     "kafka: {main: {bootstrapServers: 'h:9092', librdkafka: {sasl.password: sesame}}}",
     "kafka: {main: {bootstrapServers: 'h:9092', librdkafka: {ssl.key.password: sesame}}}",
     "kafka: {main: {bootstrapServers: 'h:9092', librdkafka: {sasl.jaas.config: 'x password=sesame;'}}}",
-    "lag: {alarms: {webhook: 'https://me:sesame@h/lag'}}",
-    "lag: {alarms: {webhook: 'ftp://me:sesame@h/lag'}}",
+    "lag: {webhook: 'https://me:sesame@h/lag'}",
+    "lag: {webhook: 'ftp://me:sesame@h/lag'}",
 ]
 
 
@@ -57,5 +57,5 @@ def test_secret_in_a_subscription_is_refused_and_not_repeated(lines: str) -> Non
 
 @pytest.mark.parametrize("line", TOP)
 def test_secret_at_the_top_is_refused_and_not_repeated(line: str) -> None:
-    """So it is with clusters and alarms."""
+    """So it is with clusters and the webhook."""
     assert PLANTED not in refused(f"{line}\ntopics: {{t: {{}}}}\n")

@@ -53,7 +53,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lag": (
         ("samples", "varints", "blocks", "visible_end"),
         ("rules", "journal", "acks"),
-        ("alarms", "history"),
+        ("verdicts", "history"),
         ("export",),
         ("report",),
         ("spark",),

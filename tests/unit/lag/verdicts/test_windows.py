@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lag.alarms.windows import QUEUE_SAMPLES, Windows
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
+from lag.verdicts.windows import QUEUE_SAMPLES, Windows
 
 PLACE = ("g", "t", 0)
 

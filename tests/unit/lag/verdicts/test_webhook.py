@@ -1,4 +1,4 @@
-"""Alarms by HTTP against a server on the loopback: in order, until taken, with a key, and nobody waits."""
+"""Changes by HTTP against a server on the loopback: in order, until taken or refused, with a key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lag.alarms.webhook import Webhook
+from lag.verdicts.webhook import WAITING_MAX, Webhook
 
 PATIENCE_SECONDS = 10.0
 GAPS = (0.02, 0.05)
@@ -63,64 +63,76 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def taken(hook: Webhook, count: int) -> set[str]:
-    """Wait for so many keys that were taken."""
-    keys: set[str] = set()
-
-    def enough() -> bool:
-        keys.update(hook.take())
-        return len(keys) >= count
-
-    until(enough)
-    return keys
-
-
-def test_events_come_in_order_each_with_its_key(made: list[Any]) -> None:
-    """Offered twice, posted once."""
+def test_changes_come_in_order_each_with_its_key(made: list[Any]) -> None:
+    """Posted once each."""
     receiver = Receiver([])
     hook = Webhook(receiver.url, 5_000, GAPS)
     made += [receiver, hook]
     hook.offer(EVENTS)
-    hook.offer(EVENTS)
-    assert taken(hook, 3) == {"A-0", "A-1", "A-2"}
+    until(lambda: hook.counts["sent"] == 3)
     assert receiver.came == [(str(each["key"]), each) for each in EVENTS]
-    assert (hook.trouble, hook.failures) == (None, 0)
+    assert hook.trouble is None
 
 
-@pytest.mark.parametrize("status", [500, 404, 302])
-def test_refused_event_is_posted_again_before_those_behind_it(made: list[Any], status: int) -> None:
-    """With the same key; what went wrong is told. A redirect is no success."""
+@pytest.mark.parametrize("status", [500, 503, 302, 408, 429])
+def test_change_that_was_not_taken_is_posted_again_before_those_behind_it(made: list[Any], status: int) -> None:
+    """With the same key; a redirect is no success."""
     receiver = Receiver([status, status])
     hook = Webhook(receiver.url, 5_000, GAPS)
     made += [receiver, hook]
     hook.offer(EVENTS)
-    assert taken(hook, 3) == {"A-0", "A-1", "A-2"}
+    until(lambda: hook.counts["sent"] == 3)
     assert [key for key, _ in receiver.came] == ["A-0", "A-0", "A-0", "A-1", "A-2"]
-    assert hook.failures == 2
+    assert hook.counts["failed"] == 2
 
 
-def test_other_end_that_does_not_answer_holds_nobody_up(made: list[Any]) -> None:
+@pytest.mark.parametrize("status", [400, 401, 404, 413, 422])
+def test_change_that_is_refused_does_not_hold_up_the_next(made: list[Any], status: int) -> None:
+    """It is dropped, counted, and the reason is kept until the next is taken."""
+    receiver = Receiver([200, status])
+    hook = Webhook(receiver.url, 5_000, (60.0, 60.0))
+    made += [receiver, hook]
+    hook.offer(EVENTS[:2])
+    until(lambda: hook.counts["refused"] == 1)
+    assert hook.trouble == f"the webhook answered {status}"
+    hook.offer(EVENTS[2:])
+    until(lambda: hook.counts["sent"] == 2)
+    assert [key for key, _ in receiver.came] == ["A-0", "A-1", "A-2"]
+    assert hook.trouble is None
+
+
+def test_of_too_many_the_oldest_are_dropped(made: list[Any]) -> None:
+    """A receiver that is away costs a bounded amount of memory."""
+    receiver = Receiver([])
+    receiver.server.shutdown()
+    receiver.server.server_close()
+    hook = Webhook(receiver.url, 1_000, (60.0, 60.0))
+    made.append(hook)
+    hook.offer([{"key": f"A-{number}"} for number in range(WAITING_MAX + 5)])
+    assert hook.counts["dropped"] == 5
+
+
+def test_receiver_that_does_not_answer_holds_up_no_caller(made: list[Any]) -> None:
     """Offering returns at once, the try ends by its timeout, and the next one comes."""
     receiver = Receiver([], delay=0.5)
     hook = Webhook(receiver.url, 100, GAPS)
     made += [receiver, hook]
     began = time.monotonic()
     hook.offer(EVENTS[:1])
-    assert hook.take() == frozenset()
     assert time.monotonic() - began < 0.1
-    assert taken(hook, 1) == {"A-0"}
-    assert hook.failures >= 1
+    until(lambda: hook.counts["sent"] == 1)
+    assert hook.counts["failed"] >= 1
     assert [key for key, _ in receiver.came][:2] == ["A-0", "A-0"]
 
 
-def test_nobody_there_is_told_and_a_stop_does_not_wait_for_the_gap(made: list[Any]) -> None:
+def test_stop_does_not_wait_for_the_gap(made: list[Any]) -> None:
     """The port is closed."""
     receiver = Receiver([])
     receiver.server.shutdown()
     receiver.server.server_close()
     hook = Webhook(receiver.url, 1_000, (60.0, 60.0))
     hook.offer(EVENTS)
-    until(lambda: hook.failures == 1)
+    until(lambda: hook.counts["failed"] == 1)
     assert "refused" in str(hook.trouble)
     began = time.monotonic()
     hook.close(PATIENCE_SECONDS)

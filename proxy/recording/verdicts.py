@@ -1,0 +1,138 @@
+"""The verdicts on a node's groups: judged after rounds, logged where they change, and posted to one webhook.
+
+Judging takes about half a millisecond a queue, in steps between which the loop serves others. It takes `SHARE` of the
+loop at most: with very many queues not every round is judged. After a restart a group that is not OK is reported once
+more, as one of which no verdict was known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import structlog
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
+from broker.runtime.steps import Ended, step
+from conf.sections.lag import LagConfig
+from lag.rules.statuses import Level
+from lag.verdicts.changes import VerdictChange, Verdicts, judging
+from lag.verdicts.webhook import Webhook
+from lag.verdicts.windows import Windows
+from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
+from proxy.recording.node import Observed
+
+CHANGES = declare(
+    "pyddmq_lag_verdict_changes_total", "Changes of the verdict on a group, by the new level", ("group", "level")
+)
+POSTS = declare(
+    "pyddmq_lag_webhook_posts_total",
+    "Posts of changed verdicts by outcome: sent, failed (tried again), refused and dropped (both lost)",
+    ("outcome",),
+)
+SHARE = 0.01
+"""Part of the loop's time that judging takes at most."""
+
+log = structlog.get_logger()
+
+
+class NodeVerdicts:
+    """The verdicts of one node.
+
+    Attributes:
+        verdicts: By group.
+
+    Args:
+        node: The node; looked at from `configure` on.
+        runtime: The node's.
+    """
+
+    def __init__(self, node: Observed, runtime: Runtime) -> None:
+        self.verdicts = Verdicts()
+        self._node = node
+        self._runtime = runtime
+        self._config = LagConfig()
+        self._webhook: Webhook | None = None
+        self._posted: dict[str, int] = {}
+        self._judge_at = 0.0
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last change was not posted; None: it was, or there is no webhook."""
+        return None if self._webhook is None else self._webhook.trouble
+
+    def configure(self) -> None:
+        """Bring the settings in force after a reload to bear."""
+        before, self._config = self._config, self._node.config.lag
+        config = self._config
+        if (before.webhook, before.webhook_timeout) != (config.webhook, config.webhook_timeout):
+            self.stop()
+            if config.webhook is not None:
+                self._webhook = Webhook(config.webhook, config.webhook_timeout_ms)
+                self._posted = {}
+
+    def stop(self) -> None:
+        """Post nothing more."""
+        webhook, self._webhook = self._webhook, None
+        if webhook is not None:
+            webhook.close()
+
+    def round(self, windows: Windows, time_ms: int) -> Generator[None, None, None]:
+        """Judge a round that is in the windows, in steps, and report what changed."""
+        clock = self._runtime.clock
+        if clock.monotonic() < self._judge_at:
+            return
+        busy = 0.0
+        steps = judging(
+            windows,
+            time_ms,
+            lambda group, topic: limits_of_config(self._group(group), topic),
+            self.verdicts,
+            lambda group, topic: is_alarmed(self._group(group), topic),
+        )
+        while True:
+            began = clock.monotonic()
+            made = step(steps)
+            busy += clock.monotonic() - began
+            if isinstance(made, Ended):
+                break
+            yield
+        self._judge_at = clock.monotonic() + busy / SHARE
+        self._report(made.result)
+
+    def _report(self, changes: list[VerdictChange]) -> None:
+        node = self._node.config.node
+        posts = []
+        for change in changes:
+            fields = change.as_fields(node.broker_cluster, node.broker_name, recipients_of(self._group(change.group)))
+            posts.append(fields)
+            self._runtime.metrics.counter(CHANGES, change.group, fields["level"]).add()
+            write = log.info if change.verdict.level is Level.OK else log.warning
+            write(
+                "lag_verdict_changed",
+                group=change.group,
+                level=fields["level"],
+                status=fields["status"],
+                before=change.before,
+                topic=fields["topic"],
+                queue=fields["queue"],
+                cause=fields["cause"],
+                evidence=fields["evidence"],
+                lag=fields["lag"],
+                time_lag_ms=fields["timeLagMs"],
+            )
+        if self._webhook is not None:
+            self._webhook.offer(posts)
+            self._count(self._webhook)
+
+    def _count(self, webhook: Webhook) -> None:
+        for outcome, total in webhook.counts.items():
+            self._runtime.metrics.counter(POSTS, outcome).add(total - self._posted.get(outcome, 0))
+            self._posted[outcome] = total
+        if webhook.trouble is not None:
+            self._runtime.limited_log.note("lag_webhook_failed", fault=webhook.trouble)
+
+    def _group(self, name: str) -> Any:
+        group = self._node.groups.get(name)
+        return None if group is None else group.config

@@ -1,0 +1,106 @@
+"""Verdicts of a node in virtual time: logged where they change, counted, posted; over restarts and reloads."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy.recording import verdicts
+from proxy.recording.verdicts import CHANGES, POSTS
+from tests.simulation.test_queue_samples import ward_of
+from tests.simulation.ward import Ward
+
+
+class Posts:
+    """Stands for the webhook's thread."""
+
+    made: ClassVar[list[Posts]] = []
+
+    def __init__(self, url: str, timeout_ms: int) -> None:
+        self.url, self.timeout_ms, self.closed = url, timeout_ms, False
+        self.trouble: str | None = None
+        self.counts = {"sent": 0, "failed": 0, "refused": 0, "dropped": 0}
+        self.offered: list[dict[str, Any]] = []
+        self.made.append(self)
+
+    def offer(self, changes: list[dict[str, Any]]) -> None:
+        """Take all but the second, which is refused."""
+        for change in changes:
+            self.offered.append(change)
+            refused = len(self.offered) == 2
+            self.counts["refused" if refused else "sent"] += 1
+            self.trouble = "the webhook answered 400" if refused else None
+
+    def close(self) -> None:
+        """End."""
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def posts(monkeypatch: pytest.MonkeyPatch) -> list[Posts]:
+    """What was posted, by webhook."""
+    monkeypatch.setattr(verdicts, "Webhook", Posts)
+    monkeypatch.setattr(Posts, "made", [])
+    return Posts.made
+
+
+def ward_with(**lag: Any) -> Ward:
+    """A node with one queue, and one group that reads nothing."""
+
+    def prepare(wanted: dict[str, Any]) -> None:
+        wanted["lag"] = lag
+
+    return ward_of(prepare)
+
+
+def neglect(ward: Ward) -> None:
+    """Let a message wait until the rules find that nothing consumes it."""
+    ward.send("orders", "k")
+    ward.run(230)
+
+
+def said(logs: list[Any]) -> list[tuple[str, str | None, str]]:
+    """Group, status before and status of each change in the log."""
+    return [(each["group"], each["before"], each["status"]) for each in logs if each["event"] == "lag_verdict_changed"]
+
+
+def test_change_is_one_line_one_count_and_one_post(posts: list[Posts]) -> None:
+    """Worse at once, better when it has held; what the webhook refuses is counted and not offered again."""
+    ward = ward_with(webhook="http://127.0.0.1:1/lag")
+    with capture_logs() as logs:
+        neglect(ward)
+        assert said(logs) == [("by-key", "OK", "NOT_CONSUMED")]
+        for place in ward.pull():
+            ward.answer(place, success=True)
+        ward.run(120)
+    assert said(logs) == [("by-key", "OK", "NOT_CONSUMED"), ("by-key", "NOT_CONSUMED", "OK")]
+    [hook] = posts
+    assert [each["status"] for each in hook.offered] == ["NOT_CONSUMED", "OK"]
+    metrics = ward.node.metrics
+    assert metrics.value(CHANGES, "by-key", "ERR") == metrics.value(CHANGES, "by-key", "OK") == 1
+    assert (metrics.value(POSTS, "sent"), metrics.value(POSTS, "refused")) == (1, 1)
+    assert [each["fault"] for each in logs if each["event"] == "lag_webhook_failed"] == ["the webhook answered 400"]
+
+
+def test_restart_reports_what_is_not_ok_once_more() -> None:
+    """No verdict of an earlier process is known; the samples are recalled from the journal."""
+    ward = ward_with()
+    neglect(ward)
+    with capture_logs() as logs:
+        ward.restart(kill=True)
+        ward.run(60)
+    assert said(logs) == [("by-key", None, "NOT_CONSUMED")]
+
+
+def test_enable_alarm_false_is_silent() -> None:
+    """As DDMQ's name says."""
+
+    def prepare(wanted: dict[str, Any]) -> None:
+        wanted["groups"][0]["enableAlarm"] = False
+
+    ward = ward_of(prepare)
+    with capture_logs() as logs:
+        neglect(ward)
+    assert said(logs) == []

@@ -1,0 +1,113 @@
+"""A group's verdict and its changes: worse at once, better when it has held, and nothing for what is not known."""
+
+from __future__ import annotations
+
+import pytest
+
+from lag.rules.queue_rules import QueueLag
+from lag.rules.statuses import BY_NAME
+from lag.samples import QueueSample
+from lag.verdicts.changes import SETTLED_MS, SILENT, VerdictChange, Verdicts, silence
+from lag.verdicts.windows import Judged
+
+EVERY_MS = 10_000
+
+
+def queue(status: str, *, group: str = "g", topic: str = "t", number: int = 0, lag: int | None = 5) -> Judged:
+    """A queue that the rules gave this status."""
+    verdict = QueueLag(
+        time_ms=0,
+        now_ms=0,
+        figures={"lag": lag, "time_lag_low_ms": 1500.4},
+        status=status,
+        level=BY_NAME[status].level.name,
+        cause=None,
+        evidence=f"{number}",
+        advice="",
+    )
+    return Judged((group, topic, number), verdict, QueueSample(time_ms=0))
+
+
+def told(statuses: list[str], verdicts: Verdicts | None = None) -> list[tuple[int, str | None, str]]:
+    """Number of the round, status before and after, for a group whose only queue has one status a round."""
+    verdicts = Verdicts() if verdicts is None else verdicts
+    found = []
+    for number, status in enumerate(statuses):
+        for change in verdicts.take([queue(status)], number * EVERY_MS):
+            found.append((number, change.before, change.verdict.status))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("statuses", "wanted"),
+    [
+        (["OK", "OK"], []),
+        (["STOP", "STOP"], [(0, None, "STOP")]),
+        (["OK", "WARN", "STOP"], [(1, "OK", "WARN"), (2, "WARN", "STOP")]),
+        (["STOP"] + ["OK"] * 6, [(0, None, "STOP")]),
+        (["STOP"] + ["OK"] * 7, [(0, None, "STOP"), (7, "STOP", "OK")]),
+        (["STOP"] + ["OK", "STOP"] * 10, [(0, None, "STOP")]),
+        (["STOP"] + ["STALL"] * 7, [(0, None, "STOP"), (7, "STOP", "STALL")]),
+        (["STOP"] + ["WARN", "OK"] * 10, [(0, None, "STOP")]),
+        (["INCOMPLETE"] * 9 + ["OK"], []),
+        (["STOP"] + ["INCOMPLETE"] * 20 + ["STOP"], [(0, None, "STOP")]),
+        (["OK", "UNKNOWN"], [(1, "OK", "UNKNOWN")]),
+    ],
+)
+def test_change_is_told_at_once_where_it_is_worse_and_else_when_it_has_held(
+    statuses: list[str], wanted: list[tuple[int, str | None, str]]
+) -> None:
+    """So a group that goes to and fro posts once; one that is incomplete keeps its verdict."""
+    assert SETTLED_MS == 6 * EVERY_MS
+    assert told(statuses) == wanted
+
+
+def test_worst_queue_decides_and_the_one_with_the_largest_lag_speaks() -> None:
+    """Over topics and queues of the group; what the group does not want counted is left out."""
+    verdicts = Verdicts()
+    queues = [
+        queue("OK", number=0, lag=900),
+        queue("STOP", number=1, lag=3),
+        queue("STOP", number=2, lag=None),
+        queue("STOP", topic="u", number=0, lag=7),
+        queue("DATA_LOSS", topic="left-out"),
+        queue("OK", group="other"),
+    ]
+    [change] = verdicts.take(queues, 5, lambda group, topic: topic != "left-out")
+    verdict = change.verdict
+    assert (verdict.status, verdict.queues, verdict.topic, verdict.queue, verdict.lag) == ("STOP", 3, "u", 0, 7)
+    assert (verdict.time_lag_ms, verdict.evidence, verdict.since_ms) == (1500, "0", 5)
+    assert set(verdicts.current) == {"g", "other"}
+    assert verdicts.take([], 10) == []
+    assert verdicts.current == {}
+
+
+def test_key_of_a_change_is_that_of_whoever_saw_the_same_round() -> None:
+    """Cluster, node, group, status and moment; nothing else."""
+    [change] = Verdicts().take([queue("STOP")], 5)
+    [again] = Verdicts().take([queue("STOP", lag=9)], 5)
+    keys = [each.as_fields("c", "n")["key"] for each in (change, again)]
+    assert keys[0] == keys[1] != change.as_fields("c", "other")["key"]
+    fields = change.as_fields("c", "n", ("on-call",))
+    assert (fields["level"], fields["before"], fields["alarmGroup"]) == ("ERR", None, ["on-call"])
+
+
+def test_clock_set_back_begins_a_verdict_no_later_than_now() -> None:
+    """What began in the future begins now, and a better verdict still settles."""
+    verdicts = Verdicts()
+    verdicts.take([queue("STOP")], 1_000_000)
+    verdicts.take([queue("STOP")], 500)
+    assert verdicts.current["g"].since_ms == 500
+    found: list[VerdictChange] = []
+    for at in range(1_000, 80_000, EVERY_MS):
+        found += verdicts.take([queue("OK")], at)
+    assert [each.verdict.status for each in found] == ["OK"]
+
+
+def test_silent_node_is_a_change_without_a_group() -> None:
+    """When its newest round is as old as that."""
+    assert silence(1_000, 60_999, 60_000) is None
+    change = silence(1_000, 100_000, 60_000)
+    assert change is not None
+    assert (change.group, change.verdict.status, change.time_ms) == ("", SILENT, 61_000)
+    assert change.as_fields("c", "n")["level"] == "UNKNOWN"
