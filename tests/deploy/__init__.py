@@ -1,0 +1,1 @@
+"""Files for deployments, each read by the tool that it is for."""
