@@ -1,103 +1,106 @@
-"""DDMQ's faults of order per key: W55 to W57."""
+"""Of one key never two in flight and never out of order, while other keys go on."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PIPELINE = "tests/integration/upstream/test_ddmq_faults_pipeline.py"
-GROUP = "tests/unit/upstream/delivery/test_group.py"
-
 MUTANTS = (
     Mutant(
-        name="keys are compared by Java's hash of them",
+        name="a storm of retries is one of timeouts",
+        file="proxy/operate/attention/of_groups.py",
+        old=('    failed = timeouts + rise("pyddmq_failed_attempts_total") + rise("pyddmq_error_attempts_total")\n'),
+        new="    failed = timeouts\n",
+        caught_by=(
+            "tests/simulation/test_troubles.py::test_trouble_is_told_of_within_seconds_and_no_longer_than_it_lasts[failing_consumers]",
+        ),
+    ),
+    Mutant(
+        name="a member that leaves waits as long for a cluster that is away",
+        file="upstream/kafka/member_settings.py",
+        old=("        return min(self.session_seconds, self.revoke_seconds) if cut_off else self.session_seconds\n"),
+        new="        return self.session_seconds\n",
+        caught_by=(
+            "tests/unit/upstream/kafka/test_answered_is_kept.py::test_node_that_stops_while_the_cluster_is_away_waits_no_longer_than_in_a_revoke",
+        ),
+    ),
+    Mutant(
+        name="a refused message holds its level",
+        file="broker/scheduled/delivery.py",
+        old=("                    waiter.refuse(message, str(error))\n                    continue\n"),
+        new=("                    waiter.wait([*run, *messages[place:]], error)\n                    return False\n"),
+        caught_by=("tests/integration/broker/scheduled/test_delays.py::test_refused_message_does_not_hold_its_level",),
+    ),
+    Mutant(
+        name="a retry that no store takes is dropped",
+        file="broker/consumer/sending_back.py",
+        old="        shared.scheduler.call_soon(self.unfit, self.message, f",
+        new="        shared.scheduler.call_soon(print, self.message, f",
+        caught_by=(
+            "tests/unit/broker/features/test_concurrent_consumer.py::test_a_retry_that_no_store_takes_is_a_dead_letter_with_the_reason",
+        ),
+    ),
+    Mutant(
+        name="a dead letter that goes home keeps what delayed it",
+        file="broker/retry/redrive.py",
+        old=("    COUNTS_NAME,\n    *ROUTE_NAMES,\n)\n"),
+        new=("    COUNTS_NAME,\n)\n"),
+        caught_by=("tests/integration/broker/features/test_redrive.py::test_rocketmqs_dead_letters_go_home",),
+    ),
+    Mutant(
+        name="a queue that changes hands is read from its end",
+        file="broker/consumer/member.py",
+        old="        start = self.first_offset(name)\n",
+        new="        start = max(self.first_offset(name), queue.max_offset)\n",
+        caught_by=(
+            "tests/unit/upstream/progress/test_queue_ownership.py::test_the_group_changes_hands_both_ways_without_loss_or_repetition",
+        ),
+    ),
+    Mutant(
+        name="a mark of the timer log never reaches its file",
+        file="broker/scheduled/timer/pending/log.py",
+        old="            self._write_at(position + _SIZE_AT, bytes(4))\n",
+        new="",
+        caught_by=("tests/unit/broker/scheduled/test_timer_log.py::TestTimerLog",),
+    ),
+    Mutant(
+        name="what is due this very moment is made to wait",
+        file="broker/scheduled/timer/puts.py",
+        old="        if due_ms <= now:\n",
+        new="        if due_ms <= 0:\n",
+        caught_by=("tests/unit/broker/scheduled/test_timer_puts.py::test_past_due_is_delivered_at_once",),
+    ),
+    Mutant(
+        name="the fuller a slot is the less is refused",
+        file="broker/scheduled/timer/puts.py",
+        old="self._random.random() * limit < count - limit:",
+        new="self._random.random() * limit > count - limit:",
+        caught_by=("tests/unit/broker/scheduled/test_timer_puts.py::test_refusals_rise_with_the_slot",),
+    ),
+    Mutant(
+        name="messages of the retry topic have the queue ids of others",
+        file="upstream/delivery/group_queues.py",
+        old='RETRY_QID = "retry_"\n',
+        new='RETRY_QID = ""\n',
+        caught_by=(
+            "tests/unit/upstream/retry/test_retry_topic.py::test_same_offset_of_topic_and_retry_topic_are_two_messages",
+        ),
+        rows=("W31",),
+    ),
+    Mutant(
+        name="with maxConsumeLag a queue starts with one message at a time",
         file="upstream/embedded/source.py",
-        old="                return self._make_keyed(units, keys)\n",
-        new="                from broker.format.java import string_hash\n\n"
-        "                hashes = [key and str(string_hash(bytes(key).decode())) for key in keys]\n"
-        "                return self._make_keyed(units, hashes)\n",
-        caught_by=(f"{PIPELINE}::test_keys_are_compared_whole_and_per_topic",),
-        rows=("W55",),
-    ),
-    Mutant(
-        name="keys are compared over all topics",
-        file="upstream/waiting/order.py",
-        old="""    __slots__ = ("tails", "waiting")
-
-    def __init__(self) -> None:
-        self.tails: dict[OrderKey, UpstreamJob] = {}
-""",
-        new="""    __slots__ = ("waiting",)
-    tails: dict[OrderKey, UpstreamJob] = {}
-
-    def __init__(self) -> None:
-""",
-        caught_by=(
-            f"{PIPELINE}::test_keys_are_compared_whole_and_per_topic",
-            f"{PIPELINE}::test_queues_as_keys_are_told_apart_by_topic",
+        old=(
+            "                room = max(0, group_queue.tracker.watermark + self.lag_max - group_queue.pending[0][3])\n"
         ),
-        rows=("W55",),
-    ),
-    Mutant(
-        name="a path whose value no Json has parsed is accepted",
-        file="conf/checks.py",
-        old="    if any(spec.provides_json for spec in specs[:gate]):\n",
-        new="    if gate >= 0:\n",
-        caught_by=("tests/unit/conf/test_conf_loader.py::test_subscription_error_says_what_would_be_right",),
-        rows=("W56",),
-    ),
-    Mutant(
-        name="a path that names no single value is accepted",
-        file="conf/order_key.py",
-        old="    if not query.singular_query():\n",
-        new="    if not query:\n",
-        caught_by=("tests/unit/conf/test_conf_models.py::test_order_key_refuses_what_cannot_name_one_key",),
-        rows=("W56",),
-    ),
-    Mutant(
-        name="messages without a value at their path are unordered in silence",
-        file="upstream/delivery/subscription.py",
-        old="            self.counters.unordered.value += unordered\n",
-        new="            pass\n",
-        caught_by=(f"{PIPELINE}::test_message_without_its_key_is_unordered_and_counted",),
-        rows=("W56",),
-    ),
-    Mutant(
-        name="a failed message lets the next of its key pass",
-        file="upstream/outcomes/outcomes.py",
-        old="        move(job, Event.RETRY)\n        if not "
-        "self.draining:\n            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)\n",
-        new="        move(job, Event.RETRY)\n        if not "
-        "self.draining:\n            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)\n"
-        "            if job.key is not None:\n                self._release(job)\n",
-        caught_by=(f"{GROUP}::test_fail_is_retried_in_place_and_then_dead_lettered",),
-        rows=("W57",),
-    ),
-    Mutant(
-        name="a message may pass an earlier one of its key that has not begun",
-        file="upstream/waiting/job_loops.py",
-        old="            if tail is not None:\n                tail.successor = job\n",
-        new="            if tail is not None and tail.state is not _READY:\n                tail.successor = job\n",
-        caught_by=("tests/unit/upstream/waiting/test_order.py::test_order_queue_runs_one_per_key_in_order",),
-        rows=("W57",),
-    ),
-    Mutant(
-        name="all topics of a group share their permits",
-        file="upstream/outcomes/outcomes.py",
-        old="        self.permits = Permits(config.concurrency)\n",
-        new='        self.permits = vars(buffer).setdefault("permits", Permits(config.concurrency))\n',
-        caught_by=(f"{PIPELINE}::test_slow_topic_does_not_starve_another",),
-        rows=("W57",),
-    ),
-    Mutant(
-        name="pulls get what a topic has before another one has its turn",
-        file="upstream/waiting/buffer.py",
-        old="                rotation.append(line)\n            else:\n"
-        "                line.listed = False\n            if batch",
-        new="                rotation.appendleft(line)\n            else:\n"
-        "                line.listed = False\n            if batch",
-        caught_by=(
-            "tests/unit/upstream/waiting/test_buffer.py::test_long_line_of_one_topic_delays_another_by_one_batch_at_most",
+        new=(
+            "                started = group_queue.tracker.watermark > 0 or group_queue.tracker.ahead > 0\n"
+            "                lag_max = self.lag_max if started else 1\n"
+            "                room = max(0, group_queue.tracker.watermark + lag_max - "
+            "group_queue.pending[0][3])\n"
         ),
-        rows=("W57",),
+        caught_by=(
+            "tests/unit/upstream/delivery/test_group.py::test_consume_lag_bounds_reading_from_the_first_message_on",
+        ),
+        rows=("W32",),
     ),
 )
