@@ -70,7 +70,7 @@ _OF_ASYNCIO = {
     "AsyncTransactionProducer": "async_transaction_producer",
 }
 """What is imported apart from the rest, since it brings asyncio along."""
-_MODULES = ("actions", "broker", "client", "codes", "spark")
+_MODULES = ("actions", "broker", "client", "codes", "spark", "testing")
 
 if not TYPE_CHECKING:
     # Type checkers see the names above, and none that are not there.
