@@ -13,7 +13,7 @@ REMOVED: Mapping[str, str] = MappingProxyType(
         "/burrow/admin": "use /healthz",
         "/api/lag/alarms": "use /api/lag, and route alarms by /metrics with Prometheus (deploy/prometheus)",
         "/api/lag/mute": "set a silence in Alertmanager (deploy/prometheus)",
-        "/api/lag?mode": "leave it out; `delayTimeThreshold` and `committedLagThreshold` set the limits of lag",
+        "/api/lag?mode": "set `delayTimeThreshold` and `committedLagThreshold` of the subscription",
     }
 )
 """By path, by the beginning of paths (ends with `/`), or by a path and its parameter: what to do instead."""
