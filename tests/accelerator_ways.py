@@ -12,7 +12,6 @@ import pytest
 from broker.format import locating, unique_key
 from broker.index import file, rows
 from broker.log import commit_log, encoder
-from broker.runtime import sums
 from broker.runtime.accelerators import AcceleratorState, compiled
 from broker.scheduled import release_plain
 from broker.scheduled.timer import taking
@@ -38,7 +37,6 @@ class Place(NamedTuple):
 PLACES = (
     Place(encoder, "_measure", "broker.log.encode_accelerator", "measure", encoder._measure_none),
     Place(encoder, "_encode", "broker.log.encode_accelerator", "encode", encoder._encode_none),
-    Place(sums, "crc32", "broker.runtime.sum_accelerator", "crc32", sums.library_crc32),
     Place(unique_key, "numbered_keys", "broker.format.unique_key_accelerator", "numbered", unique_key._numbered),
     Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows", rows._fed_none),
     Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_by_columns),

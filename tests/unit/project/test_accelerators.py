@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import zlib
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic, Topics
-from broker.runtime import accelerators, sums
+from broker.runtime import accelerators
 from broker.runtime.accelerators import AcceleratorState
 from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import at_once
@@ -349,15 +348,6 @@ def test_what_waited_is_encoded_by_the_accelerator() -> None:
         made = encode(puts, *measured, places, middle, {}, crc32, 4096, origins, stamp.store_ms)
         assert made is not None
         assert [len(each) for each in made[0]] == [sum(measured.sizes)]
-
-
-@given(st.binary(max_size=600), st.integers(0, (1 << 32) - 1))
-def test_sums_of_any_bytes_same(data: bytes, before: int) -> None:
-    """CRC-32 of bytes, of slices, and going on from another sum."""
-    for part in (data, memoryview(data)[1:], bytearray(data)):
-        assert both(lambda part=part: sums.crc32(part)) == zlib.crc32(part)  # type: ignore[misc]
-        assert both(lambda part=part: sums.crc32(part, before)) == zlib.crc32(part, before)  # type: ignore[misc]
-    both(lambda: sums.crc32(None))
 
 
 def puts_of(rows: list[Any], topics: int) -> tuple[list[Topic], list[Put]]:
