@@ -21,7 +21,6 @@ from broker.format.properties import PROPERTIES_BYTES_MAX
 from broker.format.unique_key import UniqueKeys
 from broker.index import file
 from broker.index.file import IndexFile
-from broker.index.keys import unique_key_of
 from broker.index.rows import Fed, RowMaker, Rows
 from broker.log import encoder as encoder_module
 from broker.log.encoder import Encoder, Stamp
@@ -382,7 +381,7 @@ def test_index_entries_of_any_records_same(records: list[tuple[bytes, bytes]], g
     stamps = [1_700_000_000_000 + (place - 1) * gap_ms for place in range(len(tails))]
 
     def work() -> Any:
-        made = RowMaker().of_fed(Fed(tails, [unique_key_of(block) for _, block in records], physicals, stamps))
+        made = RowMaker().of_fed(Fed(tails, physicals, stamps))
         disk = SimDisk()
         disk.make_folder("/index")
         index_file = IndexFile(disk, "/index/1", slots=5, entries=9)
