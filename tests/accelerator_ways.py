@@ -39,7 +39,7 @@ PLACES = (
     Place(encoder, "_encode", "broker.log.encode_accelerator", "encode", encoder._encode_none),
     Place(unique_key, "numbered_keys", "broker.format.unique_key_accelerator", "numbered", unique_key._numbered),
     Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows", rows._fed_rows),
-    Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_by_columns),
+    Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_each),
     Place(message_checks, "_check", "proxy.services.check_accelerator", "check", message_checks._check_none),
     Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages", scan_send._one_by_one),
     Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages", scan_send._one_by_one),

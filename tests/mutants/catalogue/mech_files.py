@@ -97,8 +97,8 @@ MUTANTS = (
     Mutant(
         name="an index entry does not lead to the one before it in its slot",
         file="broker/index/file.py",
-        old="        befores.append(slots[place])\n",
-        new="        befores.append(0)\n",
+        old="        before = slots[place]\n",
+        new="        before = 0\n",
         caught_by=(f"{INDEX}::test_files_are_laid_out_as_rocketmq_does",),
     ),
     Mutant(
