@@ -57,7 +57,7 @@ PLACES = (
     Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply", pull_reply._usual_none),
     *(
         Place(job_loops, name, "upstream.jobs_accelerator", name, getattr(job_loops, f"_{name}"))
-        for name in ("placed", "make", "submit", "admit", "buffer", "take", "hand_out", "finish", "places")
+        for name in ("make", "submit", "admit", "buffer", "take", "hand_out", "finish", "places")
     ),
 )
 MODULES = sorted({place.module for place in PLACES})

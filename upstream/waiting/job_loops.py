@@ -34,11 +34,6 @@ class Chains(Protocol):
         ...
 
 
-def _placed(units: Sequence[tuple[int, int, int]], start: int, group_queue: GroupQueue) -> list[Unit]:
-    """Return the units of a group queue's queue, whose first is of offset `start`, with offset and group queue."""
-    return [(physical, size, code, offset, group_queue) for offset, (physical, size, code) in enumerate(units, start)]
-
-
 def _make(
     kind: type[UpstreamJob], subscription: Generation, units: Sequence[Unit], keys: Sequence[OrderKey | None]
 ) -> list[UpstreamJob] | None:
@@ -212,7 +207,6 @@ def _places(jobs: Sequence[UpstreamJob]) -> tuple[list[tuple[int, int]], list[in
 
 
 _ACCELERATOR = "upstream.jobs_accelerator"
-placed = accelerated(_ACCELERATOR, "placed", _placed)
 make = accelerated(_ACCELERATOR, "make", _make)
 submit = accelerated(_ACCELERATOR, "submit", _submit)
 admit = accelerated(_ACCELERATOR, "admit", _admit)
