@@ -165,17 +165,17 @@ MUTANTS = (
     ),
     Mutant(
         name="the cap of a reply counts bodies only",
-        file="upstream/waiting/job_loops.py",
-        old="        size = waiting[0].size\n",
-        new="        size = len(waiting[0].subscription.body(waiting[0]))\n",
+        file="upstream/waiting/buffer.py",
+        old="                size = job.size\n",
+        new="                size = len(job.subscription.body(job))\n",
         caught_by=(f"{WIRE}::test_reply_cap_counts_keys_and_properties",),
         rows=("W8",),
     ),
     Mutant(
         name="the cap of a reply is looked at when the message is in it",
-        file="upstream/waiting/job_loops.py",
-        old="        if size > room and jobs:\n",
-        new="        if room <= 0 and jobs:\n",
+        file="upstream/waiting/buffer.py",
+        old="                if size > room and jobs:\n",
+        new="                if room <= 0 and jobs:\n",
         caught_by=(
             f"{WIRE}::test_reply_cap_counts_keys_and_properties",
             f"{BUFFER}::test_reply_is_of_one_queue_and_bounded_by_count_and_bytes",
