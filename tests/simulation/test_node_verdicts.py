@@ -84,14 +84,32 @@ def test_change_is_one_line_one_count_and_one_post(posts: list[Posts]) -> None:
     assert [each["fault"] for each in logs if each["event"] == "lag_webhook_failed"] == ["the webhook answered 400"]
 
 
-def test_restart_reports_what_is_not_ok_once_more() -> None:
-    """No verdict of an earlier process is known; the samples are recalled from the journal."""
+@pytest.mark.parametrize("kill", [True, False])
+def test_restart_reports_once_more_what_is_or_was_not_ok(kill: bool) -> None:
+    """The samples are recalled from the journal; a group that recovered while its change was not settled is closed."""
     ward = ward_with()
     neglect(ward)
     with capture_logs() as logs:
-        ward.restart(kill=True)
+        ward.restart(kill=kill)
         ward.run(60)
-    assert said(logs) == [("by-key", None, "NOT_CONSUMED")]
+        ward.finish()
+        ward.restart(kill=kill)
+        ward.run(100)
+        ward.restart(kill=kill)
+        ward.run(100)
+    assert said(logs) == [("by-key", None, "NOT_CONSUMED"), ("by-key", None, "OK")]
+
+
+def test_disabled_alarms_close_a_group_and_a_reload_opens_it_again() -> None:
+    """A receiver of changes keeps no group open that is no longer judged."""
+    ward = ward_with()
+    neglect(ward)
+    with capture_logs() as logs:
+        ward.edit_group(lambda groups: groups[0].update(enableAlarm=False))
+        ward.run(100)
+        ward.edit_group(lambda groups: groups[0].update(enableAlarm=True))
+        ward.run(30)
+    assert said(logs) == [("by-key", "NOT_CONSUMED", "REMOVED"), ("by-key", None, "NOT_CONSUMED")]
 
 
 def test_enable_alarm_false_is_silent() -> None:
