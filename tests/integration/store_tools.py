@@ -15,6 +15,7 @@ from broker.log.put import Position, Put
 from broker.opening.recovery import RecoveryProgress
 from broker.options import StoreOptions
 from broker.queues.consume_queue import FILLER
+from broker.runtime.disks.read_only_disk import ReadingDisk, ReadingFile
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 from broker.scheduled.delay.levels import STANDARD_LEVELS
@@ -25,6 +26,24 @@ from pyddmq.testing import ManualClock
 ROOT = "/store"
 HOST = b"\x0a\x00\x00\x01\x00\x00\x04\xd2"
 SMALL = {"segment_bytes": 4096, "queue_file_units": 8, "index_slots": 4, "index_entries": 16}
+
+
+class BusyDisk(ReadingDisk):
+    """Lets the owner of the files work before a file is opened or a folder listed."""
+
+    def __init__(self, disk: Disk, work: Callable[[], object]) -> None:
+        super().__init__(disk)
+        self._work = work
+
+    def open(self, path: str, *, create: bool = False) -> ReadingFile:
+        """Work, then open."""
+        self._work()
+        return super().open(path, create=create)
+
+    def list(self, path: str) -> list[str]:
+        """Work, then list."""
+        self._work()
+        return super().list(path)
 
 
 def open_store(

@@ -27,6 +27,7 @@ from broker.transaction.names import Fate
 from broker.transaction.ops import OpWriter
 from broker.transaction.replay import Replay
 from broker.transaction.states import HalfStates
+from tests.broken_parts import keep_half_a_batch, sync_and_settle_at_once
 from tests.lifecycle.batches import Batches
 from tests.lifecycle.dead_letters import DeadLetters
 from tests.lifecycle.delays import Delays
@@ -105,14 +106,6 @@ def _settled_first(release: Any) -> Any:
     return settle
 
 
-def _batch_kept(_: Any) -> Any:
-    def keep(build: QueueBuild, end: int) -> tuple[int, int]:
-        build._settle()
-        return 0, end
-
-    return keep
-
-
 def _nothing(_: Any) -> Any:
     return lambda *_: None
 
@@ -186,19 +179,6 @@ def _decisions_forgotten(steps: Any) -> Any:
     return forget
 
 
-def _told_at_the_beginning(_: Any) -> Any:
-    """A flush settles when its sync begins."""
-
-    def begin(commit: GroupCommit) -> None:
-        log, syncs = commit._log, commit.syncs
-        segment = log.unsynced
-        if segment is not None and syncs is not None:
-            syncs.begin(segment.file, lambda error: log.synced(segment) if error is None else None)
-        commit._sync_ended(None)
-
-    return begin
-
-
 def _rollback_unwritten(add: Any) -> Any:
     """A rollback is answered before it is stored, and never is."""
 
@@ -213,7 +193,7 @@ def _rollback_unwritten(add: Any) -> Any:
     return answer
 
 
-_EARLY = _patched(GroupCommit, "_sync_oldest", _told_at_the_beginning)
+_EARLY = _patched(GroupCommit, "_sync_oldest", lambda _: sync_and_settle_at_once)
 _SETTLED_EARLY: dict[type[Scenario], str] = {
     Delays: "lost",
     Timers: "lost",
@@ -248,7 +228,10 @@ MUTANTS = (
         _patched(broker.scheduled.delay.cancel, "prepared_offset_of", lambda _: lambda _: 0),
     ),
     Mutant(
-        "half a batch at the log's end is kept", Batches, "of one unit", _patched(QueueBuild, "finish", _batch_kept)
+        "half a batch at the log's end is kept",
+        Batches,
+        "of one unit",
+        _patched(QueueBuild, "finish", lambda _: keep_half_a_batch),
     ),
     Mutant("timers are delivered half a second early", Timers, "early", _patched(Coming, "take", _ahead)),
     Mutant(

@@ -20,11 +20,10 @@ def main() -> int:
     """Run the chosen mutants and print a line for each."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only mutants with one of these in name, row, file or test")
-    parser.add_argument("--interop", action="store_true", help="those too whose tests need Java and Maven")
     parser.add_argument("--no-baseline", action="store_true", help="do not run the tests without any fault first")
     parser.add_argument("--show", action="store_true", help="print what the tests printed")
     given = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if _is_chosen(mutant, given.words, given.interop)]
+    chosen = [mutant for mutant in MUTANTS if _is_chosen(mutant, given.words)]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder)
         copy_tree(tree)
@@ -45,10 +44,8 @@ def main() -> int:
     return 1 if unnoticed or not chosen else 0
 
 
-def _is_chosen(mutant: Mutant, words: list[str], interop: bool) -> bool:
+def _is_chosen(mutant: Mutant, words: list[str]) -> bool:
     """Whether a mutant is among those that were asked for."""
-    if not interop and any("/interop/" in test for test in mutant.caught_by):
-        return False
     facts = (mutant.name, mutant.file, *mutant.rows, *mutant.caught_by)
     return not words or any(word in fact for word in words for fact in facts)
 

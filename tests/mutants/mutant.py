@@ -12,14 +12,12 @@ class Mutant(NamedTuple):
     """A fault, put into one file of the product.
 
     Attributes:
-        name: The fault, in a few words; unique.
+        name: What the broken product does, in one plain sentence; unique.
         file: What it changes, from the root of the repository.
         old: Lines of that file as they are; they stand in it once.
         new: What stands there instead.
         caught_by: Tests that fail then, as `file::name`: each of them, by itself.
         rows: Rows of docs/ddmq-faults.md whose fault this is (`W3`).
-        seconds_max: How long the tests may take together before that counts as caught by nobody; a fault that makes a
-            test hang is no proof.
     """
 
     name: str
@@ -28,7 +26,6 @@ class Mutant(NamedTuple):
     new: str
     caught_by: tuple[str, ...]
     rows: tuple[str, ...] = ()
-    seconds_max: int = 120
 
     def text(self, root: Path = ROOT) -> str:
         """The file with the fault in it.

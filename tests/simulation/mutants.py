@@ -25,6 +25,7 @@ from broker.store import Store
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from pyddmq.testing import SimDisk, SimFile
+from tests.broken_parts import keep_half_a_batch, sync_and_settle_at_once
 from tests.simulation.clients import Consumer, Producer
 from tests.simulation.faults import cut_within, kill, lose_power, reset_connections, stall_readers
 from tests.simulation.operator import operate, pause_group, reset_offsets
@@ -190,18 +191,6 @@ def _late_journal(patch: pytest.MonkeyPatch) -> NodeFactory:
     return Late
 
 
-def _settled_early(patch: pytest.MonkeyPatch) -> NodeFactory:
-    def begin(commit: GroupCommit) -> None:
-        log, syncs = commit._log, commit.syncs
-        segment = log.unsynced
-        if segment is not None and syncs is not None:
-            syncs.begin(segment.file, lambda error: log.synced(segment) if error is None else None)
-        commit._sync_ended(None)
-
-    patch.setattr(GroupCommit, "_sync_oldest", begin)
-    return Node
-
-
 class _Nothing:
     """Stands for the store during a turn: there is nothing to flush."""
 
@@ -318,14 +307,6 @@ def _failure_finishes(fail: Any) -> Any:
     return finish
 
 
-def _batch_kept(finish: Any) -> Any:
-    def keep(build: QueueBuild, end: int) -> tuple[int, int]:
-        build._settle()
-        return 0, end
-
-    return keep
-
-
 def _unread(reading: Any) -> Any:
     def forget(journal: AckJournal) -> Generator[None, None, None]:
         yield from reading(journal)
@@ -379,7 +360,13 @@ MUTANTS = (
     Mutant("publishes are answered before they are written", (1, 7), kill, _hasty_publishes),
     Mutant("consumers see records before they are durable", (1, 7), lose_power, _visible_early),
     # Promise 6: a dead letter is stored with the same flush, so its message may be over when the power takes it.
-    Mutant("flushes settle when their syncs begin", (1, 6, 7), lose_power, _settled_early, seed=2),
+    Mutant(
+        "flushes settle when their syncs begin",
+        (1, 6, 7),
+        lose_power,
+        _patched(GroupCommit, "_sync_oldest", lambda _: sync_and_settle_at_once),
+        seed=2,
+    ),
     Mutant("names of new log files are not made durable", (1, 7), lose_power, _forget_names),
     Mutant("a failed sync is ignored and made again", (1, 7), fail_log_sync, _with_files(LOG_FILES, _sync_again)),
     Mutant("sums of records are not looked at", (1, 6, 7), cut_log_write, _sums_ignored),
@@ -387,7 +374,7 @@ MUTANTS = (
         "half a batch at the log's end is kept",
         (1,),
         cut_log_write,
-        _patched(QueueBuild, "finish", _batch_kept),
+        _patched(QueueBuild, "finish", lambda _: keep_half_a_batch),
         seed=4,
     ),
     Mutant("acks are answered before they are journaled", (2, 3), kill, _late_journal, seed=2),

@@ -19,7 +19,7 @@ from broker.runtime.seams import Disk
 from broker.tools.check import Check, Severity
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.damage import check, make_data, open_progress, troubles, wanted
-from tests.integration.store_tools import ROOT, append, bodies, open_store
+from tests.integration.store_tools import ROOT, BusyDisk, append, bodies, open_store
 from upstream.tools.backup import Backup, BackupError, restore
 from upstream.tools.store_check import check_data
 
@@ -80,18 +80,7 @@ def test_copy_of_a_store_at_work_keeps_what_was_answered_before(seed: int) -> No
     work(200)
     published, acked = queue.max_offset, {offset for offset in range(queue.max_offset) if tracker.is_finished(offset)}
 
-    class Busy(ReadingDisk):
-        """Lets the owner work before every file is opened and every folder listed."""
-
-        def open(self, path: str, *, create: bool = False):  # type: ignore[no-untyped-def]
-            work()
-            return super().open(path, create=create)
-
-        def list(self, path: str) -> list[str]:
-            work()
-            return super().list(path)
-
-    back_up(disk, Busy(disk))
+    back_up(disk, BusyDisk(disk, work))
     assert not [each for each in check_data(Check(COPY, disk, clock)) if each.severity is not Severity.NOTE]
     restore(COPY, BACK, disk=disk, clock=ManualClock())
     metrics = Metrics()

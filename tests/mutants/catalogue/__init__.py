@@ -1,4 +1,4 @@
-"""All mutants, a module for each part of the product."""
+"""All mutants, a module for each promise of docs/promises.md or part of one."""
 
 from __future__ import annotations
 

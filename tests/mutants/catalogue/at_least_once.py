@@ -1,4 +1,4 @@
-"""A message counts as consumed when it was answered with success, and never before."""
+"""Promise 2: an answered ack counts, and only unacknowledged messages are redelivered."""
 
 from __future__ import annotations
 
@@ -6,159 +6,137 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="after a crash what was delivered is delivered again",
-        file="broker/scheduled/timer/opening.py",
-        old="    yield from _apply_decisions(parts, 0, {})\n",
-        new="",
+        "acks above an unfinished message are not journaled",
+        "upstream/progress/tracker.py",
+        old="""\
+        staged = self._staged
+        self._staged = []
+""",
+        new="""\
+        pairs = zip(self._staged[::2], self._staged[1::2], strict=True)
+        staged = [each for pair in pairs if pair[1] <= self.watermark for each in pair]
+        self._staged = []
+""",
         caught_by=(
-            "tests/integration/broker/scheduled/test_loops_stops.py::test_stop_at_every_change_loses_repeats_and_hurries_nothing",
+            "tests/integration/proxy/node/test_node.py::test_acks_survive_restart_and_only_the_rest_comes_again",
         ),
-        rows=("W90",),
+        rows=("W30",),
     ),
     Mutant(
-        name="a cancel is answered OK though it is too late",
-        file="broker/scheduled/recurring/cancel.py",
-        old="    return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN\n",
-        new="    return CancelOutcome.CANCELLED if was_delivered else CancelOutcome.UNKNOWN\n",
+        "a new ack journal segment's name is not made durable",
+        "upstream/progress/ack_writer.py",
+        old="""\
+            yield self._journal.file
+            yield self._journal.folder
+        except SyncFailed""",
+        new="""\
+            yield self._journal.file
+        except SyncFailed""",
         caught_by=(
-            "tests/integration/proxy/node/test_loops_node.py::test_cancels_are_answered_with_what_became_of_them",
+            "tests/unit/upstream/progress/test_ack_roll.py::test_no_answered_ack_is_lost_wherever_a_roll_stops",
         ),
-        rows=("W91",),
     ),
     Mutant(
-        name="a cancel is answered before it is stored",
-        file="broker/scheduled/timer/cancel.py",
-        old=("    yield from awaited.steps()\n    if store"),
-        new="    if store",
-        caught_by=("tests/integration/broker/scheduled/test_loops.py::test_cancel_survives_a_kill",),
-        rows=("W91",),
-    ),
-    Mutant(
-        name="deliveries of a loop are spread over the queues",
-        file="broker/scheduled/recurring/puts.py",
-        old='    return put._replace(properties=b"KEYS\\x01%b\\x02%b" % (occurrence.id.encode(), rest))\n',
-        new=(
-            "    queue_id = occurrence.made % len(put.topic.queues)\n"
-            '    return put._replace(queue_id=queue_id, properties=b"KEYS\\x01%b\\x02%b" % '
-            "(occurrence.id.encode(), rest))\n"
-        ),
+        "acks are still accepted after the sync of a new segment failed",
+        "upstream/progress/ack_writer.py",
+        old="""\
+            if self.failed is None or isinstance(self.failed, ProgressFull):
+                self._refuse("syncing", error)
+            return
+        finally:
+""",
+        new="""\
+            return
+        finally:
+""",
         caught_by=(
-            "tests/integration/proxy/node/test_loops_node.py::test_missed_deliveries_of_a_loop_reach_a_consumer",
+            "tests/unit/upstream/progress/test_ack_roll.py::test_failed_sync_of_a_roll_refuses_acks_for_good",
+            "tests/unit/upstream/progress/test_ack_roll.py::test_who_waits_for_a_roll_hears_that_it_failed",
         ),
-        rows=("W91",),
     ),
     Mutant(
-        name="a queue that was given back waits for records of its earlier term",
-        file="upstream/delivery/group_queues.py",
-        old="            group_queue.tracker.undecided.clear()\n",
-        new="",
+        "ackFlush: sync answers acks without a sync",
+        "upstream/progress/ack_writer.py",
+        old="            if self._sync_each_flush or self._sync_next:\n",
+        new="            if self._sync_next:\n",
+        caught_by=("tests/unit/upstream/progress/test_ack_roll.py::test_ack_flush_sync_waits_for_the_segment",),
+    ),
+    Mutant(
+        "a start deletes ack segments in favour of one that may not be durable",
+        "upstream/progress/journal.py",
+        old="(len(numbers) == 1 or self._is_made_durable(best.number)):\n",
+        new="best.number:\n",
         caught_by=(
-            "tests/unit/upstream/delivery/test_revoked_queues.py::test_record_of_an_earlier_term_finishes_nothing_of_the_next",
+            "tests/unit/upstream/progress/test_ack_roll.py::test_start_after_a_kill_amid_a_roll_gives_up_no_segment_before_another_is_durable",
         ),
     ),
     Mutant(
-        name="a client that connects anew is another one",
-        file="proxy/limits/limiter.py",
-        old=("            self._kept[meter.name] = meter\n            self._bound()\n\n    def _bound"),
-        new=("            self._bound()\n\n    def _bound"),
-        caught_by=("tests/unit/proxy/limits/test_limiter.py::test_connecting_anew_brings_no_further_second",),
-    ),
-    Mutant(
-        name="sends and pulls of a client wait for the same rate",
-        file="proxy/limits/meter.py",
-        old="        found = self._rates.get(service)\n",
-        new="        found = next(iter(self._rates.values()), None)\n",
-        caught_by=("tests/unit/proxy/limits/test_meter.py::test_another_line_holds_at_once_and_forgives_nothing",),
-    ),
-    Mutant(
-        name="a concurrent consumer reads ahead without a bound",
-        file="broker/consumer/concurrent.py",
-        old=("        if self.reader.next - low >= self.owner.options.span_max:\n            return False\n"),
-        new="",
+        "a retry record whose sync failed counts as durable",
+        "upstream/outcomes/apart.py",
+        old="""\
+            self._permits.release(1)
+        if job.group_queue.tracker.is_finished(job.offset):
+""",
+        new="""\
+            self._permits.release(1)
+        if job.group_queue.tracker.finish(job.offset) or True:
+""",
         caught_by=(
-            "tests/unit/broker/features/test_concurrent_consumer.py::test_reading_stops_so_far_ahead_of_an_unfinished_message",
+            "tests/unit/upstream/outcomes/test_undecided.py::test_message_whose_retry_could_not_be_synced_waits_for_the_restart",
+            "tests/unit/upstream/outcomes/test_undecided.py::test_message_whose_dead_letter_could_not_be_synced_waits_for_the_restart",
         ),
     ),
     Mutant(
-        name="a refused timer is dropped",
-        file="broker/scheduled/timer/due.py",
-        old=(
-            "        self.refused[unit.physical] = Refused(message, reason, self._clock.wall_ms())\n        self._table"
-        ),
-        new=("        self._table.forget(unit)\n        self._table"),
+        "an offsets file that could not be written counts as written",
+        "broker/queues/offsets.py",
+        old="""\
+        except BaseException:
+            self._dirty = True
+            raise
+""",
+        new="""\
+        except BaseException:
+            raise
+""",
         caught_by=(
-            "tests/integration/broker/scheduled/test_timers.py::test_refused_timer_holds_up_nobody",
-            "tests/integration/broker/scheduled/test_loops.py::test_topic_that_is_gone_holds_up_nobody_and_loses_nothing",
+            "tests/unit/upstream/progress/test_offset_commits.py::test_commit_that_failed_is_made_again_without_any_progress",
         ),
+        rows=("W29",),
     ),
     Mutant(
-        name="a timer beyond the window is delivered when it ought to roll",
-        file="broker/scheduled/timer/due.py",
-        old=("        if unit.magic & MAGIC_ROLL:\n            if unit.magic & MAGIC_DELETE and"),
-        new=(
-            "        if unit.magic & MAGIC_ROLL and unit.magic & MAGIC_DELETE:\n"
-            "            if unit.magic & MAGIC_DELETE and"
-        ),
+        "a consumer that lost its queue lock still commits offsets",
+        "broker/consumer/member.py",
+        old="        self.lost = self.lost or lost\n",
+        new="        self.lost = False\n",
         caught_by=(
-            "tests/integration/broker/scheduled/test_timers.py::test_far_timers_roll",
-            "tests/integration/broker/scheduled/test_timers.py::test_a_year_and_more",
+            "tests/unit/broker/features/test_orderly_consumer.py::test_an_answer_after_the_lock_was_lost_commits_nothing",
         ),
+        rows=("W27", "W28"),
     ),
     Mutant(
-        name="wheel and log made anew do not ask what was delivered",
-        file="broker/scheduled/timer/opening.py",
-        old="    yield from _apply_decisions(parts, 0, {})\n",
-        new="    yield from _apply_decisions(parts, parts.store.end, {})\n",
+        "submit returns true for results that it ignored",
+        "proxy/services/consumer_service.py",
+        old="lambda counted: encode_bool_reply(header, counted or not holds_offsets)",
+        new="lambda _: encode_bool_reply(header, True)",
         caught_by=(
-            "tests/integration/broker/scheduled/test_timers_model.py::test_any_prefix_of_the_timer_log_gives_all_that_is_pending",
-            "tests/lifecycle/test_kill_points.py::test_kill_at_some_changes_breaks_nothing[0-Timers]",
+            "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_submit_is_false_for_what_it_did_not_take",
         ),
-        seconds_max=300,
+        rows=("W2",),
     ),
     Mutant(
-        name="of a batch with a bad message the others are stored",
-        file="proxy/services/producer_service.py",
-        old=("        except Refusal as refusal:\n            give_tokens_back(ports)\n            refusal.text"),
-        new=(
-            "        except Refusal as refusal:\n"
-            "            waiting = _NONE_WAITS\n"
-            "            if puts:\n"
-            "                return self._publishing.append(puts, ports, connection, call, "
-            "stored=_stored_untold)\n"
-            "            refusal.text"
-        ),
+        "a stop does not wait for messages in flight",
+        "upstream/delivery/subscription.py",
+        old="        if not self.draining or self.deadlines.open or self.outcomes.leaving.count:\n",
+        new="        if not self.draining or self.outcomes.leaving.count:\n",
         caught_by=(
-            "tests/integration/proxy/node/test_ddmq_faults_node.py::test_batch_is_checked_like_single_messages_and_stored_whole",
+            "tests/integration/proxy/node/test_ddmq_faults_node.py::test_stop_takes_acks_before_it_closes",
+            "tests/unit/upstream/delivery/test_group.py::test_drain_hands_out_nothing_and_ends_when_the_last_is_answered",
         ),
-        rows=("W82",),
+        rows=("W33",),
     ),
     Mutant(
-        name="messages pass without a permit",
-        file="upstream/running/admission.py",
-        old="        room = min(len(ready), permits.free, self._count_max)\n",
-        new="        room = len(ready)\n",
-        caught_by=("tests/unit/upstream/delivery/test_group.py::test_concurrency_counts_only_jobs_past_the_gate",),
-        rows=("W44",),
-    ),
-    Mutant(
-        name="a half message above a rate is refused at once",
-        file="proxy/services/transaction_service.py",
-        old="                again and self._limited.wait(",
-        new="                not again and self._limited.wait(",
-        caught_by=("tests/integration/proxy/services/test_limited_sends.py::test_other_sends_are_tried_once_more_too",),
-    ),
-    Mutant(
-        name="a half message overtakes a send of its connection that waits",
-        file="proxy/services/transaction_service.py",
-        old="        if connection in self._limited.waiting:\n",
-        new="        if self._limited.waiting is None:\n",
-        caught_by=(
-            "tests/integration/proxy/services/test_limited_sends.py::test_half_behind_a_send_that_waits_keeps_its_place",
-        ),
-    ),
-    Mutant(
-        name="results that come while the node starts are answered with an exception",
-        file="proxy/services/starting_service.py",
+        "results that arrive during recovery are answered with an exception",
+        "proxy/services/starting_service.py",
         old="        if carries_results(request.results):\n",
         new="        if request.results is None:\n",
         caught_by=(
@@ -167,12 +145,28 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        name="results that cannot be recorded are answered with an exception",
-        file="proxy/services/consumer_service.py",
-        old="            if refused is not None and carries_results(request.results):\n",
-        new="            if refused is not None and not request.results:\n",
+        "a reply that never left the node counts as delivered",
+        "proxy/port/connection.py",
+        old="""\
+            if lost is not None:
+                lost()
+        self._server.forget(self)
+""",
+        new="""\
+            pass
+        self._server.forget(self)
+""",
         caught_by=(
-            "tests/integration/proxy/services/test_results_at_start.py::test_results_that_cannot_be_recorded_get_no_answer",
+            "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_replies_that_never_left_are_no_deliveries",
         ),
+        rows=("W9",),
+    ),
+    Mutant(
+        "a fetch skips the message at the requested offset",
+        "upstream/fetch/fetching.py",
+        old="        return min(max(stored if asked < 0 else asked, queue.min_offset), queue.max_offset)\n",
+        new="        return min(max(stored if asked < 0 else asked + 1, queue.min_offset), queue.max_offset)\n",
+        caught_by=("tests/unit/upstream/fetch/test_fetching.py::test_asked_offset_is_the_first_that_comes",),
+        rows=("W67",),
     ),
 )

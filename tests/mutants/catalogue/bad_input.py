@@ -1,4 +1,4 @@
-"""Bad input gets an error, and takes neither memory nor places without a bound."""
+"""Promise 7: bad input gets a clear error, changes nothing, and takes a bounded share."""
 
 from __future__ import annotations
 
@@ -6,105 +6,167 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="a topic that comes later is not read",
-        file="upstream/kafka/partitions.py",
-        old=("            self._ask_for_topics()\n            self._expand()\n"),
-        new="            self.subscriptions.found.clear()\n",
+        "a result without context closes its connection",
+        "proxy/services/consumer_service.py",
+        old="""\
+                self._ignore("null_context", connection)
+                continue
+""",
+        new="""\
+                self._ignore("null_context", connection)
+                connection.abort()
+                return counted
+""",
         caught_by=(
-            "tests/unit/upstream/kafka/test_subscriptions.py::test_each_topic_that_fits_is_read_also_one_that_comes_later",
+            "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_null_contexts_and_unknown_groups_do_not_stop_a_chain",
+            "tests/integration/proxy/node/test_node.py::test_bad_results_never_fail_their_pull",
         ),
+        rows=("W5",),
     ),
     Mutant(
-        name="each node takes the total rate for its own",
-        file="upstream/kafka/subscriptions.py",
-        old="entry.total_max_tps * mine / partitions",
-        new="entry.total_max_tps",
-        caught_by=("tests/unit/upstream/kafka/test_subscriptions.py::test_rate_follows_the_partitions_of_the_node",),
-    ),
-    Mutant(
-        name="a node that nobody pulls from is a member",
-        file="upstream/delivery/group.py",
-        old="self.node.runtime.clock.monotonic() - asked_at < seconds",
-        new="True",
-        caught_by=("tests/integration/proxy/node/test_kafka_node.py::test_node_is_a_member_while_somebody_pulls",),
-    ),
-    Mutant(
-        name="the local transaction runs before its half is stored",
-        file="pyddmq/client/transaction_producer.py",
-        old="        half, attempts = self._call(HALF, half_arg",
-        new=("        self._listener.execute(message, arg)\n        half, attempts = self._call(HALF, half_arg"),
-        caught_by=("tests/unit/pyddmq/test_client_transactions.py::test_refused_half_raises_and_runs_nothing",),
-    ),
-    Mutant(
-        name="commits go out for every queue ever seen, without a comparison",
-        file="upstream/progress/offset_commits.py",
-        old=(
-            "            if (len(known.file_values) != 1 or known.file_values[0] != "
-            "known.tracker.watermark) and not known.let_go\n"
-        ),
-        new="            if known\n",
+        "all results of a chain count for the group of the first",
+        "proxy/services/consumer_service.py",
+        old="            group = self._groups.get(result.group) or self._leaving(result.group)\n",
+        new='            group = self._groups.get(results[0].group or "") or self._leaving(result.group)\n',
         caught_by=(
-            "tests/unit/upstream/progress/test_queue_ownership.py::test_the_group_changes_hands_both_ways_without_loss_or_repetition",
+            "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_every_element_of_a_chain_counts_for_its_own_group",
         ),
-        rows=("W27",),
+        rows=("W4",),
     ),
     Mutant(
-        name="nobody is told that queues were lost",
-        file="upstream/embedded/ownership.py",
-        old="                self._lost(topic)\n",
+        "the valid messages of a bad batch are stored",
+        "proxy/services/producer_service.py",
+        old="""\
+        except Refusal as refusal:
+            give_tokens_back(ports)
+            refusal.text""",
+        new="""\
+        except Refusal as refusal:
+            waiting = _NONE_WAITS
+            if puts:
+                return self._publishing.append(puts, ports, connection, call, stored=_stored_untold)
+            refusal.text""",
+        caught_by=(
+            "tests/integration/proxy/node/test_ddmq_faults_node.py::test_batch_is_checked_like_single_messages_and_stored_whole",
+        ),
+        rows=("W82",),
+    ),
+    Mutant(
+        "a delay message with any text as its uuid is accepted",
+        "proxy/services/delay_rules.py",
+        old="    if not UUID.fullmatch(uuid):\n",
+        new="    if uuid is None:\n",
+        caught_by=(
+            "tests/unit/proxy/services/test_delay_rules.py::test_any_fields_give_an_id_that_can_be_cancelled_or_a_code",
+        ),
+        rows=("W77", "W88"),
+    ),
+    Mutant(
+        "a negative hash chooses a queue that does not exist",
+        "broker/format/java.py",
+        old="    return abs(value) % queues\n",
+        new="    return abs(value) % queues if value >= 0 else -(abs(value) % queues)\n",
+        caught_by=(
+            "tests/integration/proxy/node/test_ddmq_faults_node.py::test_hash_of_any_sign_and_size_chooses_a_queue",
+            "tests/integration/proxy/node/test_node.py::test_queue_is_chosen_by_partition_then_hash_then_key_then_in_turn",
+        ),
+        rows=("W80",),
+    ),
+    Mutant(
+        "a topic that a reload removed still takes publishes",
+        "proxy/services/topic_ports.py",
+        old="""\
+        self.by_name.clear()
+        self.by_name.update(ports)
+""",
+        new="        self.by_name.update(ports)\n",
+        caught_by=(
+            "tests/integration/proxy/node/test_ddmq_faults_node.py::test_topic_taken_out_or_disabled_takes_no_more_sends",
+        ),
+        rows=("W85",),
+    ),
+    Mutant(
+        "a bad reload stops the running groups",
+        "proxy/node/reload.py",
+        old="""\
+        try:
+            loaded = self._read()
+""",
+        new="""\
+        for group in self._node.groups.values():
+            group.begin_drain()
+        try:
+            loaded = self._read()
+""",
+        caught_by=("tests/simulation/test_reload.py::test_bad_reload_names_the_place_and_changes_nothing",),
+        rows=("W45",),
+    ),
+    Mutant(
+        "a frame of any announced length is read to its end",
+        "proxy/wire/frames.py",
+        old="        return self._frame_bytes_max < size <= CUT_BYTES_MAX and (\n",
+        new="        return self._frame_bytes_max < size and (\n",
+        caught_by=("tests/hostile/test_too_long.py::test_splitter_refuses_what_is_far_too_long_at_once",),
+    ),
+    Mutant(
+        "a reply exceeds its byte limit by one message",
+        "upstream/waiting/buffer.py",
+        old="                if size > room and jobs:\n",
+        new="                if room <= 0 and jobs:\n",
+        caught_by=(
+            "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_reply_cap_counts_keys_and_properties",
+            "tests/unit/upstream/waiting/test_buffer.py::test_reply_is_of_one_queue_and_bounded_by_count_and_bytes",
+        ),
+        rows=("W8",),
+    ),
+    Mutant(
+        "the pull buffer takes any number of messages",
+        "upstream/waiting/buffer.py",
+        old="        room = self.jobs < limits.jobs_max and self.bytes < limits.bytes_max and not self.budget.level\n",
+        new="        room = self.bytes < limits.bytes_max and not self.budget.level\n",
+        caught_by=(
+            "tests/unit/upstream/waiting/test_buffer.py::test_buffer_bound_stops_reading_but_leaves_every_topic_a_batch",
+        ),
+        rows=("W50",),
+    ),
+    Mutant(
+        "one turn of the loop serves all busy connections, however long that takes",
+        "proxy/port/shares.py",
+        old="""\
+                if self.now() >= until:
+                    break
+""",
         new="",
         caught_by=(
-            "tests/unit/upstream/progress/test_queue_ownership.py::test_a_proxy_that_lost_its_locks_stops_and_waits",
+            "tests/unit/proxy/port/test_shares.py::test_one_turn_takes_no_longer_for_a_hundred_busy_connections_than_for_one",
+            "tests/unit/proxy/port/test_shares.py::test_heavy_connections_that_ask_one_thing_at_a_time_wait_when_a_turn_is_spent",
         ),
-        rows=("W28",),
     ),
     Mutant(
-        name="Json consumes empty and null bodies in silence",
-        file="actions/json_action.py",
-        old="                answers.append(error)\n",
-        new=(
-            '                answers.append(error if bytes(job.body).strip() not in (b"", '
-            'b"null") else Status.FINISH)\n'
-        ),
+        "results on a pull above the rate limit are discarded",
+        "proxy/services/consumer_service.py",
+        old="            self._take(connection, request.results, partial(self._pull_over,",
+        new="            self._take(connection, [], partial(self._pull_over,",
         caught_by=(
-            "tests/integration/upstream/test_ddmq_faults_pipeline.py::test_body_that_json_cannot_take_is_dead_lettered_with_the_reason",
+            "tests/access/test_limits.py::test_results_of_a_pull_above_its_rate_are_taken_and_it_is_answered_empty",
+            "tests/access/test_limits.py::test_long_chain_of_results_is_taken_above_a_rate_too",
         ),
-        rows=("W17",),
     ),
     Mutant(
-        name="the signature leaves the body out",
-        file="actions/http/signature.py",
-        old='hmac.digest(secret, head + body, "sha256")',
-        new='hmac.digest(secret, head, "sha256")',
-        caught_by=("tests/unit/actions/http/test_signature.py::test_signature_changes_with_each_part",),
-        rows=("W63",),
+        "memory is reclaimed from single connections, not from the client with most in all",
+        "proxy/port/memory.py",
+        old="(shares[_client_of(pair[1])], _weight(pair[1], now))",
+        new="_weight(pair[1], now)",
+        caught_by=("tests/access/test_limits.py::test_memory_is_taken_back_from_who_holds_most_in_all",),
     ),
     Mutant(
-        name="a new rate begins with a burst",
-        file="actions/http/pace.py",
-        old="        self._tokens = 0.0\n",
-        new="        self._tokens = 1e9\n",
-        caught_by=("tests/unit/actions/http/test_pace.py::test_rate_is_kept_from_the_first_request_on",),
-        rows=("W65",),
-    ),
-    Mutant(
-        name="a request that crosses the close of a kept connection is an error",
-        file="actions/http/client.py",
-        old="            if was_kept and ",
-        new="            if False and ",
+        "a stored topic name may be any path",
+        "broker/runtime/names.py",
+        old='_STORED = re.compile(rb"[%|a-zA-Z0-9_-]{1,255}")',
+        new='_STORED = re.compile(rb".+", re.DOTALL)',
         caught_by=(
-            "tests/unit/actions/http/test_client.py::test_request_is_sent_again_where_a_kept_connection_closed_before_a_byte_of_the_reply",
+            "tests/integration/broker/store/test_hostile_names.py::test_name_that_no_topic_can_have_is_refused",
+            "tests/integration/broker/store/test_hostile_names.py::test_crafted_backup_is_refused_and_changes_nothing",
         ),
-    ),
-    Mutant(
-        name="a reload logs the configuration",
-        file="proxy/node/reload.py",
-        old='        _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))\n',
-        new=(
-            '        _log.info("reloaded", changes=list(result.changes), '
-            "warnings=list(warnings), of=str(loaded.config))\n"
-        ),
-        caught_by=("tests/integration/proxy/node/test_ddmq_faults_node.py::test_reload_logs_names_and_no_values",),
-        rows=("W66",),
     ),
 )

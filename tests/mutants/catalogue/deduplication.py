@@ -1,4 +1,4 @@
-"""A message that is sent again is stored once, in the order of its producer."""
+"""Promise 1: a numbered message that is sent again is stored once."""
 
 from __future__ import annotations
 
@@ -6,36 +6,78 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="any name in a file is a topic's",
-        file="broker/runtime/names.py",
-        old='_STORED = re.compile(rb"[%|a-zA-Z0-9_-]{1,255}")',
-        new='_STORED = re.compile(rb".+", re.DOTALL)',
+        "a message behind a gap in its producer's numbers is stored",
+        "broker/deduplication/window.py",
+        old="""\
+        if at > known:
+            return None
+""",
+        new="""\
+        if at > known:
+            return ()
+""",
         caught_by=(
-            "tests/integration/broker/store/test_hostile_names.py::test_name_that_no_topic_can_have_is_refused",
-            "tests/integration/broker/store/test_hostile_names.py::test_crafted_backup_is_refused_and_changes_nothing",
+            "tests/unit/broker/features/test_deduplication_window.py::test_window_says_what_is_new_stored_older_and_behind_a_gap",
+            "tests/integration/proxy/services/test_deduplication_node.py::test_message_above_a_gap_is_refused_until_the_ones_before_it_came",
         ),
     ),
     Mutant(
-        name="what answers nothing is kept for ever",
-        file="upstream/running/running.py",
-        old=("    else:\n        outcomes.error(job, no_answer(answer))\n"),
+        "a checkpoint that is ahead of the log is believed",
+        "broker/deduplication/deduplication.py",
+        old="""\
+        if end > self._store.end:
+            self.window.clear()
+            return None
+""",
         new="",
         caught_by=(
-            "tests/unit/upstream/running/test_calling.py::test_failures_of_calls_end_in_the_dead_letters_with_type_and_text",
+            "tests/integration/broker/features/test_deduplication.py::test_checkpoint_that_says_more_than_the_log_is_not_believed",
         ),
     ),
     Mutant(
-        name="refused fetches leave no line",
-        file="proxy/services/fetch_service.py",
-        old='            "fetch_refused",\n',
-        new='            "pull_refused",\n',
-        caught_by=("tests/integration/proxy/services/test_ddmq_details.py::test_refused_low_level_calls_show",),
+        "a repeat is answered before the first copy is durable",
+        "proxy/services/keyed_sends.py",
+        old="""\
+        if max(places) >= self._store.end:
+            self._store.commit.when_told(done)
+""",
+        new="""\
+        if not places:
+            self._store.commit.when_told(done)
+""",
+        caught_by=(
+            "tests/integration/broker/features/test_deduplication.py::test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is",
+        ),
     ),
     Mutant(
-        name="refused acks are not counted",
-        file="proxy/services/fetch_service.py",
-        old="            self._metrics.counter(ACKS_REFUSED, reason).add(sum(map(len, offsets.values())))\n",
+        "the numbers of stored messages are not remembered",
+        "proxy/services/producer_service.py",
+        old="""\
+            if judged is not None:
+                self._keyed.stored(judged, positions)
+""",
         new="",
-        caught_by=("tests/integration/proxy/services/test_ddmq_details.py::test_refused_low_level_calls_show",),
+        caught_by=(
+            "tests/integration/proxy/services/test_deduplication_node.py::test_message_that_comes_again_gets_its_first_receipt",
+            "tests/integration/proxy/services/test_deduplication_node.py::test_two_that_come_in_one_turn_are_one_message",
+        ),
+    ),
+    Mutant(
+        "a start does not read the log behind the checkpoint of numbers",
+        "broker/deduplication/deduplication.py",
+        old="        position = made._window_start() if start is None else start\n",
+        new="        position = store.end\n",
+        caught_by=(
+            "tests/integration/proxy/services/test_deduplication_node.py::test_repeats_are_known_after_a_kill_and_after_a_stop",
+        ),
+    ),
+    Mutant(
+        "the client reuses a number while a late attempt with a higher one may arrive",
+        "pyddmq/client/ordered_sends.py",
+        old="            self._torn = send.numbers\n",
+        new="            pass\n",
+        caught_by=(
+            "tests/unit/pyddmq/test_client_ordered_sends.py::test_every_outcome_is_true_and_order_holds_whatever_happens",
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Nothing is dropped without a count, a reason and a dead letter."""
+"""Promise 6: nothing is dropped silently."""
 
 from __future__ import annotations
 
@@ -6,10 +6,38 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="an error of a filter or a script counts as filtered",
-        file="actions/script/outcome.py",
-        old=('    if on_error == "fail":\n        return error\n'),
-        new=('    if on_error == "fail":\n        action.context.count("filtered")\n        return Status.FINISH\n'),
+        "an exception in an action counts as success",
+        "upstream/running/running.py",
+        old="        outcomes.error(job, answer)\n",
+        new="        outcomes.succeed(job)\n",
+        caught_by=(
+            "tests/unit/actions/test_actions.py::test_exception_is_retried_max_retry_times_and_then_dead_lettered",
+            "tests/integration/upstream/test_ddmq_faults_pipeline.py::test_failure_in_the_last_action_keeps_the_body",
+        ),
+        rows=("W12", "W13"),
+    ),
+    Mutant(
+        "a message that timed out for the last time is dropped",
+        "upstream/outcomes/outcomes.py",
+        old='            self._exhausted(job, "timeouts", reason)\n',
+        new="            self.succeed(job)\n",
+        caught_by=(
+            "tests/unit/upstream/delivery/test_group.py::test_unanswered_delivery_comes_again_and_is_dead_lettered_after_max_retry",
+        ),
+        rows=("W14",),
+    ),
+    Mutant(
+        "an error in a filter or script counts as filtered",
+        "actions/script/outcome.py",
+        old="""\
+    if on_error == "fail":
+        return error
+""",
+        new="""\
+    if on_error == "fail":
+        action.context.count("filtered")
+        return Status.FINISH
+""",
         caught_by=(
             "tests/unit/actions/test_filter.py::test_error_is_counted_and_ends_as_the_group_chose",
             "tests/unit/actions/test_python_action.py::test_error_of_a_script_is_never_taken_for_filtered",
@@ -17,51 +45,134 @@ MUTANTS = (
         rows=("W16",),
     ),
     Mutant(
-        name="the log does not say where the data is",
-        file="proxy/process/serve.py",
-        old=("        data=data,\n        producer=producer,\n"),
-        new="        producer=producer,\n",
-        caught_by=("tests/acceptance/test_attention.py::test_log_says_once_what_is_ready_and_where",),
-    ),
-    Mutant(
-        name="the blob that a commit names is written over",
-        file="upstream/kafka/blobs.py",
-        old="{int(owner.named.endswith('-0'))}",
-        new="0",
-        caught_by=("tests/unit/upstream/kafka/test_blobs.py::test_slot_that_a_commit_names_is_not_the_next_ones",),
-    ),
-    Mutant(
-        name="a member that gets its partitions back knows what is committed and nothing else",
-        file="upstream/kafka/remembered.py",
-        old="        return known.ranges\n",
-        new="        return ()\n",
+        "the Json action consumes empty bodies",
+        "actions/json_action.py",
+        old="                answers.append(error)\n",
+        new='                answers.append(error if bytes(job.body).strip() not in (b"", b"null") else Status.FINISH)\n',
         caught_by=(
-            "tests/unit/upstream/kafka/test_answered_is_kept.py::test_node_that_gets_its_partitions_back_has_nothing_repeated",
+            "tests/integration/upstream/test_ddmq_faults_pipeline.py::test_body_that_json_cannot_take_is_dead_lettered_with_the_reason",
+        ),
+        rows=("W17",),
+    ),
+    Mutant(
+        "a message that cannot be sent to the retry topic counts as consumed",
+        "upstream/outcomes/leaving.py",
+        old="""\
+        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
+            return False
+""",
+        new="""\
+        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
+            self._over(job)
+            return True
+""",
+        caught_by=("tests/unit/upstream/retry/test_retry_topic.py::test_full_disk_retries_in_place",),
+        rows=("W18",),
+    ),
+    Mutant(
+        "a failed push counts as consumed",
+        "actions/http/action.py",
+        old='            raise PushFailed(f"{ticket.target.url}: {failure}", delay_ms=failure.delay_ms) from None\n',
+        new='            return Reply(200, b"", {})\n',
+        caught_by=("tests/simulation/test_pushes.py::test_what_push_gives_up_is_a_dead_letter",),
+        rows=("W15",),
+    ),
+    Mutant(
+        "a message without a body fails its pull",
+        "upstream/embedded/source.py",
+        old="            located = self._store.locate(places, locate_unpacked)\n",
+        new="""\
+            located = self._store.locate(places, locate_unpacked)
+            if any(begin == end for _, begin, end, _, _ in located):
+                raise TypeError("there is no body")
+""",
+        caught_by=(
+            "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_message_without_a_body_is_delivered_with_its_neighbours",
+        ),
+        rows=("W25",),
+    ),
+    Mutant(
+        "a start does not read which messages became dead letters",
+        "upstream/retry/dead_letters.py",
+        old="queue, broker.replaced_by_dead_letters, begin",
+        new="queue, lambda each, _: broker.replaced_by_dead_letters(each, each.max_offset), begin",
+        caught_by=(
+            "tests/unit/upstream/retry/test_dead_letters.py::test_restart_between_record_and_journal_entry_writes_no_dead_letter_twice",
         ),
     ),
     Mutant(
-        name="a round reads as many records of a cluster as there are rows",
-        file="proxy/recording/cluster_samples.py",
-        old="        left = missing[:READS_MAX]\n",
-        new="        left = missing\n",
-        caught_by=(
-            "tests/unit/proxy/recording/test_cluster_samples.py::test_reads_are_bounded_and_everyone_has_a_turn",
-        ),
+        "a message finishes before its dead letter is durable",
+        "upstream/retry/dead_letters.py",
+        old="""\
+            self._broker.append_dead_letter(self.group, job, reason, partial(self._done, job, resolved))
+            tracker.undecided[job.offset] = False
+""",
+        new="""\
+            self._broker.append_dead_letter(self.group, job, reason, lambda *_: None)
+            self._done(job, resolved, None, self._broker.dead_letter_topic(self.group), 0, 0)
+""",
+        caught_by=("tests/unit/upstream/retry/test_dead_letters.py::test_key_waits_until_the_dead_letter_is_durable",),
     ),
     Mutant(
-        name="a reset lets go the keys of finished messages that clients have",
-        file="upstream/job.py",
-        old="        return [offset for offset in self.adopted if not self.tracker.is_finished(offset)]\n",
-        new="        return list(self.adopted)\n",
-        caught_by=(
-            "tests/unit/upstream/delivery/test_positions.py::test_held_key_waits_on_in_the_generation_after_a_reset",
-        ),
+        "an arrival of many messages wakes one parked pull",
+        "upstream/waiting/buffer.py",
+        old="""\
+            self.unpark(parked)
+            parked.wake(batch)
+""",
+        new="""\
+            self.unpark(parked)
+            parked.wake(batch)
+            return
+""",
+        caught_by=("tests/unit/upstream/waiting/test_buffer.py::test_one_arrival_of_many_wakes_many",),
+        rows=("W51", "W53"),
     ),
     Mutant(
-        name="a header may be a fact of the broker's own",
-        file="upstream/kafka/headers.py",
-        old="    if counts[name] > 1 or _reserved(name):\n",
-        new="    if counts[name] > 1:\n",
-        caught_by=("tests/unit/upstream/kafka/test_headers.py::test_property_block_holds_what_was_decoded",),
+        "an arrival removes a parked pull that it cannot serve",
+        "upstream/waiting/buffer.py",
+        old="""\
+            parked = self._first_parked(line)
+            if parked is None:
+                return
+            batch = self.take(parked.topic, parked.count_max, parked.holder)
+            if batch is None:
+                return
+            self.unpark(parked)
+""",
+        new="""\
+            waiting = [each for other in self._lines.values() for each in other.parked if each.open]
+            parked = self._first_parked(line) or next(iter(waiting), None)
+            if parked is None:
+                return
+            self.unpark(parked)
+            batch = self.take(parked.topic, parked.count_max, parked.holder)
+            if batch is None:
+                return
+""",
+        caught_by=(
+            "tests/integration/upstream/test_ddmq_faults_pipeline.py::test_parked_pulls_survive_arrivals_that_they_cannot_take",
+        ),
+        rows=("W40",),
+    ),
+    Mutant(
+        "attempts that get no permit spend rate tokens",
+        "upstream/running/admission.py",
+        old="            bucket.take(taken)\n",
+        new="            bucket.take(max(taken, 1))\n",
+        caught_by=(
+            "tests/integration/upstream/test_ddmq_faults_pipeline.py::test_rate_tokens_are_not_spent_while_permits_are_out",
+        ),
+        rows=("W42",),
+    ),
+    Mutant(
+        "the file sink's ledger does not record the sum of a pending write",
+        "actions/sinks/files/writer.py",
+        old="            file.pending = Pending(file.length + len(data), crc32(data), offsets)\n",
+        new="            file.pending = Pending(file.length + len(data), 0, offsets)\n",
+        caught_by=(
+            "tests/unit/actions/sinks/test_files.py::test_each_message_is_once_in_the_files_whatever_moment_the_node_dies",
+        ),
+        rows=("W61",),
     ),
 )

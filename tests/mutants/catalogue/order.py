@@ -1,4 +1,4 @@
-"""Of one key never two in flight and never out of order, while other keys go on."""
+"""Promise 3: per key never two in flight, never out of order; other keys do not wait."""
 
 from __future__ import annotations
 
@@ -6,101 +6,153 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="a storm of retries is one of timeouts",
-        file="proxy/operate/attention/of_groups.py",
-        old=('    failed = timeouts + rise("pyddmq_failed_attempts_total") + rise("pyddmq_error_attempts_total")\n'),
-        new="    failed = timeouts\n",
+        "a failed message releases its key before it is consumed",
+        "upstream/outcomes/outcomes.py",
+        old="""\
+        move(job, Event.RETRY)
+        if not self.draining:
+            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
+""",
+        new="""\
+        move(job, Event.RETRY)
+        if not self.draining:
+            self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
+            if job.key is not None:
+                self._release(job)
+""",
+        caught_by=("tests/unit/upstream/delivery/test_group.py::test_fail_is_retried_in_place_and_then_dead_lettered",),
+        rows=("W57",),
+    ),
+    Mutant(
+        "a message overtakes an earlier one of its key that has not started",
+        "upstream/waiting/job_loops.py",
+        old="""\
+            if tail is not None:
+                tail.successor = job
+""",
+        new="""\
+            if tail is not None and tail.state is not _READY:
+                tail.successor = job
+""",
+        caught_by=("tests/unit/upstream/waiting/test_order.py::test_order_queue_runs_one_per_key_in_order",),
+        rows=("W57",),
+    ),
+    Mutant(
+        "all messages share one order key",
+        "upstream/waiting/job_loops.py",
+        old="""\
+            tail = tails.get(key)
+            tails[key] = job
+""",
+        new="""\
+            tail = tails.get(key := b"")
+            tails[key] = job
+            job.key = key
+""",
         caught_by=(
-            "tests/simulation/test_troubles.py::test_trouble_is_told_of_within_seconds_and_no_longer_than_it_lasts[failing_consumers]",
+            "tests/unit/upstream/delivery/test_group.py::test_one_key_that_never_answers_leaves_all_others_to_finish",
         ),
     ),
     Mutant(
-        name="a member that leaves waits as long for a cluster that is away",
-        file="upstream/kafka/member_settings.py",
-        old=("        return min(self.session_seconds, self.revoke_seconds) if cut_off else self.session_seconds\n"),
-        new="        return self.session_seconds\n",
+        "order keys are compared by a 32-bit hash",
+        "upstream/embedded/source.py",
+        old="                return self._make_keyed(units, keys)\n",
+        new="""\
+                from broker.format.java import string_hash
+
+                hashes = [key and str(string_hash(bytes(key).decode())) for key in keys]
+                return self._make_keyed(units, hashes)
+""",
         caught_by=(
-            "tests/unit/upstream/kafka/test_answered_is_kept.py::test_node_that_stops_while_the_cluster_is_away_waits_no_longer_than_in_a_revoke",
+            "tests/integration/upstream/test_ddmq_faults_pipeline.py::test_keys_are_compared_whole_and_per_topic",
+        ),
+        rows=("W55",),
+    ),
+    Mutant(
+        "a late success releases the key while a newer delivery is in flight",
+        "upstream/delivery/results.py",
+        old="        if present or is_of_only(delivery, holder, number, certain=certain):\n",
+        new="        if present or is_of_only(delivery, holder, number, certain=certain) or True:\n",
+        caught_by=(
+            "tests/unit/upstream/delivery/test_group.py::test_late_success_while_a_newer_delivery_is_out_holds_the_key",
+            "tests/unit/upstream/delivery/test_crossing.py::test_first_success_after_a_redelivery_to_the_same_client_keeps_the_key",
+        ),
+        rows=("W3",),
+    ),
+    Mutant(
+        "a late fail counts against the present delivery",
+        "upstream/delivery/results.py",
+        old="""\
+    if job is None or not present:
+        known""",
+        new="""\
+    if job is None:
+        known""",
+        caught_by=(
+            "tests/unit/upstream/delivery/test_group.py::test_fail_counts_only_for_the_present_delivery",
+            "tests/unit/upstream/delivery/test_group.py::test_fail_resent_over_a_new_connection_of_the_same_client_counts",
+        ),
+        rows=("W3",),
+    ),
+    Mutant(
+        "a reload forgets keys whose last message is still with a client",
+        "upstream/job.py",
+        old="        self.apart = {offset for offset in self.adopted if self.tracker.is_finished(offset)}\n",
+        new="        self.apart = set()\n",
+        caught_by=(
+            "tests/unit/upstream/delivery/test_reconfigure.py::test_held_key_outlasts_a_forced_change",
+            "tests/unit/upstream/delivery/test_reconfigure.py::test_held_key_is_kept_over_two_reloads_and_an_offset_far_behind_the_watermark",
         ),
     ),
     Mutant(
-        name="a refused message holds its level",
-        file="broker/scheduled/delivery.py",
-        old=("                    waiter.refuse(message, str(error))\n                    continue\n"),
-        new=("                    waiter.wait([*run, *messages[place:]], error)\n                    return False\n"),
-        caught_by=("tests/integration/broker/scheduled/test_delays.py::test_refused_message_does_not_hold_its_level",),
-    ),
-    Mutant(
-        name="a retry that no store takes is dropped",
-        file="broker/consumer/sending_back.py",
-        old="        shared.scheduler.call_soon(self.unfit, self.message, f",
-        new="        shared.scheduler.call_soon(print, self.message, f",
-        caught_by=(
-            "tests/unit/broker/features/test_concurrent_consumer.py::test_a_retry_that_no_store_takes_is_a_dead_letter_with_the_reason",
-        ),
-    ),
-    Mutant(
-        name="a dead letter that goes home keeps what delayed it",
-        file="broker/retry/redrive.py",
-        old=("    COUNTS_NAME,\n    *ROUTE_NAMES,\n)\n"),
-        new=("    COUNTS_NAME,\n)\n"),
-        caught_by=("tests/integration/broker/features/test_redrive.py::test_rocketmqs_dead_letters_go_home",),
-    ),
-    Mutant(
-        name="a queue that changes hands is read from its end",
-        file="broker/consumer/member.py",
-        old="        start = self.first_offset(name)\n",
-        new="        start = max(self.first_offset(name), queue.max_offset)\n",
-        caught_by=(
-            "tests/unit/upstream/progress/test_queue_ownership.py::test_the_group_changes_hands_both_ways_without_loss_or_repetition",
-        ),
-    ),
-    Mutant(
-        name="a mark of the timer log never reaches its file",
-        file="broker/scheduled/timer/pending/log.py",
-        old="            self._write_at(position + _SIZE_AT, bytes(4))\n",
+        "a reload runs a message that a call of the old generation still processes",
+        "upstream/job.py",
+        old="        self.apart.update(self.calls)\n",
         new="",
-        caught_by=("tests/unit/broker/scheduled/test_timer_log.py::TestTimerLog",),
+        caught_by=(
+            "tests/unit/upstream/running/test_calling.py::test_call_left_behind_by_its_generation_is_not_overlapped",
+            "tests/unit/upstream/running/test_calling_model.py::test_every_message_leaves_its_pipeline_once_and_in_order",
+        ),
     ),
     Mutant(
-        name="what is due this very moment is made to wait",
-        file="broker/scheduled/timer/puts.py",
-        old="        if due_ms <= now:\n",
-        new="        if due_ms <= 0:\n",
-        caught_by=("tests/unit/broker/scheduled/test_timer_puts.py::test_past_due_is_delivered_at_once",),
+        "finishing a job twice releases its permit and its key twice",
+        "upstream/delivery/subscription.py",
+        old="""\
+        if not is_in_action(job):
+            return False
+""",
+        new="""\
+        if not is_in_action(job):
+            self.outcomes.over(job)
+            return True
+""",
+        caught_by=("tests/integration/upstream/test_ddmq_faults_pipeline.py::test_job_settled_twice_is_finished_once",),
+        rows=("W36",),
     ),
     Mutant(
-        name="the fuller a slot is the less is refused",
-        file="broker/scheduled/timer/puts.py",
-        old="self._random.random() * limit < count - limit:",
-        new="self._random.random() * limit > count - limit:",
-        caught_by=("tests/unit/broker/scheduled/test_timer_puts.py::test_refusals_rise_with_the_slot",),
+        "a queue lock is granted to another client after half its lease",
+        "broker/queues/queue_locks.py",
+        old="lease.client_id == client_id or now - lease.renewed > EXPIRY_SECONDS:",
+        new="lease.client_id == client_id or now - lease.renewed > EXPIRY_SECONDS / 2:",
+        caught_by=("tests/unit/broker/queues/test_queue_locks.py::TestLocks",),
     ),
     Mutant(
-        name="messages of the retry topic have the queue ids of others",
-        file="upstream/delivery/group_queues.py",
+        "a send overtakes an earlier one of its connection that waits for its rate",
+        "proxy/services/producer_service.py",
+        old="            self._limited.follow(connection, call, partial(self._send, connection,",
+        new="            (lambda *given: given[-1](None))(connection, call, partial(self._send, connection,",
+        caught_by=(
+            "tests/integration/proxy/services/test_limited_sends.py::test_messages_behind_one_that_waits_keep_their_order",
+        ),
+    ),
+    Mutant(
+        "a message of the retry topic has the queue id of its origin",
+        "upstream/delivery/group_queues.py",
         old='RETRY_QID = "retry_"\n',
         new='RETRY_QID = ""\n',
         caught_by=(
             "tests/unit/upstream/retry/test_retry_topic.py::test_same_offset_of_topic_and_retry_topic_are_two_messages",
         ),
         rows=("W31",),
-    ),
-    Mutant(
-        name="with maxConsumeLag a queue starts with one message at a time",
-        file="upstream/embedded/source.py",
-        old=(
-            "                room = max(0, group_queue.tracker.watermark + self.lag_max - group_queue.pending[0][3])\n"
-        ),
-        new=(
-            "                started = group_queue.tracker.watermark > 0 or group_queue.tracker.ahead > 0\n"
-            "                lag_max = self.lag_max if started else 1\n"
-            "                room = max(0, group_queue.tracker.watermark + lag_max - "
-            "group_queue.pending[0][3])\n"
-        ),
-        caught_by=(
-            "tests/unit/upstream/delivery/test_group.py::test_consume_lag_bounds_reading_from_the_first_message_on",
-        ),
-        rows=("W32",),
     ),
 )

@@ -1,4 +1,4 @@
-"""What waits is never early, never lost and never delivered twice."""
+"""Promise 4: delayed and timed messages are never early and never lost."""
 
 from __future__ import annotations
 
@@ -6,106 +6,145 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        name="a producer that is not known begins with any number",
-        file="broker/deduplication/window.py",
-        old="            return () if number == first_number(name) else None\n",
-        new="            return ()\n",
+        "a timer is due at the start of its wheel slot",
+        "broker/scheduled/timer/pending/table.py",
+        old="                into = timers\n",
+        new="                into, key = timers, slot_ms\n",
         caught_by=(
-            "tests/unit/broker/features/test_deduplication_window.py::test_window_says_what_is_new_stored_older_and_behind_a_gap",
-            "tests/integration/proxy/services/test_deduplication_node.py::test_window_ends_with_so_many_messages",
+            "tests/integration/broker/scheduled/test_timers.py::test_each_timer_is_delivered_at_its_very_millisecond",
         ),
     ),
     Mutant(
-        name="the window cuts a large call in two",
-        file="broker/deduplication/window.py",
-        old="        kept = max(self.limits.messages, last_call)\n",
-        new="        kept = self.limits.messages\n",
+        "a clock that is set back delays messages that were already waiting",
+        "broker/scheduled/delay/level_queue.py",
+        old="                return min(due, latest)\n",
+        new="                return due\n",
         caught_by=(
-            "tests/unit/broker/features/test_deduplication_window.py::test_last_call_is_known_whole_however_large",
+            "tests/unit/broker/scheduled/test_delay_level_queue.py::test_due_times_never_fall_and_are_those_of_what_came_later",
+            "tests/integration/broker/scheduled/test_delays.py::test_back_step_neither_repeats_nor_delays_by_the_step",
         ),
     ),
     Mutant(
-        name="a copy takes the place of the first record",
-        file="broker/deduplication/window.py",
-        old=("            if places[at] == MISSING:\n                places[at] = place\n"),
-        new="            places[at] = place\n",
+        "a message whose topic refuses it blocks everything due after it",
+        "broker/scheduled/delivery.py",
+        old="""\
+                    waiter.refuse(message, str(error))
+                    continue
+""",
+        new="""\
+                    waiter.wait([*run, *messages[place:]], error)
+                    return False
+""",
         caught_by=(
-            "tests/unit/broker/features/test_deduplication_window.py::test_what_damage_took_is_missing_and_may_be_stored",
+            "tests/integration/broker/scheduled/test_loops.py::test_topic_that_is_gone_holds_up_nobody_and_loses_nothing",
+        ),
+        rows=("W87",),
+    ),
+    Mutant(
+        "a start does not read which delayed messages were delivered since the checkpoint",
+        "broker/scheduled/delay/delays.py",
+        old="            yield from decided(start, delays._decided)\n",
+        new="            yield from decided(store.end, delays._decided)\n",
+        caught_by=("tests/lifecycle/test_kill_points.py::test_kill_at_some_changes_breaks_nothing[0-Delays]",),
+    ),
+    Mutant(
+        "a rebuilt timer wheel does not read which timers were delivered",
+        "broker/scheduled/timer/opening.py",
+        old="    yield from _apply_decisions(parts, 0, {})\n",
+        new="    yield from _apply_decisions(parts, parts.store.end, {})\n",
+        caught_by=(
+            "tests/integration/broker/scheduled/test_timers_model.py::test_any_prefix_of_the_timer_log_gives_all_that_is_pending",
+            "tests/lifecycle/test_kill_points.py::test_kill_at_some_changes_breaks_nothing[0-Timers]",
         ),
     ),
     Mutant(
-        name="who was known first is forgotten first",
-        file="broker/deduplication/window.py",
-        old=("        producer.last_ms = now_ms\n        self.producers.move_to_end(name)\n        self._receipts +="),
-        new=("        producer.last_ms = now_ms\n        self._receipts +="),
+        "retention deletes timers that are still pending",
+        "broker/scheduled/timer/retention_hold.py",
+        old="            if table.is_pending(unit, position) and unit.physical not in due.superseded:\n",
+        new="            if table.is_pending(unit, position) and unit.physical in due.superseded:\n",
         caught_by=(
-            "tests/unit/broker/features/test_deduplication_window.py::test_producers_are_forgotten_by_silence_and_number",
+            "tests/integration/broker/scheduled/test_timers_retention_hold.py::test_pending_timer_moves_on_as_its_files_go",
         ),
     ),
     Mutant(
-        name="a header that looks like the second of its name is taken for it",
-        file="upstream/kafka/headers.py",
-        old="        return number <= counts.get(base, 0) + 1\n",
-        new="        return False\n",
+        "a cancel is answered before it is durable",
+        "broker/scheduled/timer/cancel.py",
+        old="""\
+    yield from awaited.steps()
+    if store""",
+        new="    if store",
+        caught_by=("tests/integration/broker/scheduled/test_loops.py::test_cancel_survives_a_kill",),
+        rows=("W91",),
+    ),
+    Mutant(
+        "the record of a cancel does not name the message that it replaces",
+        "broker/scheduled/delay/cancel.py",
+        old="""\
+            prepared_offset=prepared_offset_of(each.physical),
+        )
+        for each in waiting
+""",
+        new="""\
+        )
+        for each in waiting
+""",
         caught_by=(
-            "tests/unit/upstream/kafka/test_headers.py::test_decode_is_undone_by_encode",
-            "tests/unit/upstream/kafka/test_headers.py::test_headers_as_properties",
+            "tests/integration/broker/scheduled/test_delays_cancel.py::test_cancel_survives_a_kill",
+            "tests/acceptance/test_delays.py::test_cancel_says_whether_it_was_in_time",
         ),
     ),
     Mutant(
-        name="what a Kafka cluster does not tell is 0",
-        file="proxy/recording/cluster_samples.py",
-        old="        start, end = bounds or (None, None)\n",
-        new="        start, end = bounds or (0, 0)\n",
-        caught_by=("tests/unit/proxy/recording/test_cluster_samples.py::test_group_that_is_not_told_is_not_known",),
+        "occurrences that were due while the node was down are skipped",
+        "broker/scheduled/recurring/loops.py",
+        old="        missed = max(1, each.missed(now // 1000))\n",
+        new="""\
+        each = each.later(max(0, each.missed(now // 1000) - 1)) or each
+        missed = 1
+""",
+        caught_by=(
+            "tests/integration/broker/scheduled/test_loops.py::test_missed_in_a_downtime_come_in_order_and_the_rhythm_goes_on",
+        ),
+        rows=("W90",),
     ),
     Mutant(
-        name="a generation reads anew what an earlier one left undecided",
-        file="upstream/job.py",
-        old="        self.apart.update(offset for offset in self.tracker.undecided if",
-        new="        self.apart.update(offset for offset in () if",
+        "rescheduling one occurrence ends its loop",
+        "broker/scheduled/timer/cancel.py",
+        old='    released = release(target.record, parts.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))\n',
+        new='    released = release(target.record, parts.store.topics, (*TIMER_NAMES, b"UNIQ_KEY", MARK))\n',
         caught_by=(
-            "tests/unit/upstream/outcomes/test_undecided.py::test_undecided_message_is_left_alone_by_the_next_generation",
-            "tests/unit/upstream/outcomes/test_undecided.py::test_generation_that_ends_while_a_dead_letter_is_written_hands_its_message_to_nobody",
+            "tests/integration/broker/scheduled/test_loops.py::test_moved_occurrence_is_delivered_then_and_the_loop_goes_on",
+            "tests/lifecycle/test_kill_points.py::test_run_goes_along_every_row[Loops]",
         ),
     ),
     Mutant(
-        name="an offset that is taken gets another unit",
-        file="broker/queues/consume_queue.py",
-        old=("        if gap < 0:\n            return -1\n        if gap:\n"),
-        new="        if gap > 0:\n",
+        "a cancel finds only the first occurrence of a loop",
+        "broker/scheduled/recurring/puts.py",
+        old='    keys = text if occurrence.made == 0 else b"%b %b" % (text, occurrence.first.id.encode())\n',
+        new="    keys = text\n",
         caught_by=(
-            "tests/unit/broker/queues/test_consume_queue.py::test_gap_becomes_fillers_and_a_taken_offset_is_refused",
+            "tests/integration/broker/scheduled/test_loops.py::test_cancel_by_any_id_of_a_loop_ends_it",
+            "tests/integration/broker/scheduled/test_loops.py::test_cancel_among_missed_occurrences_ends_them",
         ),
+        rows=("W58",),
     ),
     Mutant(
-        name="an append is acknowledged before its record is synced",
-        file="broker/log/commit_log.py",
-        old=("            segment.file.sync()\n            segment.unsynced = False\n"),
-        new="            segment.unsynced = False\n",
+        "the body of a loop is decoded as text",
+        "broker/scheduled/recurring/puts.py",
+        old="""\
+    return put._replace(properties=block, unique_key=b"")
+
+
+def anew""",
+        new="""\
+    text_body = bytes(put.body).decode("utf-8", "replace").encode()
+    return put._replace(body=text_body, properties=block, unique_key=b"")
+
+
+def anew""",
         caught_by=(
-            "tests/integration/broker/store/test_store_recovery.py::test_every_acknowledged_append_survives_any_stop",
+            "tests/integration/proxy/node/test_loops_node.py::test_missed_deliveries_of_a_loop_reach_a_consumer",
+            "tests/integration/broker/scheduled/test_loops.py::test_body_and_properties_stay_over_every_occurrence",
         ),
-    ),
-    Mutant(
-        name="a topic whose queues hold batches is served as if they held messages",
-        file="broker/opening/foreign.py",
-        old='found.get("queue.type") == "BatchCQ"}',
-        new='found.get("queue.type") == "BATCH"}',
-        caught_by=("tests/unit/broker/opening/test_foreign.py::test_what_would_be_served_wrongly_is_refused",),
-    ),
-    Mutant(
-        name="RocketMQ's checkpoint has the index time in another place",
-        file="broker/opening/store_json.py",
-        old="_CHECKPOINT.pack(ms, ms, checkpoint.index_ms, 0, checkpoint.log_end)",
-        new="_CHECKPOINT.pack(ms, ms, 0, checkpoint.index_ms, checkpoint.log_end)",
-        caught_by=("tests/unit/broker/opening/test_store_json.py::test_checkpoint_stands_in_both_forms",),
-    ),
-    Mutant(
-        name="a clean stop leaves the mark of an open store",
-        file="broker/opening/store_json.py",
-        old=("        self._disk.remove(self._path)\n        self._disk.sync_folder(self._root)\n"),
-        new="        self._disk.sync_folder(self._root)\n",
-        caught_by=("tests/unit/broker/opening/test_store_json.py::test_abort_file_marks_an_open_store",),
+        rows=("W78",),
     ),
 )

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from conf import ConfigError, loads
+from conf import loads
 from conf.checks import check_node
 from conf.diff import diff
+from tests.unit.conf_tools import refused
 
 RULE = "{principals: [a], produce: [t]}"
-
-
-def refused(text: str) -> str:
-    """Return the problems of a text, a line each."""
-    with pytest.raises(ConfigError) as caught:
-        loads(text, file="f.yaml")
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

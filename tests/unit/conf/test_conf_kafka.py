@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from conf import Config, ConfigError, GroupConfig, KafkaClusterConfig, SubscriptionConfig, TopicConfig, loads
+from conf import Config, GroupConfig, KafkaClusterConfig, SubscriptionConfig, TopicConfig, loads
 from conf.diff import diff
 from conf.secrets import Secret
 from conf.sections.kafka import OWN_KEYS, librdkafka_problem
+from tests.unit.conf_tools import refused
 
 MAIN = "kafka: {main: {bootstrapServers: 'a:9092'}, other: {bootstrapServers: 'b:9092'}}\n"
-
-
-def refused(text: str) -> str:
-    """What is said of a wrong text."""
-    with pytest.raises(ConfigError) as error:
-        loads(text, file="f.yaml")
-    return str(error.value)
 
 
 def read(text: str) -> Config:

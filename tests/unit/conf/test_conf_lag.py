@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conf import Config, ConfigError, LagConfig, loads
+from conf import Config, LagConfig, loads
 from conf.diff import diff
-
-
-def refused(text: str) -> str:
-    """What is said of a wrong text."""
-    with pytest.raises(ConfigError) as error:
-        loads(text)
-    return str(error.value)
+from tests.unit.conf_tools import refused
 
 
 def test_defaults_are_on_every_ten_seconds() -> None:

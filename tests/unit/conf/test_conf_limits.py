@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from conf import ConfigError, loads
+from conf import loads
 from conf.diff import diff
+from tests.unit.conf_tools import refused
 
 ACCESS = "access: {rules: []}\n"
-
-
-def refused(text: str) -> str:
-    """Return the problems of a text, a line each."""
-    with pytest.raises(ConfigError) as caught:
-        loads(text, file="f.yaml")
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

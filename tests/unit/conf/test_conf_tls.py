@@ -7,15 +7,9 @@ import pytest
 from conf import Config, ConfigError, TlsConfig, loads
 from conf.diff import diff
 from conf.sections.tls import TlsListenerConfig
+from tests.unit.conf_tools import refused
 
 PAIR = "certificate: a.crt, key: a.key"
-
-
-def refused(yaml: str) -> str:
-    """Return what is said of a configuration."""
-    with pytest.raises(ConfigError) as error:
-        loads(yaml)
-    return str(error.value)
 
 
 def test_without_it_there_is_no_encrypted_port() -> None:

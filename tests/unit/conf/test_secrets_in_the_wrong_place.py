@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actions.registry import Registry
-from conf import ConfigError, loads
+from tests.unit.conf_tools import refused
 
 PLANTED = "sesame"
 WRONG = [
@@ -39,18 +39,13 @@ TOP = [
 ]
 
 
-def refused(text: str) -> str:
-    """What is said of a configuration."""
-    with pytest.raises(ConfigError) as error:
-        loads(text, actions=Registry())
-    return str(error.value)
-
-
 @pytest.mark.parametrize("lines", WRONG)
 def test_secret_in_a_subscription_is_refused_and_not_repeated(lines: str) -> None:
     """Each error says where a secret belongs, or what is wrong, without it."""
     inner = "".join(f"        {line}\n" for line in lines.splitlines())
-    said = refused(f"topics: {{t: {{}}}}\ngroups:\n  - group: g\n    topics:\n      - topic: t\n{inner}")
+    said = refused(
+        f"topics: {{t: {{}}}}\ngroups:\n  - group: g\n    topics:\n      - topic: t\n{inner}", actions=Registry()
+    )
     assert PLANTED not in said
     assert said
 
@@ -58,4 +53,4 @@ def test_secret_in_a_subscription_is_refused_and_not_repeated(lines: str) -> Non
 @pytest.mark.parametrize("line", TOP)
 def test_secret_at_the_top_is_refused_and_not_repeated(line: str) -> None:
     """So it is with clusters and the webhook."""
-    assert PLANTED not in refused(f"{line}\ntopics: {{t: {{}}}}\n")
+    assert PLANTED not in refused(f"{line}\ntopics: {{t: {{}}}}\n", actions=Registry())

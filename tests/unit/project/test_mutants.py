@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.catalogue import MUTANTS
+from tests.mutants.catalogue import MUTANTS, PARTS
 from tests.mutants.mutant import ROOT, Mutant
 
 PROOF = re.compile(r"`(tests/[\w/]+\.py::\w+)`")
@@ -57,6 +57,17 @@ def test_rows_of_mutants_are_on_the_page() -> None:
         if not proofs.get(row, set()) & {test.partition("[")[0] for test in mutant.caught_by}
     ]
     assert not wrong
+
+
+def test_promises_cite_every_part_of_the_catalogue() -> None:
+    """Each file of the catalogue is named by the promise that its faults break."""
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    assert not [part for part in PARTS if f"`tests/mutants/catalogue/{part}.py`" not in page]
+
+
+def test_catalogue_stays_small() -> None:
+    """A mutant stands for a promise or a fault: a new one replaces one that says less."""
+    assert 95 <= len(MUTANTS) <= 110
 
 
 def test_files_of_mutants_are_the_products() -> None:

@@ -25,7 +25,7 @@ from broker.store import Store
 from broker.tools.readonly import ReadOnlyStore
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.broker.store.test_store_recovery import filled
-from tests.integration.store_tools import ROOT, append, bodies, open_store
+from tests.integration.store_tools import ROOT, BusyDisk, append, bodies, open_store
 
 
 def look(disk: Disk, root: str = ROOT, *, metrics: Metrics | None = None) -> ReadOnlyStore:
@@ -234,19 +234,8 @@ def test_prefix_is_consistent_whatever_the_owner_does_meanwhile(seed: int) -> No
             clock.advance(11)
             store.checkpoint()
 
-    class Busy(ReadingDisk):
-        """Lets the owner work before a file is opened or a folder listed."""
-
-        def open(self, path: str, *, create: bool = False):  # type: ignore[no-untyped-def]
-            work()
-            return super().open(path, create=create)
-
-        def list(self, path: str) -> list[str]:
-            work()
-            return super().list(path)
-
     least = total
-    seen = look(Busy(disk))
+    seen = look(BusyDisk(disk, work))
     found = contents(seen)
     assert least <= len(found) <= total
     assert found == {number: b"body %d" % number for number in range(len(found))}
