@@ -16,7 +16,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.steps import Ended, step
 from conf.sections.lag import LagConfig
-from lag.verdicts.changes import VerdictChange, Verdicts
+from lag.verdicts.changes import Verdict, VerdictChange, Verdicts
 from lag.verdicts.webhook import Webhook
 from lag.verdicts.windows import Judged, Windows
 from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
@@ -60,6 +60,10 @@ class NodeVerdicts:
     def trouble(self) -> str | None:
         """Why the last change was not posted; None: it was, or there is no webhook."""
         return None if self._webhook is None else self._webhook.trouble
+
+    def reported(self) -> list[tuple[str, Verdict, tuple[str, ...]]]:
+        """Return each group that has a verdict, with it and the names for routing."""
+        return [(name, found, recipients_of(self._group(name))) for name, found in self.verdicts.current.items()]
 
     def configure(self) -> None:
         """Bring the settings in force after a reload to bear."""
