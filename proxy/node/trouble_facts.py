@@ -85,6 +85,7 @@ class Troubles:
         kafka: Groups whose Kafka cluster is in trouble, each with what it said.
         tls: The encrypted ports.
         limited: Clients that were held to a limit of theirs within the last minute.
+        lag_webhook: Why the last change of a verdict was not posted; None: it was.
     """
 
     risen: Risen = field(default_factory=dict)
@@ -111,3 +112,4 @@ class Troubles:
     kafka: Mapping[str, str] = field(default_factory=dict)
     tls: TlsView = TlsView()
     limited: Sequence[HeldClient] = ()
+    lag_webhook: str | None = None

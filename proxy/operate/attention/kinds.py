@@ -95,6 +95,10 @@ KINDS: dict[str, Kind] = {
     "work_failing": Kind(
         "work of the node fails again and again", "The log has the traceback; report it, and restart the node."
     ),
+    "lag_webhook": Kind(
+        "changes of verdicts do not reach the webhook",
+        "Check `lag.webhook` and its server; a change that the server refused is lost.",
+    ),
     "internal_fault": Kind("a fault inside the node", "The log has the traceback; report it."),
     "log_lines_lost": Kind(
         "log lines cannot be written", "Look at what reads the node's stderr, or at the disk that it goes to."

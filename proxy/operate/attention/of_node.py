@@ -145,6 +145,9 @@ def _of_process(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> 
         count, ago = amount(troubles.faults, "fault"), age(troubles.last_fault_ago)
         text = f"{count} inside the node since its start, the last {ago} ago: {short(troubles.last_fault)}"
         yield found("internal_fault", False, text)
+    if troubles.lag_webhook is not None:
+        text = f"The last post of a verdict change to `lag.webhook` failed: {short(troubles.lag_webhook)}"
+        yield found("lag_webhook", False, text)
 
 
 def _of_configuration(troubles: Troubles) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
         clock_behind_seconds=vitals.clock_behind_seconds,
         kafka=node.kafka_groups.troubles(),
         limited=node.limiter.held_now(),
+        lag_webhook=node.recorder.verdicts.trouble,
         tls=TlsView(
             refused=node.tls.refused,
             refused_ms=node.tls.refused_ms,
