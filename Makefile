@@ -20,7 +20,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
+.PHONY: help setup run programs test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -63,7 +63,18 @@ $(ACCELERATORS): $(BASE) compile_accelerators.py $(shell find broker proxy upstr
 run: $(BASE) $(ACCELERATORS) ## start a node
 	$(BIN)/pyddmq serve --config $(CONFIG) --data $(DATA)
 
-test: setup lint ## check and test everything
+# Programs that tests start; on a machine of one's own a missing one is a skip that says what to install.
+PROGRAMS := redis-server:redis-server openssl:openssl promtool:prometheus amtool:prometheus-alertmanager
+
+programs:
+	@if [ "$$CI" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  needed=$$(for each in $(PROGRAMS); do command -v "$${each%%:*}" >/dev/null || echo "$${each##*:}"; done); \
+	  if [ -n "$$needed" ]; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$needed; \
+	  fi; \
+	fi
+
+test: programs setup lint ## check and test everything
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 	PYDDMQ_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
 

@@ -32,7 +32,6 @@ from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.runtime.accelerators import PURE_VARIABLE
 from broker.runtime.metrics import Metrics
-from broker.runtime.sums import crc32
 from broker.store import Store
 from pyddmq.testing import ManualClock, SimDisk
 
@@ -56,7 +55,6 @@ WHERE = {
     "timers: take": "broker/scheduled/timer/taking_accelerator.pyx",
     "timers: release": "broker/scheduled/release_accelerator.pyx",
     "unique keys": "broker/format/unique_key_accelerator.pyx",
-    "sum of 1 KiB": "broker/runtime/sum_accelerator.pyx",
     "locate": "broker/format/locate_accelerator.pyx",
 }
 """What is measured, and what makes it quicker (most of all, where there are several)."""
@@ -106,7 +104,6 @@ def _located(count: int) -> Callable[[], Any]:
 def measure() -> dict[str, dict[int, float]]:
     """Return microseconds per message of all that is measured, by batch size, as accelerators run in this process."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    body = body_of()
     found: dict[str, dict[int, float]] = {name: {} for name in WHERE}
     for batch in BATCHES:
         here = {f"publish: {name}": value for name, value in parts.measure(batch, _PASSES).items()}
@@ -115,7 +112,6 @@ def measure() -> dict[str, dict[int, float]]:
         due = timer_parts.measure(batch, ROUNDS, messages=_TIMERS)
         here |= {f"timers: {name}": value for name, value in due.items()}
         here["unique keys"] = _best(lambda count=batch: numbered_keys(bytes(28), 4095, count), batch)  # type: ignore[misc]
-        here["sum of 1 KiB"] = _best(lambda: crc32(body), 1)
         here["locate"] = _best(_located(batch), batch)
         for name in WHERE:
             found[name][batch] = here[name]

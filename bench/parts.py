@@ -90,8 +90,8 @@ def _publish(frame: bytes, many: bool, store: Store, checks: MessageChecks, spen
     physicals = store.segment_space.reserve(puts, measured.sizes, atomic=many)
     buffers, _, flags = store._encoder.encode(puts, measured, physicals, stamp, store.commit.touched)
     marks.append(process_time())
-    tails, sizes, keys = measured
-    store.index.feed.add(tails, keys, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
+    tails, sizes, _ = measured
+    store.index.feed.add(tails, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
     store.commit.stage(physicals, sizes, buffers, None)
     marks.append(process_time())
     store.flush()

@@ -283,8 +283,8 @@ class Store:
         physicals = self.segment_space.reserve(puts, measured.sizes, atomic=atomic)
         encode = self._encoder.encode
         buffers, positions, flags = encode(puts, measured, physicals, stamp, self.commit.touched, origins=origins)
-        tails, sizes, keys = measured
-        self._feed(tails, keys, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
+        tails, sizes, _ = measured
+        self._feed(tails, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
         self._appended.value += len(puts)
         self.commit.stage(physicals, sizes, buffers, done)
         return positions

@@ -12,7 +12,6 @@ import pytest
 from broker.format import locating, unique_key
 from broker.index import file, rows
 from broker.log import commit_log, encoder
-from broker.runtime import sums
 from broker.runtime.accelerators import AcceleratorState, compiled
 from broker.scheduled import release_plain
 from broker.scheduled.timer import taking
@@ -38,10 +37,9 @@ class Place(NamedTuple):
 PLACES = (
     Place(encoder, "_measure", "broker.log.encode_accelerator", "measure", encoder._measure_none),
     Place(encoder, "_encode", "broker.log.encode_accelerator", "encode", encoder._encode_none),
-    Place(sums, "crc32", "broker.runtime.sum_accelerator", "crc32", sums.library_crc32),
     Place(unique_key, "numbered_keys", "broker.format.unique_key_accelerator", "numbered", unique_key._numbered),
-    Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows", rows._fed_none),
-    Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_by_columns),
+    Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows", rows._fed_rows),
+    Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_each),
     Place(message_checks, "_check", "proxy.services.check_accelerator", "check", message_checks._check_none),
     Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages", scan_send._one_by_one),
     Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages", scan_send._one_by_one),
@@ -59,7 +57,7 @@ PLACES = (
     Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply", pull_reply._usual_none),
     *(
         Place(job_loops, name, "upstream.jobs_accelerator", name, getattr(job_loops, f"_{name}"))
-        for name in ("placed", "make", "submit", "admit", "buffer", "take", "hand_out", "finish", "places")
+        for name in ("make", "submit", "admit", "buffer", "take", "hand_out", "finish", "places")
     ),
 )
 MODULES = sorted({place.module for place in PLACES})

@@ -49,16 +49,6 @@ cdef inline void _begin(
     job.state = _read_state
 
 
-def placed(units, long long start, group_queue):
-    """As `job_loops._placed`."""
-    cdef list found = []
-    cdef object physical, size, code
-    for physical, size, code in units:
-        found.append((physical, size, code, start, group_queue))
-        start += 1
-    return found
-
-
 def make(type kind not None, subscription, units, keys):
     """As `job_loops._make`."""
     cdef object unit, group_queue, physical, size, offset, held = None

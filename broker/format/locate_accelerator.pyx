@@ -11,7 +11,7 @@ from libc.string cimport memchr, memcmp
 
 from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, Held, get32, get64, hold, let_go, u8, u32, u64
 
-from broker.format.record import own_sum_matches
+from broker.format.record import sum_matches
 
 SOURCE = ACCELERATOR_SOURCE.decode()
 
@@ -57,7 +57,7 @@ def locate(list places, Py_ssize_t at, view, long long base, long long visible_e
             body_end = start + HEADER_BYTES + body_bytes
             block_at = body_end + 3 + data[body_end]
             end = start + size
-            if block_at > end or (physical < cold_end and not own_sum_matches(view, start, end)):
+            if block_at > end or (physical < cold_end and not sum_matches(view[start:end])):
                 break
             found.append((view, start + HEADER_BYTES, body_end, block_at, end))
             at += 1

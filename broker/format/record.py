@@ -253,16 +253,6 @@ class Entry(NamedTuple):
     indexed: bool
 
 
-def own_sum_matches(view: memoryview, start: int, end: int) -> bool:
-    """Whether a record ends in the `__CRC32#` property, and its sum is right; the quick way for records of our own."""
-    tail = bytes(view[end - CRC_BYTES : end])
-    return (
-        tail[18:8:-1] == b"%010d" % (crc32(view[start : end - CRC_BYTES]) & 0x7FFFFFFF)
-        and tail[:9] == CRC_PREFIX
-        and tail[19] == 2
-    )
-
-
 def sum_matches(record: memoryview) -> bool:
     """Whether a whole record's checksum is right.
 

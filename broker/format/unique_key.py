@@ -13,25 +13,15 @@ from random import Random
 from broker.runtime.accelerators import accelerated
 
 KEY_BYTES = 32
-_HEX = [b"%02X" % value for value in range(256)]
 
 
 def _numbered(stem: bytes, number: int, count: int) -> list[bytes]:
-    """Return a key for each of so many numbers from one on; `broker.format.unique_key_accelerator` does the same."""
-    keys: list[bytes] = []
-    while count > 0:
-        # Keys with the same high byte of the counter share all but their last two digits.
-        high, low = divmod(number & 0xFFFF, 256)
-        shared = stem + _HEX[high]
-        taken = min(count, 256 - low)
-        keys += [shared + digits for digits in _HEX[low : low + taken]]
-        number += taken
-        count -= taken
-    return keys
+    """Return keys of `count` consecutive numbers; `broker.format.unique_key_accelerator` does the same."""
+    return [b"%b%04X" % (stem, each & 0xFFFF) for each in range(number, number + count)]
 
 
 numbered_keys = accelerated("broker.format.unique_key_accelerator", "numbered", _numbered)
-"""Makes keys of a stem of 28 digits and so many numbers, of 16 bits, in a row."""
+"""Makes keys of a stem of 28 digits and consecutive numbers, of 16 bits."""
 
 
 class UniqueKeys:
@@ -54,9 +44,6 @@ class UniqueKeys:
         if now_ms != self._now_ms:
             self._now_ms = now_ms
             self._stem = b"%b%08X" % (self._prefix, self._since_month(now_ms) & 0xFFFFFFFF)
-        if count == 1:
-            number = self._counter = (self._counter + 1) & 0xFFFF
-            return [self._stem + _HEX[number >> 8] + _HEX[number & 0xFF]]
         number = (self._counter + 1) & 0xFFFF
         self._counter = (self._counter + count) & 0xFFFF
         return numbered_keys(self._stem, number, count)

@@ -24,7 +24,6 @@ class _Append(NamedTuple):
     """One append, by columns; `end` is the commit-log offset behind its last record, `cost` counts bytes."""
 
     tails: list[bytes]
-    unique_keys: list[bytes]
     physicals: list[int]
     store_ms: int
     end: int
@@ -51,7 +50,6 @@ class IndexFeed:
     def add(
         self,
         tails: list[bytes],
-        unique_keys: list[bytes],
         physicals: list[int],
         sizes: list[int],
         *,
@@ -62,7 +60,6 @@ class IndexFeed:
 
         Args:
             tails: See `Fed`.
-            unique_keys: Unique key of each message.
             physicals: Commit-log offset of each record.
             sizes: Size of each record.
             store_ms: Their store timestamp.
@@ -79,7 +76,7 @@ class IndexFeed:
         if self.start is None:
             self.start = physicals[0]
         cost = sum(map(len, tails))
-        self._appends.append(_new(_Append, (tails, unique_keys, physicals, store_ms, physicals[-1] + sizes[-1], cost)))
+        self._appends.append(_new(_Append, (tails, physicals, store_ms, physicals[-1] + sizes[-1], cost)))
         self._records += len(tails)
         self._bytes += cost
         while self._records > RECORDS_MAX or self._bytes > BYTES_MAX:
@@ -99,15 +96,14 @@ class IndexFeed:
             return None
         while self._appends and self._appends[0].end <= position:
             self._drop_first()
-        found = Fed([], [], [], [])
+        found = Fed([], [], [])
         left = records_max
-        for tails, unique_keys, physicals, store_ms, append_end, _ in self._appends:
+        for tails, physicals, store_ms, append_end, _ in self._appends:
             if append_end > end or not left:
                 break
             first = bisect_left(physicals, position) if physicals[0] < position else 0
             last = min(first + left, len(tails))
             found.tails.extend(tails[first:last])
-            found.unique_keys.extend(unique_keys[first:last])
             found.physicals.extend(physicals[first:last])
             found.stamps.extend([store_ms] * (last - first))
             left -= last - first

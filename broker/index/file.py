@@ -27,9 +27,8 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
-from functools import lru_cache
 from typing import NamedTuple
 
 from broker.index.rows import Rows
@@ -362,7 +361,7 @@ class IndexFile:
                 file.close()
 
 
-def _enter_by_columns(  # noqa: PLR0917 - what compiled functions take by name costs more
+def _enter_each(  # noqa: PLR0917 - what compiled functions take by name costs more
     hashes: list[int],
     physicals: list[int],
     stamps: list[int],
@@ -371,7 +370,7 @@ def _enter_by_columns(  # noqa: PLR0917 - what compiled functions take by name c
     begin_ms: int,
     dirty: set[int] | None,
 ) -> tuple[bytes, int]:
-    """Put entries into the slots; `broker.index.rows_accelerator` does the same, one by one.
+    """Put entries into the slots; `broker.index.rows_accelerator` does the same.
 
     Args:
         hashes: Their key hashes.
@@ -385,38 +384,21 @@ def _enter_by_columns(  # noqa: PLR0917 - what compiled functions take by name c
     Returns:
         Their bytes in the file, and how many slots were empty.
     """
-    slots_total = len(slots)
-    places = [key_hash % slots_total for key_hash in hashes]
-    befores = []
-    for place in places:
-        befores.append(slots[place])
+    made, used = bytearray(), 0
+    for key_hash, physical, stamp in zip(hashes, physicals, stamps, strict=True):
+        place = key_hash % len(slots)
+        before = slots[place]
         slots[place] = number
         number += 1
-    if dirty is not None:
-        dirty.update([place // _PAGE_SLOTS for place in places])
-    flat = [0] * (4 * len(hashes))
-    flat[0::4] = hashes
-    flat[1::4] = physicals
-    flat[2::4] = _seconds(stamps, begin_ms)
-    flat[3::4] = befores
-    return _entries_packer(len(hashes))(*flat), befores.count(0)
+        used += not before
+        if dirty is not None:
+            dirty.add(place // _PAGE_SLOTS)
+        seconds = min(max((stamp - begin_ms) // 1000, 0), _SECONDS_MAX)
+        made += ENTRY.pack(key_hash, physical, seconds, before)
+    return bytes(made), used
 
 
-_enter = accelerated("broker.index.rows_accelerator", "enter", _enter_by_columns)
-
-
-def _seconds(stamps: list[int], begin_ms: int) -> list[int]:
-    """Return the seconds since the first entry's store time."""
-    first = (min(stamps) - begin_ms) // 1000
-    if 0 <= first == (max(stamps) - begin_ms) // 1000 <= _SECONDS_MAX:
-        return [first] * len(stamps)
-    return [min(max((stamp - begin_ms) // 1000, 0), _SECONDS_MAX) for stamp in stamps]
-
-
-@lru_cache(maxsize=16)
-def _entries_packer(count: int) -> Callable[..., bytes]:
-    """Return what packs so many entries at once."""
-    return struct.Struct(">" + ENTRY.format.lstrip(">") * count).pack
+_enter = accelerated("broker.index.rows_accelerator", "enter", _enter_each)
 
 
 def _summing(file: DiskFile, start: int, end: int) -> Generator[None, None, int]:

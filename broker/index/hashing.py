@@ -23,26 +23,14 @@ _WORD_BYTES = 4
 assert array("i").itemsize == _WORD_BYTES
 
 
-def ascii_hashes(texts: Sequence[bytes], start: int = 0) -> list[int]:
-    """Return Java's hash of each text, signed 32-bit.
-
-    Args:
-        texts: ASCII texts of up to 32 characters.
-        start: What is added to each: the hash of what stands before, times 31 to the power of the texts' length; 0 when
-            nothing does.
-    """
+def ascii_hashes(texts: Sequence[bytes]) -> list[int]:
+    """Return Java's hash of each text, ASCII of up to 32 characters, signed 32-bit."""
     if len(texts) > TEXTS_MAX:
-        return [
-            value for at in range(0, len(texts), TEXTS_MAX) for value in ascii_hashes(texts[at : at + TEXTS_MAX], start)
-        ]
+        return [value for at in range(0, len(texts), TEXTS_MAX) for value in ascii_hashes(texts[at : at + TEXTS_MAX])]
     width = CHARS_MAX // 2 if max(map(len, texts), default=0) <= CHARS_MAX // 2 else CHARS_MAX
     total = int.from_bytes(b"".join([text.rjust(width, b"\0") for text in texts]), "big")
-    rounds, ones = _lanes(width)
-    for bits, mask, power in rounds:
+    for bits, mask, power in _rounds(width):
         total = (total & mask) + ((total >> bits) & mask) * power
-    if start:
-        # A sum of 32 bits more never leaves its lane either.
-        total += (ones & ((1 << 8 * width * len(texts)) - 1)) * (start & 0xFFFFFFFF)
     words = array("i")
     words.frombytes(total.to_bytes(width * len(texts), "big"))
     per_lane = width // _WORD_BYTES
@@ -53,8 +41,8 @@ def ascii_hashes(texts: Sequence[bytes], start: int = 0) -> list[int]:
 
 
 @lru_cache(maxsize=2)
-def _lanes(width: int) -> tuple[tuple[tuple[int, int, int], ...], int]:
-    """Return per round its shift in bits, the mask of the right halves and the power of 31; and a 1 in every lane."""
+def _rounds(width: int) -> list[tuple[int, int, int]]:
+    """Return the shift in bits of each round, the mask of the right halves and the power of 31."""
     rounds = []
     half = 1
     while half < width:
@@ -62,4 +50,4 @@ def _lanes(width: int) -> tuple[tuple[tuple[int, int, int], ...], int]:
         mask = int.from_bytes(pair * (width * TEXTS_MAX // len(pair)), "big")
         rounds.append((8 * half, mask, 31**half))
         half *= 2
-    return tuple(rounds), int.from_bytes((b"\0" * (width - 1) + b"\1") * TEXTS_MAX, "big")
+    return rounds

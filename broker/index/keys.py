@@ -49,12 +49,8 @@ def keys_of(block: bytes) -> list[bytes]:
 
 def must_keys_of(block: bytes) -> list[bytes]:
     """Return those of them that RocketMQ indexes: the unique key that counts, and the words."""
-    return joined_keys(unique_key_of(block), words_value_of(block))
-
-
-def joined_keys(unique: bytes, words: bytes) -> list[bytes]:
-    """Return the keys of a message with this unique key and this value of KEYS, b"" for none; see `keys_of`."""
-    return [unique, *_words(words)] if unique else _words(words)
+    unique, words = unique_key_of(block), _words(words_value_of(block))
+    return [unique, *words] if unique else words
 
 
 def _words(value: bytes) -> list[bytes]:
@@ -77,27 +73,14 @@ class KeyHasher:
             value = string_hash((topic + b"#" + key).decode("utf-8", "replace"))
         return (-value if value & _SIGN else value) & _POSITIVE
 
-    def hashes(self, topics: bytes | Sequence[bytes], keys: Sequence[bytes]) -> list[int]:
-        """Return `hash` of each key; the topic is one for all, or one for each."""
-        if not keys:
-            return []
-        lengths = list(map(len, keys))
-        longest = max(lengths)
-        if longest > CHARS_MAX or not b"".join(keys).isascii():
-            each = [topics] * len(keys) if isinstance(topics, bytes) else topics
-            return [self.hash(topic, key) for topic, key in zip(each, keys, strict=True)]
-        if isinstance(topics, bytes):
-            stem = self.stem(topics)
-            if lengths.count(longest) == len(lengths):
-                found = list(map(abs, ascii_hashes(keys, stem * _POWERS[longest])))
-                return found if _SIGN not in found else [value & _POSITIVE for value in found]
-            values = [stem * _POWERS[count] for count in lengths]
-        else:
-            stem_of = self.stem
-            values = [stem_of(topic) * _POWERS[count] for topic, count in zip(topics, lengths, strict=True)]
+    def hashes(self, topics: Sequence[bytes], keys: Sequence[bytes]) -> list[int]:
+        """Return `hash` of each key, whose topics are given."""
+        if max(map(len, keys), default=0) > CHARS_MAX or not b"".join(keys).isascii():
+            return [self.hash(topic, key) for topic, key in zip(topics, keys, strict=True)]
+        stem = self.stem
         return [
-            (-value if (value := start + own) & _SIGN else value) & _POSITIVE
-            for start, own in zip(values, ascii_hashes(keys), strict=True)
+            (-value if (value := stem(topic) * _POWERS[len(key)] + own) & _SIGN else value) & _POSITIVE
+            for topic, key, own in zip(topics, keys, ascii_hashes(keys), strict=True)
         ]
 
     def stem(self, topic: bytes) -> int:

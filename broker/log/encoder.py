@@ -48,7 +48,7 @@ from broker.queues.consume_queue import UNIT, ConsumeQueue
 from broker.queues.topics import Topic
 from broker.runtime.accelerators import accelerated
 from broker.runtime.seams import Buffer
-from broker.runtime.sums import crc32, library_crc32
+from broker.runtime.sums import crc32
 
 _Pack = Callable[..., bytes]
 _ENDS_COUNT_MAX = 1024
@@ -273,7 +273,7 @@ class Encoder:
                 physicals,
                 _pack_usual_middle(0, stamp[0], stamp[1], stamp[2], self._store_host, 0, 0),
                 touched,
-                library_crc32,
+                crc32,
                 _JOINED_BYTES_MAX,
                 origins,
                 stamp[2],

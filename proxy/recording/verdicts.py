@@ -16,7 +16,6 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.steps import Ended, step
 from conf.sections.lag import LagConfig
-from lag.rules.statuses import Level
 from lag.verdicts.changes import VerdictChange, Verdicts, judging
 from lag.verdicts.webhook import Webhook
 from lag.verdicts.windows import Windows
@@ -108,8 +107,7 @@ class NodeVerdicts:
             fields = change.as_fields(node.broker_cluster, node.broker_name, recipients_of(self._group(change.group)))
             posts.append(fields)
             self._runtime.metrics.counter(CHANGES, change.group, fields["level"]).add()
-            write = log.info if change.verdict.level is Level.OK else log.warning
-            write(
+            log.info(
                 "lag_verdict_changed",
                 group=change.group,
                 level=fields["level"],

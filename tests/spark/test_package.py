@@ -61,10 +61,10 @@ def test_imports_and_names_of_compiled_modules_are_rewritten() -> None:
     """Nothing else is: a text that names a room stays."""
     text = (
         "from lag.samples import A\n    from broker.format import record\nfrom lagoon import b\n"
-        'x = accelerated("broker.runtime.sum_accelerator", "crc32", y)\nz = "lag.samples"\n'
+        'x = accelerated("broker.index.rows_accelerator", "enter", y)\nz = "lag.samples"\n'
     )
     assert package.rewritten(text) == (
         "from pyddmq_spark.lag.samples import A\n    from pyddmq_spark.broker.format import record\n"
         "from lagoon import b\n"
-        'x = accelerated("pyddmq_spark.broker.runtime.sum_accelerator", "crc32", y)\nz = "lag.samples"\n'
+        'x = accelerated("pyddmq_spark.broker.index.rows_accelerator", "enter", y)\nz = "lag.samples"\n'
     )

@@ -15,9 +15,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from broker.runtime.seams import SystemClock
 from conf.loader import loads
+from conf.problems import ConfigError
 from proxy.cli.app import run as run_command
 from proxy.operate.changes.groups import group_changes
 from proxy.operate.changes.timers import timer_changes
@@ -29,7 +31,19 @@ from tests.running_node import RunningNode
 from tests.simulation.wire import producer_idl
 
 HERE = Path(__file__).parent
-YAML = (HERE / "node-0.2.0.yaml").read_text(encoding="utf-8")
+REMOVED = {("lag", "alarms"): "was removed; write `webhook: URL` in its place"}
+"""Keys that 0.2.0 had and that are gone, with what is said of them."""
+
+
+def text_of(name: str) -> str:
+    """A configuration of 0.2.0 without the keys that were removed since."""
+    tree: dict[str, Any] = yaml.safe_load((HERE / name).read_text(encoding="utf-8"))
+    for section, key in REMOVED:
+        tree[section].pop(key, None)
+    return yaml.safe_dump(tree, sort_keys=False)
+
+
+YAML = text_of("node-0.2.0.yaml")
 SOON_MS, TWO_HOURS_MS = 30_000, 2 * 3_600_000
 
 
@@ -207,4 +221,17 @@ def test_store_is_sound(old: Old, opened: bool, capsys: pytest.CaptureFixture[st
 
 def test_full_configuration_of_0_2_0_is_read() -> None:
     """Its file of reference, which has every key that it knew."""
-    assert loads((HERE / "reference-0.2.0.yaml").read_text(encoding="utf-8")).config.groups
+    assert loads(text_of("reference-0.2.0.yaml")).config.groups
+
+
+@pytest.mark.parametrize(("section", "key"), REMOVED)
+@pytest.mark.parametrize("name", ["node-0.2.0.yaml", "reference-0.2.0.yaml"])
+def test_removed_key_is_refused_with_its_line_and_its_replacement(section: str, key: str, name: str) -> None:
+    """And nothing else of the file."""
+    text = (HERE / name).read_text(encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        loads(text)
+    [problem] = refused.value.problems
+    assert problem.path == f"{section}.{key}"
+    assert problem.text.startswith(REMOVED[section, key])
+    assert f"{key}:" in text.splitlines()[(problem.line or 0) - 1]

@@ -197,7 +197,9 @@ class EmbeddedSource:
                 # A finished one whose key waits, among others that need not be read.
                 start, count = held, 1
         units = queue.read(start, count) if start < queue.max_offset else []
-        pending = job_loops.placed(units, start, group_queue)
+        pending = [
+            (physical, size, code, offset, group_queue) for offset, (physical, size, code) in enumerate(units, start)
+        ]
         if FILLER in units:
             # The offset exists and its record is lost in a damaged part of the log.
             for offset, unit in enumerate(units, start):

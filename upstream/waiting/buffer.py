@@ -254,10 +254,9 @@ class PullBuffer:
         if count_max is not None and 0 < count_max < count:
             count = count_max
         reply_bytes_max = self.limits.reply_bytes_max
-        if group_queue.front or group_queue.gone:
-            jobs, room = self._take_mixed(group_queue, count, reply_bytes_max)
-        else:
-            jobs, room = job_loops.take(group_queue.waiting, count, reply_bytes_max)
+        mixed = group_queue.front or group_queue.gone
+        usual = None if mixed else job_loops.take(group_queue.waiting, count, reply_bytes_max)
+        jobs, room = usual or self._take_mixed(group_queue, count, reply_bytes_max)
         taken = len(jobs)
         group_queue.line.jobs -= taken
         self.jobs -= taken
@@ -266,7 +265,7 @@ class PullBuffer:
 
     @staticmethod
     def _take_mixed(group_queue: GroupQueue, count: int, room: int) -> tuple[list[UpstreamJob], int]:
-        """Do `job_loops.take` where jobs came back, which go first, or are over."""
+        """Do `job_loops.take` of any line: jobs that came back go first, those that have ended are left out."""
         jobs: list[UpstreamJob] = []
         waiting, front = group_queue.waiting, group_queue.front
         while len(jobs) < count:

@@ -34,11 +34,6 @@ class Chains(Protocol):
         ...
 
 
-def _placed(units: Sequence[tuple[int, int, int]], start: int, group_queue: GroupQueue) -> list[Unit]:
-    """Return the units of a group queue's queue, whose first is of offset `start`, with offset and group queue."""
-    return [(physical, size, code, offset, group_queue) for offset, (physical, size, code) in enumerate(units, start)]
-
-
 def _make(
     kind: type[UpstreamJob], subscription: Generation, units: Sequence[Unit], keys: Sequence[OrderKey | None]
 ) -> list[UpstreamJob] | None:
@@ -108,20 +103,14 @@ def _buffer(jobs: Sequence[UpstreamJob], enlist: Callable[[GroupQueue], None]) -
     return size
 
 
-def _take(waiting: deque[UpstreamJob], count: int, room: int) -> tuple[list[UpstreamJob], int]:
+def _take(waiting: deque[UpstreamJob], count: int, room: int) -> tuple[list[UpstreamJob], int] | None:
     """Take at most `count` BUFFERED jobs off the front of a line in which there are no others.
 
     Returns:
-        The jobs, of no more than `room` record bytes but for the first, and what is left of `room`.
+        The jobs, of no more than `room` record bytes but for the first, and the rest of `room`. Here always None, and
+        nothing is done: `PullBuffer` takes them as it does from any line.
     """
-    jobs: list[UpstreamJob] = []
-    while waiting and len(jobs) < count:
-        size = waiting[0].size
-        if size > room and jobs:
-            break
-        room -= size
-        jobs.append(waiting.popleft())
-    return jobs, room
+    return None
 
 
 def _hand_out(jobs: Sequence[UpstreamJob], delivery: Delivery, certain_from: int) -> tuple[bool, bool]:
@@ -212,7 +201,6 @@ def _places(jobs: Sequence[UpstreamJob]) -> tuple[list[tuple[int, int]], list[in
 
 
 _ACCELERATOR = "upstream.jobs_accelerator"
-placed = accelerated(_ACCELERATOR, "placed", _placed)
 make = accelerated(_ACCELERATOR, "make", _make)
 submit = accelerated(_ACCELERATOR, "submit", _submit)
 admit = accelerated(_ACCELERATOR, "admit", _admit)

@@ -110,9 +110,9 @@ MUTANTS = (
     ),
     Mutant(
         "a reply exceeds its byte limit by one message",
-        "upstream/waiting/job_loops.py",
-        old="        if size > room and jobs:\n",
-        new="        if room <= 0 and jobs:\n",
+        "upstream/waiting/buffer.py",
+        old="                if size > room and jobs:\n",
+        new="                if room <= 0 and jobs:\n",
         caught_by=(
             "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_reply_cap_counts_keys_and_properties",
             "tests/unit/upstream/waiting/test_buffer.py::test_reply_is_of_one_queue_and_bounded_by_count_and_bytes",

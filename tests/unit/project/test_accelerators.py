@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import zlib
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from broker.format.properties import PROPERTIES_BYTES_MAX
 from broker.format.unique_key import UniqueKeys
 from broker.index import file
 from broker.index.file import IndexFile
-from broker.index.keys import unique_key_of
 from broker.index.rows import Fed, RowMaker, Rows
 from broker.log import encoder as encoder_module
 from broker.log.encoder import Encoder, Stamp
@@ -30,7 +28,7 @@ from broker.log.put import Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic, Topics
-from broker.runtime import accelerators, sums
+from broker.runtime import accelerators
 from broker.runtime.accelerators import AcceleratorState
 from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import at_once
@@ -351,15 +349,6 @@ def test_what_waited_is_encoded_by_the_accelerator() -> None:
         assert [len(each) for each in made[0]] == [sum(measured.sizes)]
 
 
-@given(st.binary(max_size=600), st.integers(0, (1 << 32) - 1))
-def test_sums_of_any_bytes_same(data: bytes, before: int) -> None:
-    """CRC-32 of bytes, of slices, and going on from another sum."""
-    for part in (data, memoryview(data)[1:], bytearray(data)):
-        assert both(lambda part=part: sums.crc32(part)) == zlib.crc32(part)  # type: ignore[misc]
-        assert both(lambda part=part: sums.crc32(part, before)) == zlib.crc32(part, before)  # type: ignore[misc]
-    both(lambda: sums.crc32(None))
-
-
 def puts_of(rows: list[Any], topics: int) -> tuple[list[Topic], list[Put]]:
     """Return three topics of three queues, and puts with these fields behind their topic, over so many more topics."""
     disk = SimDisk()
@@ -392,7 +381,7 @@ def test_index_entries_of_any_records_same(records: list[tuple[bytes, bytes]], g
     stamps = [1_700_000_000_000 + (place - 1) * gap_ms for place in range(len(tails))]
 
     def work() -> Any:
-        made = RowMaker().of_fed(Fed(tails, [unique_key_of(block) for _, block in records], physicals, stamps))
+        made = RowMaker().of_fed(Fed(tails, physicals, stamps))
         disk = SimDisk()
         disk.make_folder("/index")
         index_file = IndexFile(disk, "/index/1", slots=5, entries=9)

@@ -117,7 +117,7 @@ def test_closed_feed_keeps_nothing() -> None:
     """Where nothing is built any more, nothing is kept."""
     feed = IndexFeed()
     feed.close()
-    feed.add([b"\x01t\x00\x00"], [b""], [0], [100], store_ms=1, flags=0)
+    feed.add([b"\x01t\x00\x00"], [0], [100], store_ms=1, flags=0)
     assert feed.total == 1
     assert feed.start is None
     assert feed.read(0, 100, 10) is None
