@@ -56,12 +56,14 @@ MUTANTS = (
     Mutant(
         "order keys are compared by a 32-bit hash",
         "upstream/embedded/source.py",
-        old="                return self._make_keyed(units, keys)\n",
+        old="""\
+                key = find_property(block, b"KEYS")
+""",
         new="""\
                 from broker.format.java import string_hash
 
-                hashes = [key and str(string_hash(bytes(key).decode())) for key in keys]
-                return self._make_keyed(units, hashes)
+                key = find_property(block, b"KEYS")
+                key = key and str(string_hash(bytes(key).decode()))
 """,
         caught_by=(
             "tests/integration/upstream/test_ddmq_faults_pipeline.py::test_keys_are_compared_whole_and_per_topic",
