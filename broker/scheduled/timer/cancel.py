@@ -102,6 +102,7 @@ def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Targe
         retry_at = parts.due.retry_at
         # A refused one may be on its way into the log again.
         yield from all_durable(parts.store)
+        yield from parts.until_whole()
         found = yield from _look(parts, topic, unique_key, taken, retry_at)
         if found is not None:
             return found
@@ -131,7 +132,7 @@ def _look(
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
         return CancelOutcome.CANCELLED
-    if newest.physical in due.held:
+    if newest.physical in due.held or parts.is_rebuilding:
         return None
     is_pending = parts.is_pending(newest.physical, newest.offset)
     if due.delivery.in_flight and (

@@ -145,15 +145,30 @@ class DueTimers:
         self._plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_", MARK))
         self._cancelled: dict[int, set[bytes]] = {}
         self._followed: set[int] = set()
+        self._deferring = 0
         self._late_max = metrics.counter(counted.LATE_MAX)
         self._rolled_count = metrics.counter(counted.ROLLED)
         self._delivered_count = metrics.counter(counted.DELIVERED)
 
     # Taking
 
-    def is_full(self, *, alone: bool) -> bool:
-        """Whether a step has to wait until what is on its way is durable; with `alone`, until all of it is."""
-        return self.delivery.steps >= (1 if alone else STEPS_MAX)
+    @property
+    def is_full(self) -> bool:
+        """Whether a step has to wait until what is on its way is durable."""
+        return self.delivery.steps >= STEPS_MAX
+
+    @property
+    def under_way(self) -> int:
+        """Timers whose delivery, cancel or copy is not durable: they end with positions in the timer log that is."""
+        return self.delivery.in_flight + len(self.held) + self._deferring
+
+    def begin_anew(self) -> None:
+        """Forget all that was read of timer log and wheel, which begin anew; nothing may be under way."""
+        assert not self.under_way, "what ends later would end with positions in a timer log that is gone"
+        self.refused.clear()
+        self.superseded.clear()
+        self._cancelled.clear()
+        self._followed.clear()
 
     def deliver_due(self, now_us: int) -> tuple[int, bool]:
         """Take and append timers that are due, then rolls, as many as one step has.
@@ -340,12 +355,15 @@ class DueTimers:
             )
         except StoreError:
             return False
+        self._deferring += 1
         return True
 
     def _deferred(self, message: Taken, error: StoreError | None) -> None:
+        self._deferring -= 1
         if error is None:
             self._metrics.counter(counted.DEFERRED).add()
             self._complete(message)
+            self._delivered()
 
     def lose(self, message: Taken, error: StoreError) -> None:
         """Give a timer up whose record is damaged or gone."""
@@ -411,6 +429,7 @@ class DueTimers:
     def let_go(self, physical: int) -> None:
         """Go on with it: deliver it, or find that it was taken out."""
         self.give_back(self.held.pop(physical))
+        self._delivered()
 
     # What was refused
 

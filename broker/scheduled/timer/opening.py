@@ -98,15 +98,13 @@ def rebuild(parts: TimerParts) -> Reading[None]:
     Raises:
         OSError: A file cannot be read or written.
     """
-    table, queue = parts.table, parts.queue
+    queue = parts.queue
     if queue.max_offset > queue.min_offset:
         parts.metrics.counter(counted.REBUILT).add()
         log.warning("timers_rebuilding", records=queue.max_offset - queue.min_offset)
     parts.state.begin_anew(parts.entering.floor)
-    table.log.reset()
-    table.wheel.reset()
-    table.pending.clear()
-    parts.begin_now()
+    parts.due.begin_anew()
+    parts.table.make_anew(parts.clock.wall_ms())
     parts.entering.begin_at(queue, queue.min_offset)
     yield from _apply_decisions(parts, 0, {})
     yield from _enter(parts)

@@ -27,12 +27,10 @@ class TimerHold:
         self._timers = timers
         self._put_back = metrics.counter(counted.PUT_BACK)
         self._moved = False
-        self._next = 0
-        """Units before this one are completed, or have no record in what is kept."""
 
     def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether the file may have a timer that is not delivered."""
-        return self._timers.pending > 0 and (TIMER_TOPIC, 0) in expiring.minimums
+        return (self._timers.pending > 0 or self._is_mending()) and (TIMER_TOPIC, 0) in expiring.minimums
 
     def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put pending timers again, a bounded number of them."""
@@ -43,6 +41,7 @@ class TimerHold:
         if timers.entering.offset < minimum or self._is_mending():
             # They are not in the wheel yet: the next steps enter them.
             return Relocation.BLOCKED
+        generation = table.log.generation
         refused = [physical for physical in due.refused if physical < expiring.end]
         if any(physical < expiring.end for physical in due.held) or (refused and due.delivery.in_flight):
             # Refused ones may be on their way, and cancelled ones: that ends first.
@@ -50,11 +49,11 @@ class TimerHold:
             yield from all_durable(timers.store)
             if retry_at != due.retry_at or any(physical < expiring.end for physical in due.held):
                 return Relocation.MORE
-            if self._is_mending():
+            if self._is_mending() or generation != table.log.generation:
                 return Relocation.BLOCKED
         places = [(each.timer.unit.physical, each.timer.unit.size) for each in due.refused.values()]
         places = [place for place in places if place[0] < expiring.end][:count_max]
-        number = max(self._next, table.log.first)
+        number = max(table.log.relocated, table.log.first)
         looked = 0
         while number < table.log.count and len(places) < count_max and looked < _LOOKED_MAX:
             position = table.log.position(number)
@@ -73,9 +72,9 @@ class TimerHold:
                 return Relocation.BLOCKED
         if places:
             yield from all_durable(timers.store)
-            if self._is_mending():
+            if self._is_mending() or generation != table.log.generation:
                 return Relocation.BLOCKED
-        self._next = number
+        table.log.relocated = number
         more = number < table.log.count and table.log.unit(table.log.position(number)).physical < expiring.end
         self._moved = self._moved or bool(places)
         if more or len(places) == count_max:

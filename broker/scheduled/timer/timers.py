@@ -58,7 +58,7 @@ class Timers:
             runtime: Its disk has the files, its wall clock the due times, and its scheduler runs the steps.
             follower: Knows the loops among the timers; without one a loop is delivered once.
         """
-        self.parts = TimerParts(store, runtime, delivered=self._delivered, follower=follower)
+        self.parts = TimerParts(store, runtime, delivered=self._delivered, follower=follower, rebuild=rebuild)
         self.store = store
         self.clock = runtime.clock
         self.metrics = runtime.metrics
@@ -187,7 +187,7 @@ class Timers:
     def drop_before(self, physical: int) -> None:
         """Delete timer-log files that only name records below a commit-log offset; a failed one stops the store."""
         try:
-            self.table.log.drop_before(physical)
+            self.table.drop_before(physical)
         except OSError as error:
             self.store.fail("deleting a file of the timer log", error)
 
@@ -203,7 +203,9 @@ class Timers:
 
     def _arm(self, seconds: float | None = None) -> None:
         """Have the next step run when something is due, not while too many are under way."""
-        if not self._running or self.entering.queue is None or self.due.is_full(alone=self.parts.is_mending):
+        if not self._running or self.entering.queue is None:
+            return
+        if self.due.under_way if self.parts.is_mending else self.due.is_full:
             return
         if seconds is None:
             seconds = self._seconds_left()
@@ -242,8 +244,7 @@ class Timers:
         taken = True
         try:
             if parts.mending is not None:
-                if isinstance(step(parts.mending), Ended):
-                    parts.mending = None
+                parts.mend()
             elif parts.is_fresh:
                 parts.make_files()
             else:
@@ -255,9 +256,7 @@ class Timers:
             # What is under way is of the timer log and the wheel that there are.
             store.file_writes.finish()
             self._reading = None
-            self.due.refused.clear()
-            self.due.superseded.clear()
-            parts.mending = alone(store, rebuild(parts))
+            parts.begin_mending()
         except OSError as error:
             if error.errno not in NO_SPACE:
                 store.fail("writing the timers", error)

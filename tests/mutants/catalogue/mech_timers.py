@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 PUTS = "tests/unit/broker/scheduled/test_timer_puts.py"
 TIMERS = "tests/integration/broker/scheduled/test_timers.py"
 CANCEL = "tests/integration/broker/scheduled/test_timers_cancel.py"
+REBUILD = "tests/integration/broker/scheduled/test_timers_rebuild.py"
 LOOPS = "tests/integration/broker/scheduled/test_loops.py"
 KILLS = "tests/lifecycle/test_kill_points.py"
 
@@ -175,6 +176,47 @@ MUTANTS = (
         caught_by=(
             "tests/integration/broker/scheduled/test_timers_retention_hold.py::test_pending_timer_moves_on_as_its_files_go",
         ),
+    ),
+    Mutant(
+        name="retention goes on in a timer log that was made anew where it was in the old one",
+        file="broker/scheduled/timer/pending/log.py",
+        old="        self.count = self.first = self.relocated = self._next = 0\n",
+        new="        self.count = self.first = self._next = 0\n",
+        caught_by=(f"{REBUILD}::test_no_pending_timer_is_lost_to_retention_after_a_rebuild",),
+    ),
+    Mutant(
+        name="files of the timer log go whatever is about to be delivered of them",
+        file="broker/scheduled/timer/pending/log.py",
+        old="if following > self.count or self.position(following) > keep or self",
+        new="if following > self.count or self",
+        caught_by=(
+            f"{REBUILD}::test_files_of_the_timer_log_stay_while_positions_in_them_are_about_to_be_delivered",
+            "tests/unit/broker/scheduled/test_timer_log.py::TestTimerLog",
+        ),
+    ),
+    Mutant(
+        name="a cancel does not wait while timers are made anew",
+        file="broker/scheduled/timer/parts.py",
+        old="        return self.mending is not None\n\n    def begin_mending",
+        new="        return False\n\n    def begin_mending",
+        caught_by=(
+            f"{REBUILD}::test_cancel_of_a_program_without_a_loop_makes_all_of_it_anew_at_once",
+            f"{REBUILD}::test_cancel_by_the_id_of_a_loop_waits_too",
+        ),
+    ),
+    Mutant(
+        name="timers are made anew while a cancel or a copy is under way",
+        file="broker/scheduled/timer/due.py",
+        old="        return self.delivery.in_flight + len(self.held) + self._deferring\n",
+        new="        return self.delivery.in_flight\n",
+        caught_by=(f"{REBUILD}::test_what_is_under_way_ends_before_timers_are_made_anew",),
+    ),
+    Mutant(
+        name="a rebuild of the timers that was broken off counts as made",
+        file="broker/scheduled/timer/parts.py",
+        old="            self.begin_mending()\n            raise\n",
+        new="            raise\n",
+        caught_by=(f"{REBUILD}::test_rebuild_that_a_full_disk_breaks_off_begins_again",),
     ),
     Mutant(
         name="RocketMQ is told that its master enqueued nothing",

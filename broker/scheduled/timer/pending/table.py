@@ -402,6 +402,26 @@ class TimerTable:
         self.coming.clear()
         self.rolls.clear()
 
+    def make_anew(self, read_ms: int) -> None:
+        """Make timer log and wheel empty, forget all that was read of them, and begin at a slot. Raises OSError."""
+        self.log.reset()
+        self.wheel.reset()
+        self.pending.clear()
+        self.begin_at(read_ms)
+
+    def drop_before(self, physical: int) -> int:
+        """Delete timer-log files that only name records below a commit-log offset; return how many.
+
+        Files with units of slots that are being read, or whose timers are not all completed, stay: `coming` and
+        `rolls` have positions in them, also of timers that retention put again.
+
+        Raises:
+            OSError: One cannot be deleted.
+        """
+        slots = [self.wheel.get(slot_ms) for slot_ms in {*self._left, *self.cancels, self.next_ms}]
+        end = self.log.position(self.log.count)
+        return self.log.drop_before(physical, keep=min((slot.first for slot in slots if slot is not None), default=end))
+
     def unread(self, end_ms: int) -> int:
         """How many timers stand in slots that are not read, up to and with that of a moment; of so many slots."""
         precision = self.wheel.precision_ms
