@@ -53,12 +53,27 @@ MUTANTS = (
         caught_by=(f"{LEVELS}::test_due_time_is_the_records_own_or_the_lists",),
     ),
     Mutant(
+        name="what a step back promised stays a moment of the wall clock",
+        file="broker/scheduled/delay/level_queue.py",
+        old="            self._caps.append((end, self._clock.monotonic() + self.delay_ms / 1000))\n",
+        new="            self._caps.append((end, self._clock.wall_ms() / 1000 - 1000 + self.delay_ms / 1000))\n",
+        caught_by=(f"{LEVEL_QUEUE}::test_clock_that_is_set_right_again_hurries_nothing",),
+    ),
+    Mutant(
+        name="what came after a step back of the clock waits for what came before",
+        file="broker/scheduled/delay/level_queue.py",
+        old="        if start > last.start and len(self._runs) < _RUNS_MAX:\n",
+        new="        if start < 0:\n",
+        caught_by=(f"{LEVEL_QUEUE}::test_what_came_after_a_step_back_does_not_wait_for_what_came_before",),
+    ),
+    Mutant(
         name="a clock that was set back holds up what waited before",
         file="broker/scheduled/delay/level_queue.py",
-        old="                return min(due, latest)\n",
+        old="                return min(due, self._clock.wall_ms() + left_ms)\n",
         new="                return due\n",
         caught_by=(
-            f"{LEVEL_QUEUE}::test_due_times_never_fall_and_are_those_of_what_came_later",
+            f"{LEVEL_QUEUE}::test_clock_that_was_set_back_makes_nothing_wait_longer_than_the_delay",
+            f"{LEVEL_QUEUE}::test_message_comes_when_it_is_due_or_its_delay_has_passed_whatever_the_clock_does",
             f"{DELAYS}::test_back_step_neither_repeats_nor_delays_by_the_step",
         ),
     ),
@@ -79,7 +94,7 @@ MUTANTS = (
     Mutant(
         name="what a full disk does not take is passed over",
         file="broker/scheduled/delay/due.py",
-        old="                level.back_to(first.offset)\n",
+        old="                level.give_back(offsets)\n",
         new="                pass\n",
         caught_by=(f"{DELAYS}::test_full_disk_makes_delivery_wait",),
     ),

@@ -8,6 +8,7 @@ PUTS = "tests/unit/broker/scheduled/test_timer_puts.py"
 TIMERS = "tests/integration/broker/scheduled/test_timers.py"
 CANCEL = "tests/integration/broker/scheduled/test_timers_cancel.py"
 REBUILD = "tests/integration/broker/scheduled/test_timers_rebuild.py"
+GLITCHES = "tests/integration/broker/scheduled/test_clock_glitches.py"
 LOOPS = "tests/integration/broker/scheduled/test_loops.py"
 KILLS = "tests/lifecycle/test_kill_points.py"
 
@@ -217,6 +218,20 @@ MUTANTS = (
         old="            self.begin_mending()\n            raise\n",
         new="            raise\n",
         caught_by=(f"{REBUILD}::test_rebuild_that_a_full_disk_breaks_off_begins_again",),
+    ),
+    Mutant(
+        name="timers that were sent after a clock was set right wait until it shows the wrong time",
+        file="broker/scheduled/timer/opening.py",
+        old="    yield from _open_slot(parts)\n",
+        new="",
+        caught_by=(f"{GLITCHES}::test_timers_are_on_time_after_a_forward_glitch_and_a_restart",),
+    ),
+    Mutant(
+        name="units in slots of a clock that was ahead are taken over",
+        file="broker/scheduled/timer/opening.py",
+        old="            return False\n",
+        new="            pass\n",
+        caught_by=(f"{GLITCHES}::test_timers_are_on_time_after_a_forward_glitch_and_a_restart",),
     ),
     Mutant(
         name="RocketMQ is told that its master enqueued nothing",
