@@ -220,6 +220,16 @@ MUTANTS = (
         caught_by=(f"{REBUILD}::test_rebuild_that_a_full_disk_breaks_off_begins_again",),
     ),
     Mutant(
+        name="messages do not grow old while their store timestamps are ahead of the clock",
+        file="broker/log/arrivals.py",
+        old="        return min(stamp_ms, self._clock.wall_ms() - round(seconds * 1000))\n",
+        new="        return stamp_ms\n",
+        caught_by=(
+            f"{GLITCHES}::test_messages_grow_old_after_a_clock_that_was_ahead",
+            "tests/unit/broker/log/test_arrivals.py::test_ages_grow_though_all_stamps_are_the_same",
+        ),
+    ),
+    Mutant(
         name="timers that were sent after a clock was set right wait until it shows the wrong time",
         file="broker/scheduled/timer/opening.py",
         old="    yield from _open_slot(parts)\n",

@@ -1,13 +1,16 @@
-"""A wall clock that was wrong for a while and is corrected: nothing comes early, and nothing late by that."""
+"""A wall clock that was wrong for a while and is corrected: nothing comes early, nothing late by that, and all ages."""
 
 from __future__ import annotations
 
 import pytest
 
+from broker.retention import RetentionLimits
 from tests.integration import delay_tools
-from tests.integration.timer_tools import Broker, broker
+from tests.integration.timer_tools import TOPIC, Broker, broker
+from upstream.embedded.message_times import MessageTimes
 
 HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
 
 
 def glitch(made: Broker, by_ms: int, seconds: float = 3.0) -> None:
@@ -97,3 +100,50 @@ def test_levels_are_on_time_after_a_glitch(by_ms: int, seconds: float) -> None:
         wanted[b"before"] = seconds
     for body, moment in wanted.items():
         assert max(moment, seconds) - 0.001 <= came[body] <= max(moment, seconds) + seconds + 10, body
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("by_ms", [HOUR_MS, 10 * YEAR_MS])
+def test_messages_grow_old_after_a_clock_that_was_ahead(by_ms: int, restart: bool) -> None:
+    """Store timestamps stay where the clock has been (D4); age retention and lag seconds do not stand still."""
+    made = broker()
+
+    def tick(seconds: int) -> None:
+        for _ in range(seconds):
+            made.scheduler.advance(1)
+            made.store.checkpoint()
+
+    made.clock.set_wall_ms(made.clock.wall_ms() + by_ms)
+    made.store.put(TOPIC, b"in the glitch" * 200)
+    made.clock.set_wall_ms(made.clock.wall_ms() - by_ms)
+    tick(3)
+    if restart:
+        made.close()
+        made = made.opened_again()
+    made.store.put(TOPIC, b"after" * 500)
+    tick(1)
+    made.store.put(TOPIC, b"later" * 500)
+    tick(600)
+    made.store.put(TOPIC, b"now")
+    queue = made.store.topics[TOPIC].queues[0]
+    times = MessageTimes(made.store)
+    ages = [round((made.clock.wall_ms() - (times.at(queue, offset) or 0)) / 1000) for offset in range(4)]
+    # Seen by who looks each second.
+    assert ages == [601 if restart else 603, 600, 599, 0]
+    # What was read once grows older, too.
+    tick(100)
+    assert [round((made.clock.wall_ms() - (times.at(queue, offset) or 0)) / 1000) for offset in (0, 3)] == [
+        ages[0] + 100,
+        99,
+    ]
+    made.store.retention.limits = RetentionLimits(age_ms=720_000)
+    made.store.retention.step()
+    assert made.store.min_offset == 0
+    left = made.store.retention.left(0, made.clock.wall_ms() + by_ms).seconds
+    assert left is not None
+    assert round(left) == 720 - ages[0] - 100
+    tick(25)
+    while made.store.retention.step():
+        pass
+    assert made.store.min_offset > 0
+    assert made.delivered()[-1] == b"now"
