@@ -132,9 +132,11 @@ def _look(
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
         return CancelOutcome.CANCELLED
-    if newest.physical in due.held or parts.is_rebuilding:
+    if newest.physical in due.held:
         return None
     is_pending = parts.is_pending(newest.physical, newest.offset)
+    if parts.is_rebuilding:
+        return None
     if due.delivery.in_flight and (
         (not is_pending and newest.physical not in taken)
         or (newest.physical in due.refused and retry_at != due.retry_at)

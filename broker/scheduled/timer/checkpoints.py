@@ -32,6 +32,12 @@ class TimerCheckpoints:
         repeated = Repeated(runtime.scheduler, SAVE_SECONDS, self._state_writer.begin)
         self.begin, self.end = repeated.begin, repeated.end
 
+    @property
+    def covered(self) -> int:
+        """Position in the timer log up to which the last checkpoint goes; 0 before there is one of this timer log."""
+        is_of_it = self.saved is not None and self._saved_generation == self._parts.table.log.generation
+        return self.saved.log_end if self.saved is not None and is_of_it else 0
+
     def now(self, *, clean: bool) -> None:
         """Save at once; `clean`: nothing follows."""
         self._state_writer.now(self.writing(clean=clean))

@@ -13,6 +13,7 @@ replaced. What was due meanwhile stands in the slot of the present moment then.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Generator
 
@@ -24,12 +25,15 @@ from broker.log.shared_walk import Reading, decided
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_NAME, due_of, slot_of
 from broker.scheduled.timer.parts import AHEAD_MS, TimerParts
-from broker.scheduled.timer.pending.log import MAGIC_DELETE, TimersDamaged
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, UNIT_BYTES, TimersDamaged
 from broker.scheduled.timer.pending.state import Saved
 from broker.scheduled.timer.pending.table import CHUNK_UNITS
 from broker.scheduled.timer.pending.wheel import Slot
 from broker.scheduled.timer.taking import count_waiting
 
+_PHYSICAL = struct.Struct(">28xq16x")
+"""Of a unit: the commit-log offset of its record."""
+assert _PHYSICAL.size == UNIT_BYTES
 _WHEEL_CHANGED_MAX = 65_536
 _TAKEN_UNITS = 512
 """Units taken over in one step."""
@@ -203,11 +207,21 @@ def _behind_last_unit(parts: TimerParts) -> int:
 
 
 def _count(parts: TimerParts) -> Generator[None, None, None]:
-    """Count what is pending, by topic."""
+    """Count what is pending, by topic, and look whether units are in the order of their records.
+
+    Raises:
+        TimersDamaged: They are not: then what was decided would not find its units.
+    """
     table = parts.table
     pending: dict[int, int] = {}
+    before = -1
     for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 16):
-        count_waiting(table.log.bytes_of(start, end), table.read_ms, pending)
+        units = table.log.bytes_of(start, end)
+        for (physical,) in _PHYSICAL.iter_unpack(units):
+            if physical <= before:
+                raise TimersDamaged(f"a unit of the timer log names the record at {physical}, behind one at {before}")
+            before = physical
+        count_waiting(units, table.read_ms, pending)
         yield
     table.pending = pending
 

@@ -52,6 +52,7 @@ class TimerParts:
         stages: Pauses and times of the stages.
         state: The checkpoints.
         is_fresh: The timer topic was just made; timer log and wheel have still to be.
+        reading: The slot that is being read; None between slots.
         mending: The steps in which timer log and wheel are being made anew; None while they are whole.
 
     Timer log and wheel are made anew while nothing is under way, and nothing begins meanwhile: deliveries, cancels and
@@ -97,6 +98,7 @@ class TimerParts:
         self.entering = Entering(store, self.table, self.due.superseded, runtime)
         self.state = TimerState(store.root, disk=disk, clock=clock, metrics=runtime.metrics)
         self.is_fresh = False
+        self.reading: Generator[None, None, int] | None = None
         self.mending: Generator[None, None, None] | None = None
         self._names: dict[int, str] = {}
         self._rebuild = rebuild
@@ -117,6 +119,15 @@ class TimerParts:
     def is_rebuilding(self) -> bool:
         """Whether all records are being entered again: until then delivered timers look as if they were pending."""
         return self.mending is not None
+
+    def damaged(self, error: TimersDamaged) -> None:
+        """Have timer log and wheel made anew, since a look at them found damage."""
+        self.note_damage(error)
+        # What is under way is of the timer log and the wheel that there are.
+        self.store.file_writes.finish()
+        self.reading = None
+        self.begin_mending()
+        self.due.wake()
 
     def begin_mending(self) -> None:
         """Have timer log and wheel made anew by `mend`, from the beginning."""
@@ -184,15 +195,26 @@ class TimerParts:
     # One timer
 
     def is_pending(self, physical: int, offset: int) -> bool:
-        """Whether the record of the timer topic at a commit-log and queue offset is neither completed nor under way."""
+        """Whether the record of the timer topic at a commit-log and queue offset is neither completed nor under way.
+
+        Damage that this meets has timers made anew: what is said then means nothing (`is_rebuilding`).
+        """
         if physical in self.due.superseded:
             return False
         if physical in self.due.refused:
             return True
         if offset >= self.entering.offset:
             return not self.entering.is_decided(physical)
-        position = self.table.log.find(physical)
-        return position is not None and self.table.is_pending(self.table.log.unit(position), position)
+        try:
+            position = self.table.log.find(physical)
+            if position is None:
+                return False
+            unit = self.table.log.unit(position)
+            self.table.check_slot(unit, position, come_ms=self.clock.wall_ms() + AHEAD_MS)
+        except TimersDamaged as error:
+            self.damaged(error)
+            return True
+        return self.table.is_pending(unit, position)
 
     def take_out(self, physical: int) -> None:
         """Settle a pending timer whose record was just replaced."""

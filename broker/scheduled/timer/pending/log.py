@@ -384,6 +384,11 @@ class TimerLog:
         view = self.view(number)
         return int(_unpack_i64(view, place * UNIT_BYTES + _PHYSICAL_AT)[0])
 
+    def following(self, position: int) -> int | None:
+        """Commit-log offset of the record of the unit behind a position; None for the last. Raises as `number`."""
+        number = self.number(position) + 1
+        return self._physical(number) if number < self.count else None
+
     def view(self, number: int) -> memoryview:
         """Return a mapped file; they are numbered from 0 on, those that are gone included.
 

@@ -13,8 +13,7 @@ from broker.runtime.steps import Ended, step
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.names import TIMER_TOPIC
-from broker.scheduled.timer.pending.log import TimersDamaged
+from broker.scheduled.timer.pending.log import Taken, TimersDamaged
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.testing import SimSyncs
 from tests.integration.loop_tools import once, world
@@ -182,8 +181,7 @@ def test_what_is_under_way_ends_before_timers_are_made_anew(what: str) -> None:
         damage(made, 1)
     elif what == "copy":
         hold = TimerHold(made.timers, made.metrics)
-        [(physical, size, _)] = made.store.topics[TIMER_TOPIC].queues[0].read(0, 1)
-        assert hold._put_again(physical, size)
+        assert hold._put_again(Taken(0, made.timers.table.log.unit(0)))
         damage(made, 1)
     else:
         damage(made, 2)
