@@ -83,7 +83,8 @@ KINDS: dict[str, Kind] = {
     ),
     "clock_back": Kind(
         "the wall clock was set back",
-        "What waits for a moment waits longer; set the clock right, and look at NTP.",
+        "Set the clock right, and look at NTP. If it is right, it was ahead before: timers sent then wait for their "
+        "moments (cancel or move them), and retention by age may be late by the time since the start.",
     ),
     "reload_refused": Kind(
         "a reload was refused",

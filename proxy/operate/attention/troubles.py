@@ -49,6 +49,8 @@ def _of_store(node: Node, common: Troubles) -> Troubles:
     store = node.store
     return replace(
         common,
+        clock_behind_seconds=max(common.clock_behind_seconds, store.arrivals.ahead_seconds(store.store_ms)),
+        stamps_ahead_seconds=store.arrivals.ahead_seconds(store.store_ms),
         sync_seconds=store.commit.longest_sync_seconds,
         acks_refused=isinstance(node.progress.failed, ProgressFull),
         publishes_refused=store.segment_space.refuses,
