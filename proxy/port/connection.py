@@ -145,14 +145,14 @@ class Connection(Reading, asyncio.Protocol):
         """The kernel takes no more: later replies stay in our own queue."""
         self._writable = False
         if self.stuck_since is None:
-            self.stuck_since = self._server.now()
+            self.stuck_since = self._taken_at = self._server.now()
+            self._taken_bytes = self._taken()
 
     def resume_writing(self) -> None:
-        """The peer has read what the transport held for it."""
+        """The peer has read what the transport held for it; `stuck_since` ends once nothing else waits."""
         self._writable = True
         self.hold(-self._stuck_bytes)
         self._stuck_bytes = self._stuck_replies = 0
-        self.stuck_since = None
         self.go_on()
 
     def connection_lost(self: Self, exc: Exception | None) -> None:

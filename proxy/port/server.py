@@ -66,6 +66,7 @@ _WHY = {
     "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
     "memory": "the node is short of memory (memoryMax)",
     "slow_frame": "a frame took longer than frameTimeout to arrive",
+    "slow_reader": "it read less than 64 KiB of its replies within writeTimeout, and more of them wait",
     "expired": "the token by which it said who it is has expired",
     "limit": "as many connections of this client are open as the section limits allows",
     "limit_idle": "it was idle for longer than its client's idleTimeout under limits",
@@ -386,7 +387,7 @@ class ThriftServer:
                 self._dirty.append(connection)
 
     def sweep(self) -> None:
-        """Close connections whose frame has been arriving for too long. Called every second or so."""
+        """Close connections whose frame arrives, or whose replies leave, too slowly. Called every second or so."""
         now = self._clock.monotonic()
         oldest = now - self.limits.frame_seconds_max
         idle_since = now - self.limits.idle_seconds
@@ -397,6 +398,9 @@ class ThriftServer:
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._refuse("slow_frame", connection)
                 connection.abort()
+            elif connection.reads_too_little(now):
+                self._refuse("slow_reader", connection)
+                connection.drop()
             elif self._access is not None and connection.rights is not None and self._access.is_over(connection.rights):
                 self._refuse("expired", connection)
                 connection.drop()
