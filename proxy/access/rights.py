@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.runtime.names import STORED_BYTES_MAX
 from proxy.access.rules import Action
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Rights:
         """Whether it may send to a topic; one that is no UTF-8 is nobody's."""
         if topic in self.produces:
             return True
+        topic = topic[: STORED_BYTES_MAX + 1]  # No topic has a name as long, and nothing of that length is kept here.
         try:
             name = topic.decode()
         except UnicodeDecodeError:
