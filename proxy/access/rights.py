@@ -41,6 +41,11 @@ class Rights:
         self._rules = rules
         self._known: dict[tuple[Action, str], bool] = {}
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any rule gives it anything."""
+        return self._rules is not None and bool(self._rules.naming(self.principal))
+
     def may(self, action: Action, resource: str) -> bool:
         """Whether it may do this; decided once."""
         asked = action, resource

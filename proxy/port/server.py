@@ -395,6 +395,9 @@ class ThriftServer:
         for connection in list(self.connections):
             if len(self._idle) < IDLE_LISTED and connection.is_idle(idle_since):
                 self._idle[connection] = None
+            connection.look_for_end()
+            if connection.closed:
+                continue
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._refuse("slow_frame", connection)
                 connection.abort()
@@ -445,6 +448,14 @@ class ThriftServer:
         """Close a connection that holds much, at once; whoever asked for it tells which."""
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, "memory").add()
         connection.drop()
+
+    def is_stranger(self, connection: Connection) -> bool:
+        """Whether a peer has no rights or, where there are no rules, has never completed a call."""
+        if self._access is None:
+            return not connection.requests
+        if connection.rights is None:
+            connection.rights = self._access.rights_of(connection.host, connection.certificate)
+        return not connection.rights.has_any
 
     def _unknown(self, method: str) -> str:
         other = {"consumer": "producer", "producer": "consumer"}.get(self.service)
