@@ -177,6 +177,14 @@ class KafkaGroups:
         found = {name: broker.partitions.trouble for name, broker in self._brokers.items()}
         return {name: str(failure) for name, failure in found.items() if failure is not None}
 
+    def topic_troubles(self) -> dict[str, list[str]]:
+        """Return what is wrong with single topics, each sentence with the groups that read them."""
+        found: dict[str, list[str]] = {}
+        for name, broker in sorted(self._brokers.items()):
+            for text in broker.partitions.topic_troubles.texts().values():
+                found.setdefault(text, []).append(name)
+        return found
+
     def start(self, group: ConsumerGroup) -> None:
         """Start a group, as a member of its cluster where it reads from Kafka."""
         group.start()

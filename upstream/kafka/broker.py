@@ -239,6 +239,7 @@ class KafkaBroker:
             may_hand_out=self.may_hand_out,
             clock=self._runtime.clock,
             counters=counters,
+            expired=self.partitions.expired,
             bytes_max=self._settings.waiting_bytes,
             left_out=self._runtime.metrics.counter(LEFT_OUT, subscription.group, subscription.config.topic),
         )

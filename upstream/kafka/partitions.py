@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 
 from broker.runtime.bundle import Runtime
@@ -30,12 +31,13 @@ from upstream.kafka.blobs import Blobs, Named
 from upstream.kafka.commits import Commits
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
-from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
+from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, WENT_BACK, MemberSettings
 from upstream.kafka.metadata import Known, decode, decode_blob
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.remembered import Remembered
 from upstream.kafka.stream import Stream
 from upstream.kafka.subscriptions import Subscriptions, is_expression
+from upstream.kafka.topic_troubles import TopicTroubles, is_missing
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
@@ -66,6 +68,7 @@ class Partitions:
         subscriptions: What the group reads.
         streams: What arrived of each and was not read yet.
         topics: By name; what the group subscribes is there, if only without partitions.
+        topic_troubles: What is wrong with single topics.
     """
 
     truncated_to = UNKNOWN
@@ -84,6 +87,7 @@ class Partitions:
         """
         self.group = config.group
         self.trouble: KafkaFailure | None = None
+        self.topic_troubles = TopicTroubles(runtime.clock)
         self.subscriptions = Subscriptions(config, whole=settings.whole_names)
         self._expanded = config
         self._member = member
@@ -197,7 +201,12 @@ class Partitions:
         if names := self.subscriptions.names:
             self._member.topics(names, self._heard_topics)
 
-    def _heard_topics(self, there: Mapping[str, int]) -> None:
+    def _log(self, failures: Sequence[KafkaFailure]) -> None:
+        for failure in failures:
+            self._runtime.limited_log.note("kafka_trouble", self.group, kind=failure.code, error=str(failure))
+
+    def _heard_topics(self, there: Mapping[str, int], failures: Mapping[str, KafkaFailure]) -> None:
+        self._log(self.topic_troubles.heard_topics(failures))
         self.subscriptions.heard(there, {place.topic for place in (*self._owned, *self._arriving)})
         self._expand()
 
@@ -212,6 +221,7 @@ class Partitions:
         def left() -> None:
             self._be_out()
             self._remembered.forget()
+            self.topic_troubles.forget()
             self.trouble = None
             done()
 
@@ -232,6 +242,8 @@ class Partitions:
 
     def unknown(self, topic: str) -> str | None:
         """Return why it is not known where the group stands in this member's partitions of a topic; None: it is."""
+        if self._is_in and (failure := self.topic_troubles.of(topic)) is not None:
+            return failure
         arriving = any(place.topic == topic for place in self._arriving)
         owned = any(place.topic == topic for place in self._owned)
         if self._is_member and not arriving and (owned or self.trouble is None):
@@ -274,11 +286,11 @@ class Partitions:
         """Claim a partition once what its text only names is read; without it where it cannot be had."""
 
         def come(text: str | None) -> None:
-            if text is not None and not (known := decode_blob(text, queue.start)).foreign:
+            if text is not None and not (known := decode_blob(text, queue.stood_at)).foreign:
                 self._knowns[queue] = known._replace(clean=self._knowns[queue].clean)
             self._claim([queue])
 
-        self._blobs.read(named, queue.place, queue.start, come)
+        self._blobs.read(named, queue.place, queue.stood_at, come)
 
     def _claim(self, queues: Sequence[KafkaQueue]) -> None:
         """Commit where partitions stand: it succeeds for their owner alone, and ends the note that they were left."""
@@ -315,9 +327,9 @@ class Partitions:
 
     def _known(self, queue: KafkaQueue) -> Known:
         assignment = queue.assignment
-        if assignment.committed is None or queue.start != assignment.committed:
+        if assignment.committed is None or assignment.is_beyond:
             return Known()
-        known = decode(assignment.metadata, queue.start)
+        known = decode(assignment.metadata, queue.stood_at)
         if known.foreign:
             self._runtime.metrics.counter(FOREIGN, self.group).add()
         return known
@@ -326,9 +338,11 @@ class Partitions:
         """Have a tracker stand where the commit and its text say, and what this node knew if that is of the same."""
         key = (self.group, queue.topic, queue.queue_id)
         tracker = self.progress.tracker(*key, first_offset=lambda: queue.start)
-        self.progress.reset(tracker, queue.start)
+        self.progress.reset(tracker, queue.stood_at)
         for start, end in (*known.ranges, *self._remembered.finished(queue.assignment)):
             tracker.finish_range(start, end)
+        # Retention took these while no node had the partition.
+        queue.expired = tracker.finish_range(queue.stood_at, queue.start)
         tracker.failures.update(
             {offset: failure for offset, failure in known.failures.items() if not tracker.is_finished(offset)}
         )
@@ -343,7 +357,29 @@ class Partitions:
             self._owned[queue.place] = queue
             self.streams[queue] = Stream(queue, self._member)
             self.topic_named(queue.topic).give(queue)
+            self._note_losses(queue)
         self._tell(given)
+
+    def _note_losses(self, queue: KafkaQueue) -> None:
+        """Count what the log lost while no node of the group had the partition."""
+        if queue.expired:
+            self.expired(self._tracker(queue), queue.expired)
+        if queue.assignment.is_beyond:
+            self._log_back(queue, queue.assignment.high, 0)
+
+    def expired(self, tracker: OffsetTracker, count: int) -> None:
+        """Count messages that retention took before the group had finished them."""
+        self.progress.lost(tracker, count)
+        self._runtime.limited_log.note(
+            "messages_lost_to_retention", self.group, topic=tracker.topic, queue=tracker.queue_id, messages=count
+        )
+
+    def _log_back(self, queue: KafkaQueue, end: int, lost: int) -> None:
+        self._runtime.metrics.counter(WENT_BACK, self.group).add()
+        self.topic_troubles.went_back(queue.topic, lost)
+        self._runtime.limited_log.note(
+            "kafka_log_went_back", self.group, topic=queue.topic, queue=queue.queue_id, end=end, lost=lost
+        )
 
     def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
         """Give partitions up in order."""
@@ -412,16 +448,22 @@ class Partitions:
         """Take what came."""
         queues = []
         for place, run in groupby(records, key=lambda record: Place(record.topic, record.partition)):
-            queue = self._owned.get(place)
-            if queue is not None:
-                self.streams[queue].arrived(list(run))
+            queue, came = self._owned.get(place), list(run)
+            if queue is None:
+                continue
+            if self.streams[queue].goes_back(came[0].offset):
+                self._doubt(queue)
+            else:
+                self.streams[queue].arrived(came)
                 queues.append(queue)
         self._tell(queues)
 
     def at_end(self, place: Place, offset: int) -> None:
         """Note that there is no more for now."""
         queue = self._owned.get(place)
-        if queue is not None:
+        if queue is not None and self.streams[queue].goes_back(offset):
+            self._doubt(queue)
+        elif queue is not None:
             self.streams[queue].at_end(offset)
             self._tell([queue])
 
@@ -449,14 +491,67 @@ class Partitions:
 
     def _ask_for_ends(self) -> None:
         if self._owned:
-            self._member.ends(list(self._owned), self._heard_ends)
+            known = {queue: queue.max_offset for queue in self._owned.values()}
+            self._member.ends(list(self._owned), partial(self._heard_ends, known))
 
-    def _heard_ends(self, ends: Sequence[tuple[Place, int, int]]) -> None:
+    def _heard_ends(
+        self,
+        known: Mapping[KafkaQueue, int],
+        ends: Sequence[tuple[Place, int, int]],
+        failures: Mapping[Place, KafkaFailure],
+    ) -> None:
+        """Note ends, and which logs became shorter since they were asked for."""
+        self._log(self.topic_troubles.heard(failures))
+        for place, failure in failures.items():
+            queue = self._owned.get(place)
+            if queue is not None and is_missing(failure):
+                queue.missing = True
         for place, low, high in ends:
             queue = self._owned.get(place)
-            if queue is not None:
+            if queue is None or queue not in known:
+                continue
+            if queue.missing or queue.doubted or high < self._standing(queue, known[queue]):
+                self._begin_anew(queue, low, high)
+            elif high < known[queue]:
+                # What was lost this node had not read yet.
+                lost, queue.max_offset = queue.max_offset - high, high
+                self.progress.lost(self._tracker(queue), lost)
+                self._log_back(queue, high, lost)
+            else:
                 queue.min_offset = max(queue.min_offset, low)
                 queue.max_offset = max(queue.max_offset, high)
+
+    def _standing(self, queue: KafkaQueue, known: int) -> int:
+        """Return up to where a log was read when its end was asked for, at least."""
+        return min(known, max(self.streams[queue].reached, self._tracker(queue).watermark))
+
+    def _doubt(self, queue: KafkaQueue) -> None:
+        """What comes of a partition lies below what came before; where its log begins and ends is to be asked for."""
+        if not queue.doubted:
+            queue.doubted = True
+            self._ask_for_ends()
+
+    def _begin_anew(self, queue: KafkaQueue, low: int, high: int) -> None:
+        """Read a log that went back, or is another one, as that of a partition without a committed offset.
+
+        What clients have of it is not this log's, so their answers finish nothing.
+        """
+        tracker = self._tracker(queue)
+        lost = tracker.unfinished(queue.max_offset)
+        if lost:
+            self.progress.lost(tracker, lost)
+        self._log_back(queue, high, lost)
+        config = self.subscriptions.of(queue.topic)
+
+        def begin(at_times: Mapping[Place, int | None] | None) -> None:
+            if self._owned.get(queue.place) is queue:
+                at_time = None if at_times is None else at_times.get(queue.place)
+                self.assigned([Assignment(*queue.place, low, high, None, "", at_time)])
+
+        if config is not None and config.consume_timestamp is not None:
+            self._member.offsets_at([queue.place], config.consume_timestamp, begin)
+        else:
+            begin(None)
 
     def _tell(self, queues: Sequence[KafkaQueue]) -> None:
         for name in dict.fromkeys(queue.topic for queue in queues):

@@ -21,6 +21,7 @@ from upstream.kafka.link import KafkaRecord, PartitionReader, Place
 from upstream.kafka.stream import Stream, size_of
 from upstream.kafka.topics import KafkaQueue, own
 from upstream.progress.replay import finish_gone
+from upstream.progress.tracker import OffsetTracker
 from upstream.source import Counts
 from upstream.state import State
 
@@ -52,6 +53,7 @@ class KafkaSource:
         may_hand_out: Callable[[], bool],
         clock: Clock,
         counters: Counts,
+        expired: Callable[[OffsetTracker, int], None],
         bytes_max: int,
         left_out: Counter | None = None,
     ) -> None:
@@ -65,6 +67,7 @@ class KafkaSource:
             may_hand_out: Whether the partitions are this member's for certain (D54).
             clock: Dates failures.
             counters: Series of the subscription.
+            expired: Counts messages that retention took.
             bytes_max: Of bodies that are kept.
             left_out: Counts headers that no property can be named after.
         """
@@ -75,6 +78,7 @@ class KafkaSource:
         self._may_hand_out = may_hand_out
         self._clock = clock
         self._counters = counters
+        self._expired = expired
         self.bytes_max = bytes_max
         self._left_out = left_out
         self._by_key = config.order_key == "KEY"
@@ -133,7 +137,9 @@ class KafkaSource:
         stream = self._stream_of(queue)
         if group_queue.next < queue.min_offset:
             lost = finish_gone(group_queue.tracker, queue, group_queue.next)
-            self._counters.skipped("expired").add(lost)
+            if lost:
+                self._counters.skipped("expired").add(lost)
+                self._expired(group_queue.tracker, lost)
             group_queue.next = queue.min_offset
         if stream.position != group_queue.next:
             stream.seek(group_queue.next)

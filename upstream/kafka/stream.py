@@ -77,6 +77,15 @@ class Stream:
             self._told = max(self._told, offset)
             self.queue.max_offset = max(self.queue.max_offset, offset)
 
+    def goes_back(self, offset: int) -> bool:
+        """Whether what comes lies below what came before: Kafka sends offsets in order, so the log is another one."""
+        return self.position >= 0 and offset < self._told
+
+    @property
+    def reached(self) -> int:
+        """Offset below which everything came; -1: nothing was read yet."""
+        return self._told if self.position >= 0 else -1
+
     @property
     def is_drained(self) -> bool:
         """Whether nothing is held and nothing known to be void lies before what is to come."""

@@ -63,7 +63,8 @@ class SimReader:
         """Read again; once more where no answer comes."""
 
         def request(answer: Answer) -> None:
-            records = self._cluster.partition(place).records
+            partition = self._cluster.found(place)
+            records = {} if partition is None else partition.records
             answer(there, [records[each] for each in offsets if each in records])
 
         def failed(_: KafkaFailure) -> None:

@@ -298,7 +298,7 @@ def test_group_and_topic_that_a_reload_brings_are_read_from_kafka() -> None:
     bills = "  bills: {brokerCluster: main}\ngroups:\n  - {group: more, topics: [{topic: bills}]}\n"
     more = YAML.replace("groups:\n", bills)
     assert _reload(world, more).accepted
-    world.kafka.append(Place("bills", 0), b"k", b"body")
+    world.kafka.append(Place("bills", 0), b"k", b"body", gap=0)
     world.run(2)
     [position] = world.view.positions(group="more")
     assert (position.topic, position.max) == ("bills", 1)
