@@ -18,6 +18,7 @@ from proxy.services.publishing import Publishing
 from upstream.calls.seams import Threads
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker, Ways
+from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
@@ -49,17 +50,19 @@ class KafkaClients:
         sends: What the producer port has under way; None where there is no cluster, or the port has not begun.
     """
 
-    def __init__(self, clusters: Mapping[str, KafkaClusterConfig], make: MakeKafkaClient) -> None:
+    def __init__(self, clusters: Mapping[str, KafkaClusterConfig], make: MakeKafkaClient, runtime: Runtime) -> None:
         """Set up.
 
         Args:
             clusters: As configured.
             make: Makes a client; raises where it cannot be had (a package, a secret).
+            runtime: The node's.
         """
+        self._runtime = runtime
         self._clusters = clusters
         self._make = make
         self._clients: dict[str, KafkaClient] = {}
-        self._producers: dict[str, Producer] = {}
+        self._producers: dict[str, LastingProducer] = {}
         self.sends: KafkaSends | None = None
 
     @property
@@ -83,8 +86,12 @@ class KafkaClients:
         """Return a cluster's producer; likewise."""
         if cluster not in self._producers:
             with _told():
-                self._producers[cluster] = self.client(cluster).producer()
+                self._producers[cluster] = LastingProducer(cluster, self.client(cluster).producer, self._runtime)
         return self._producers[cluster]
+
+    def producer_troubles(self) -> dict[str, str]:
+        """Return the clusters whose producer has ended by a fault, each with what it said."""
+        return {name: str(each.trouble) for name, each in self._producers.items() if each.trouble is not None}
 
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way to each cluster, and end; blocks."""

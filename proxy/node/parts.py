@@ -188,7 +188,7 @@ class Parts:
         self.threads = threads
         keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)
-        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client)
+        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client, self.runtime)
         self.kafka_groups = KafkaGroups(self.kafka, self.runtime)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []

@@ -83,6 +83,7 @@ class Troubles:
         clock_forward_seconds: The wall clock was set forward by so much, `clock_forward_ago` seconds ago.
         clock_behind_seconds: By how much the wall clock is behind what it has shown before.
         kafka: Groups whose Kafka cluster is in trouble, each with what it said.
+        kafka_producers: Clusters whose producer has ended by a fault, each with what it said.
         kafka_topics: Likewise of single topics: sentences, each with the groups that it concerns.
         tls: The encrypted ports.
         limited: Clients that were held to a limit of theirs within the last minute.
@@ -110,6 +111,7 @@ class Troubles:
     clock_forward_ago: float = 0.0
     clock_behind_seconds: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka_producers: Mapping[str, str] = field(default_factory=dict)
     kafka_topics: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tls: TlsView = TlsView()
     limited: Sequence[HeldClient] = ()

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "call_stuck",
     "kafka_trouble",
     "kafka_topic_trouble",
+    "kafka_producer_broken",
     "tls_expiring",
     "tls_crl_expiring",
     "tls_reload_refused",

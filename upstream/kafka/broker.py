@@ -263,6 +263,14 @@ class KafkaBroker:
             raise StoreError(f"the body of {job.topic} {job.qid} {job.offset} is being read again")
         self._dead_letters.write(self.dead_letter_topic(group), job, source.record(job), reason, done)
 
+    def is_dead_letter_refused(self, job: UpstreamJob) -> bool:
+        """Whether Kafka has refused it so far."""
+        return self._dead_letters.is_refused(job)
+
+    def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
+        """Try no more to write it."""
+        return self._dead_letters.withdraw(job)
+
     def _read_again(self, job: UpstreamJob) -> None:
         for source in self._sources:
             if not source.closed and source.reads(job):

@@ -96,6 +96,9 @@ class KafkaFailure(Exception):
 Done = Callable[[KafkaFailure | None], None]
 """Told, in the loop's thread and never from within the call that was given it, how something ended."""
 
+Broken = Callable[[KafkaFailure], None]
+"""Called, in the loop's thread, when something has ended by a fault and works no more."""
+
 Produced = Callable[[KafkaFailure | None, int, int], None]
 """Likewise, with partition and offset of the record; -1 each where they are not known."""
 
@@ -279,6 +282,6 @@ class KafkaClient(Protocol):
         """Return a reader."""
         ...
 
-    def producer(self) -> Producer:
-        """Return the producer; one for all of a node."""
+    def producer(self, broken: Broken) -> Producer:
+        """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
         ...

@@ -118,17 +118,17 @@ def assignments_of(
     return assignments, failures
 
 
-def partitions_of(consumer: Any, topic: str) -> int | None:
-    """Return how many partitions a topic has; None: there is none. Raises KafkaException."""
+def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
+    """Return how many partitions a topic has, or what the cluster says of it. Raises KafkaException."""
     package = confluent()
     found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics.get(topic)
     if found is None:
-        return None
+        return _missing(topic)
     if found.error is not None and found.error.code() != package.KafkaError.LEADER_NOT_AVAILABLE:
         if found.error.code() in (package.KafkaError.UNKNOWN_TOPIC_OR_PART, package.KafkaError._UNKNOWN_TOPIC):
-            return None
-        raise package.KafkaException(found.error)
-    return len(found.partitions) or None
+            return _missing(topic)
+        return failure_of(found.error)
+    return len(found.partitions) or _missing(topic)
 
 
 def topics_of(consumer: Any, names: Sequence[str], *, whole: bool) -> tuple[dict[str, int], dict[str, KafkaFailure]]:

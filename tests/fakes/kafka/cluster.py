@@ -29,6 +29,7 @@ class SimKafka:
         patience_seconds: A client of a cluster that is down says so after at most so long.
         sent_seconds_max: After so long a record that is not acknowledged has failed.
         missing: Topics to which nobody may produce.
+        producers_denied: Why every producer ends with its first record; None: they work.
         refusals: What is said of topics that are denied, or without a leader.
         deleted: Topics that were deleted, with their partitions.
         on_append, on_owned, on_committed, on_refused, on_held: Told what happens, where somebody wants to know.
@@ -56,6 +57,7 @@ class SimKafka:
         self.sent_seconds_max = 30.0
         self.missing: set[str] = set()
         self.deleted: dict[str, int] = {}
+        self.producers_denied: KafkaFailure | None = None
         self.refusals: dict[str, KafkaFailure] = {}
         self.links: list[SimLink] = []
         self.topics: dict[str, list[SimPartition]] = {}
