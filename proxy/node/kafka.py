@@ -15,6 +15,7 @@ from conf.sections.kafka import KafkaClusterConfig
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.sends import KafkaSends
 from proxy.services.publishing import Publishing
+from upstream.budget import Budget
 from upstream.calls.seams import Threads
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker, Ways
@@ -119,7 +120,11 @@ class KafkaClients:
 
 
 class KafkaGroups:
-    """The groups of one node that read from Kafka, by their names."""
+    """The groups of one node that read from Kafka, by their names.
+
+    Attributes:
+        budget: The node's account of memory.
+    """
 
     def __init__(self, clients: KafkaClients, runtime: Runtime) -> None:
         """Set up.
@@ -130,6 +135,7 @@ class KafkaGroups:
         """
         self._clients = clients
         self._runtime = runtime
+        self.budget = Budget()
         self._brokers: dict[str, KafkaBroker] = {}
         self._always: dict[str, bool] = {}
 
@@ -172,6 +178,7 @@ class KafkaGroups:
                 whole_names=settings.group_protocol == "consumer",
             ),
         )
+        broker.budget = self.budget
         self._brokers[group.group] = broker
         return broker
 

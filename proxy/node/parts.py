@@ -196,7 +196,7 @@ class Parts:
         self.memory = MemoryWatch(
             config.node.memory_max, groups=self.all_groups, servers=lambda: self.servers, runtime=self.runtime
         )
-        self.budget = self.memory.budget
+        self.budget = self.kafka_groups.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
         self.ack_logs = AckLogs(self, self.runtime)
         self.group_lines = GroupLines(self, self.runtime)

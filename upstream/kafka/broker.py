@@ -9,6 +9,7 @@ from broker.errors import StoreError
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.models import GroupConfig
+from upstream.budget import Budget
 from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.blobs import Blobs
 from upstream.kafka.dead_letters import DeadLetterWriter
@@ -59,6 +60,7 @@ class KafkaBroker:
     """One group's share of a cluster.
 
     Attributes:
+        budget: The node's account of memory.
         partitions: What its member was given.
         membership: When it has one.
     """
@@ -76,6 +78,7 @@ class KafkaBroker:
         """
         blobs = Blobs(config.group, settings.commit_topic, reader=ways.reader, producer=ways.producer, runtime=runtime)
         self.partitions = Partitions(config, member=ways.member, blobs=blobs, runtime=runtime, settings=settings)
+        self.budget = Budget()
         self._ways = ways
         self._runtime = runtime
         self._settings = settings
@@ -123,7 +126,7 @@ class KafkaBroker:
         found = self.partitions.expanded(config or self.partitions.subscriptions.config)
         share = self._settings.waiting_bytes // max(1, len(found.enabled_topics))
         for source in self._sources:
-            source.bytes_max = share
+            source.keep_up_to(share)
         return found
 
     @property
@@ -241,6 +244,7 @@ class KafkaBroker:
             counters=counters,
             expired=self.partitions.expired,
             bytes_max=self._settings.waiting_bytes,
+            budget=self.budget,
             left_out=self._runtime.metrics.counter(LEFT_OUT, subscription.group, subscription.config.topic),
         )
         self._sources.append(source)

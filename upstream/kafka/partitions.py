@@ -355,10 +355,14 @@ class Partitions:
         for queue in given:
             del self._arriving[queue.place]
             self._owned[queue.place] = queue
-            self.streams[queue] = Stream(queue, self._member)
+            self.streams[queue] = Stream(queue, self._member, self._stream_room)
             self.topic_named(queue.topic).give(queue)
             self._note_losses(queue)
         self._tell(given)
+
+    def _stream_room(self) -> int:
+        """How many bytes each partition may hold that were not read yet."""
+        return self._settings.waiting_bytes // max(1, len(self._owned))
 
     def _note_losses(self, queue: KafkaQueue) -> None:
         """Count what the log lost while no node of the group had the partition."""
