@@ -242,7 +242,7 @@ class KafkaBroker:
             may_hand_out=self.may_hand_out,
             clock=self._runtime.clock,
             counters=counters,
-            expired=self.partitions.expired,
+            expired=self.partitions.logs.expired,
             bytes_max=self._settings.waiting_bytes,
             budget=self.budget,
             left_out=self._runtime.metrics.counter(LEFT_OUT, subscription.group, subscription.config.topic),

@@ -212,6 +212,10 @@ class GroupMember(Protocol):
         """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""
         ...
 
+    def abandon(self) -> None:
+        """End without waiting for anything, as far as that can be done; nothing more is told."""
+        ...
+
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the group; partitions are revoked first, as in a rebalance. Nothing is told after `done`."""
         ...

@@ -13,11 +13,6 @@ REVOKED = declare(
 LOST = declare(
     "pyddmq_kafka_partitions_lost_total", "Partitions that others had before this node could give them up.", ("group",)
 )
-WENT_BACK = declare(
-    "pyddmq_kafka_logs_went_back_total",
-    "Partitions whose log became shorter than where the group stood, or whose topic was created again.",
-    ("group",),
-)
 FOREIGN = declare(
     "pyddmq_kafka_commit_texts_foreign_total",
     "Texts beside committed offsets that are not this program's: the offset counts, nothing above it.",

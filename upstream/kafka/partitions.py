@@ -31,13 +31,14 @@ from upstream.kafka.blobs import Blobs, Named
 from upstream.kafka.commits import Commits
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
-from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, WENT_BACK, MemberSettings
+from upstream.kafka.log_watch import LogWatch
+from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.metadata import Known, decode, decode_blob
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.remembered import Remembered
+from upstream.kafka.silence import Silence
 from upstream.kafka.stream import Stream
 from upstream.kafka.subscriptions import Subscriptions, is_expression
-from upstream.kafka.topic_troubles import TopicTroubles, is_missing
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
@@ -68,6 +69,7 @@ class Partitions:
         subscriptions: What the group reads.
         streams: What arrived of each and was not read yet.
         topics: By name; what the group subscribes is there, if only without partitions.
+        logs: Where the logs of its partitions begin and end.
         topic_troubles: What is wrong with single topics.
     """
 
@@ -87,7 +89,6 @@ class Partitions:
         """
         self.group = config.group
         self.trouble: KafkaFailure | None = None
-        self.topic_troubles = TopicTroubles(runtime.clock)
         self.subscriptions = Subscriptions(config, whole=settings.whole_names)
         self._expanded = config
         self._member = member
@@ -114,6 +115,17 @@ class Partitions:
         self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
         volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
         self.progress = run_now(Progress.opening("", queues=self, runtime=volatile))
+        self.logs = LogWatch(
+            self.group,
+            owned=self._owned,
+            streams=self.streams,
+            progress=self.progress,
+            runtime=runtime,
+            ask=self._ask_for_ends,
+            begin_anew=self._begin_anew,
+        )
+        self.topic_troubles = self.logs.troubles
+        self._silence = Silence(runtime.clock, settings.session_seconds, settings.revoke_seconds)
         self.commits = Commits(
             self.group,
             member=member,
@@ -156,6 +168,7 @@ class Partitions:
         """Become a member, by one that has not joined."""
         self._leaving = False
         self._is_in = True
+        self._silence.begin()
         self._member = self.commits.member = member
         self.commits.begin()
         self._ends.begin()
@@ -201,12 +214,9 @@ class Partitions:
         if names := self.subscriptions.names:
             self._member.topics(names, self._heard_topics)
 
-    def _log(self, failures: Sequence[KafkaFailure]) -> None:
-        for failure in failures:
-            self._runtime.limited_log.note("kafka_trouble", self.group, kind=failure.code, error=str(failure))
-
     def _heard_topics(self, there: Mapping[str, int], failures: Mapping[str, KafkaFailure]) -> None:
-        self._log(self.topic_troubles.heard_topics(failures))
+        self._silence.cluster_heard()
+        self.logs.log(self.topic_troubles.heard_topics(failures))
         self.subscriptions.heard(there, {place.topic for place in (*self._owned, *self._arriving)})
         self._expand()
 
@@ -240,8 +250,24 @@ class Partitions:
         """The partitions that this node has."""
         return list(self._owned.values())
 
+    def look(self) -> None:
+        """Give up a member that stands; another one takes its place."""
+        failure = self.standing
+        if failure is not None and self._silence.is_over:
+            self._member.abandon()
+            self.lost(list(self._owned))
+            self.broken(failure)
+
+    @property
+    def standing(self) -> KafkaFailure | None:
+        """Why the member stands, of a cluster that answers; None: it does not."""
+        waits = self._is_in and not self._leaving and (bool(self._owned or self._arriving) or not self._is_member)
+        return self._silence.trouble(waits=waits)
+
     def unknown(self, topic: str) -> str | None:
         """Return why it is not known where the group stands in this member's partitions of a topic; None: it is."""
+        if (standing := self.standing) is not None:
+            return f"{WAITING}: {standing}"
         if self._is_in and (failure := self.topic_troubles.of(topic)) is not None:
             return failure
         arriving = any(place.topic == topic for place in self._arriving)
@@ -263,6 +289,7 @@ class Partitions:
             # They were somebody else's meanwhile, and nobody said so.
             self.lost(known)
         self._is_member = True
+        self._silence.heard()
         if assignments:
             self.subscriptions.given({each.topic for each in assignments})
             self._ask_for_topics()
@@ -357,37 +384,17 @@ class Partitions:
             self._owned[queue.place] = queue
             self.streams[queue] = Stream(queue, self._member, self._stream_room)
             self.topic_named(queue.topic).give(queue)
-            self._note_losses(queue)
+            self.logs.given(queue)
         self._tell(given)
 
     def _stream_room(self) -> int:
         """How many bytes each partition may hold that were not read yet."""
         return self._settings.waiting_bytes // max(1, len(self._owned))
 
-    def _note_losses(self, queue: KafkaQueue) -> None:
-        """Count what the log lost while no node of the group had the partition."""
-        if queue.expired:
-            self.expired(self._tracker(queue), queue.expired)
-        if queue.assignment.is_beyond:
-            self._log_back(queue, queue.assignment.high, 0)
-
-    def expired(self, tracker: OffsetTracker, count: int) -> None:
-        """Count messages that retention took before the group had finished them."""
-        self.progress.lost(tracker, count)
-        self._runtime.limited_log.note(
-            "messages_lost_to_retention", self.group, topic=tracker.topic, queue=tracker.queue_id, messages=count
-        )
-
-    def _log_back(self, queue: KafkaQueue, end: int, lost: int) -> None:
-        self._runtime.metrics.counter(WENT_BACK, self.group).add()
-        self.topic_troubles.went_back(queue.topic, lost)
-        self._runtime.limited_log.note(
-            "kafka_log_went_back", self.group, topic=queue.topic, queue=queue.queue_id, end=end, lost=lost
-        )
-
     def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
         """Give partitions up in order."""
         self._runtime.metrics.counter(REVOKED, self.group).add(len(places))
+        self._silence.heard()
         self._forget_arriving(places)
         queues = [self._owned[place] for place in places if place in self._owned]
         if not queues:
@@ -455,9 +462,7 @@ class Partitions:
             queue, came = self._owned.get(place), list(run)
             if queue is None:
                 continue
-            if self.streams[queue].goes_back(came[0].offset):
-                self._doubt(queue)
-            else:
+            if not self.logs.goes_back(queue, came[0].offset):
                 self.streams[queue].arrived(came)
                 queues.append(queue)
         self._tell(queues)
@@ -465,9 +470,7 @@ class Partitions:
     def at_end(self, place: Place, offset: int) -> None:
         """Note that there is no more for now."""
         queue = self._owned.get(place)
-        if queue is not None and self.streams[queue].goes_back(offset):
-            self._doubt(queue)
-        elif queue is not None:
+        if queue is not None and not self.logs.goes_back(queue, offset):
             self.streams[queue].at_end(offset)
             self._tell([queue])
 
@@ -487,6 +490,7 @@ class Partitions:
         return self._owned.values()
 
     def _committed(self, failure: KafkaFailure | None) -> None:
+        self._silence.heard(failure)
         if failure is not None and failure.fenced:
             # The member is none any more, or one of the partitions is another's: its client will say which. Until then,
             # or until a commit succeeds again, nothing is handed out.
@@ -497,6 +501,8 @@ class Partitions:
         if self._owned:
             known = {queue: queue.max_offset for queue in self._owned.values()}
             self._member.ends(list(self._owned), partial(self._heard_ends, known))
+        elif not self._is_member:
+            self._ask_for_topics()
 
     def _heard_ends(
         self,
@@ -504,53 +510,15 @@ class Partitions:
         ends: Sequence[tuple[Place, int, int]],
         failures: Mapping[Place, KafkaFailure],
     ) -> None:
-        """Note ends, and which logs became shorter since they were asked for."""
-        self._log(self.topic_troubles.heard(failures))
-        for place, failure in failures.items():
-            queue = self._owned.get(place)
-            if queue is not None and is_missing(failure):
-                queue.missing = True
-        for place, low, high in ends:
-            queue = self._owned.get(place)
-            if queue is None or queue not in known:
-                continue
-            if queue.missing or queue.doubted or high < self._standing(queue, known[queue]):
-                self._begin_anew(queue, low, high)
-            elif high < known[queue]:
-                # What was lost this node had not read yet.
-                lost, queue.max_offset = queue.max_offset - high, high
-                self.progress.lost(self._tracker(queue), lost)
-                self._log_back(queue, high, lost)
-            else:
-                queue.min_offset = max(queue.min_offset, low)
-                queue.max_offset = max(queue.max_offset, high)
+        self._silence.cluster_heard()
+        self.logs.heard(known, ends, failures)
 
-    def _standing(self, queue: KafkaQueue, known: int) -> int:
-        """Return up to where a log was read when its end was asked for, at least."""
-        return min(known, max(self.streams[queue].reached, self._tracker(queue).watermark))
-
-    def _doubt(self, queue: KafkaQueue) -> None:
-        """What comes of a partition lies below what came before; where its log begins and ends is to be asked for."""
-        if not queue.doubted:
-            queue.doubted = True
-            self._ask_for_ends()
-
-    def _begin_anew(self, queue: KafkaQueue, low: int, high: int) -> None:
-        """Read a log that went back, or is another one, as that of a partition without a committed offset.
-
-        What clients have of it is not this log's, so their answers finish nothing.
-        """
-        tracker = self._tracker(queue)
-        lost = tracker.unfinished(queue.max_offset)
-        if lost:
-            self.progress.lost(tracker, lost)
-        self._log_back(queue, high, lost)
+    def _begin_anew(self, queue: KafkaQueue, made: Callable[[int | None], Assignment]) -> None:
         config = self.subscriptions.of(queue.topic)
 
         def begin(at_times: Mapping[Place, int | None] | None) -> None:
             if self._owned.get(queue.place) is queue:
-                at_time = None if at_times is None else at_times.get(queue.place)
-                self.assigned([Assignment(*queue.place, low, high, None, "", at_time)])
+                self.assigned([made(None if at_times is None else at_times.get(queue.place))])
 
         if config is not None and config.consume_timestamp is not None:
             self._member.offsets_at([queue.place], config.consume_timestamp, begin)

@@ -162,6 +162,15 @@ class LibrdkafkaMember:
 
         self._asking.ask(ask, lambda: told(None))
 
+    def abandon(self) -> None:
+        """End; the thread leaves the group if it can."""
+        self._over = True
+        self._terms.clear()
+        self._epochs.clear()
+        if self._listener is not None:
+            self._listener = None
+            self._thread.leave()
+
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the group."""
         self._left = done

@@ -102,6 +102,8 @@ class Settings:
             "queue.buffering.max.kbytes": 64 * 1024,
             # Of sizes the topic's `max.message.bytes` is the limit, and the broker's word.
             "message.max.bytes": _MESSAGE_BYTES_MAX,
+            # A topic was found before it is sent to: one that is unknown afterwards was deleted.
+            "topic.metadata.propagation.max.ms": 2_000,
         }
         if not {"message.timeout.ms", "delivery.timeout.ms"} & self._common.keys():
             free["message.timeout.ms"] = _SENT_MS_MAX

@@ -28,6 +28,7 @@ from upstream.kafka.subscriptions import fits, is_expression
 REVOKE_SECONDS = 10.0
 _BATCH = 50
 _AGAIN_SECONDS = 0.5
+_STANDS_SECONDS = 2.0
 _ROUNDS: dict[str, type[Rounds]] = {"classic": ClassicRounds, "consumer": IncrementalRounds}
 
 
@@ -38,6 +39,7 @@ class SimMember:
         client_id: Whose it is.
         paused: It hears and says nothing; what was under way is heard afterwards. Of a process that stands still as a
             whole (`pyddmq.testing.loop.Process`) all of this happens by itself.
+        stands: It has lost the coordinator and finds it no more: it says nothing and is answered nothing.
         dead: Its process is none any more, or it has left.
     """
 
@@ -60,6 +62,7 @@ class SimMember:
         self._giving: set[Place] = set()
         self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self.paused = False
+        self.stands = False
         self.dead = False
         self._rounds = _ROUNDS[cluster.protocol](cluster, link, self)
         self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._tell, self.later)
@@ -102,6 +105,10 @@ class SimMember:
         if self.paused:
             self._backlog.append((self.commit, (commits, done)))
             return
+        if self.stands:
+            failure = KafkaFailure("TIMED_OUT", "no answer to a commit", unknown=True)
+            self.later(_STANDS_SECONDS, self._tell, done, failure)
+            return
         terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
         if commits:
             self._commits.ask(Asked(commits, terms, done))
@@ -138,6 +145,11 @@ class SimMember:
             answer(self._tell, told, {place: self._at(place, time_ms) for place in places})
 
         self._link.ask(request, lambda _: self._tell(told, None))
+
+    def abandon(self) -> None:
+        """End: the group hears of it by the session alone."""
+        self.dead = True
+        self._listener = None
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave: what it has is revoked first."""
