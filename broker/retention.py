@@ -35,6 +35,7 @@ import structlog
 
 from broker.errors import DamagedRecord, StoreFailed
 from broker.format.record import store_timestamp
+from broker.log.arrivals import Arrivals
 from broker.log.awaited import AwaitedSteps, WritesFiles, saved, writing_nothing
 from broker.log.commit_log import CommitLog
 from broker.log.scan import scan
@@ -167,6 +168,7 @@ class Retention:
         topics: Topics,
         checkpointer: Checkpointer,
         space: SegmentSpace,
+        arrivals: Arrivals,
         runtime: Runtime,
     ) -> None:
         self.limits = RetentionLimits()
@@ -179,6 +181,7 @@ class Retention:
         self._topics = topics
         self._checkpointer = checkpointer
         self._space = space
+        self._arrivals = arrivals
         self._disk = runtime.disk
         self._clock = runtime.clock
         self._metrics = runtime.metrics
@@ -277,8 +280,10 @@ class Retention:
         return expiring
 
     def _reason(self, expiring: ExpiringSegment, limits: RetentionLimits) -> str:
-        if limits.age_ms and expiring.last_ms is not None and expiring.last_ms + limits.age_ms <= self._clock.wall_ms():
-            return "age"
+        if limits.age_ms and expiring.last_ms is not None:
+            last_ms = self._arrivals.stored_ms(expiring.end - 1, expiring.last_ms)
+            if last_ms + limits.age_ms <= self._clock.wall_ms():
+                return "age"
         if limits.log_bytes and self.log_bytes > limits.log_bytes:
             return "size"
         if not limits.disk_ratio and not limits.disk_ratio_forced:
@@ -405,6 +410,7 @@ class Retention:
         seconds: float | None = None
         shares: list[float] = []
         if limits.age_ms:
+            stored_ms = self._arrivals.stored_ms(physical, stored_ms)
             seconds = max(0.0, (stored_ms + limits.age_ms - self._clock.wall_ms()) / 1000)
             shares.append(min(1.0, seconds * 1000 / limits.age_ms))
         rooms: list[tuple[int, int]] = []

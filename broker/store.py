@@ -35,6 +35,7 @@ from broker.feature import Feature, Given
 from broker.format.locating import Place
 from broker.format.record import Entry, Located, Locator, locate, store_timestamp
 from broker.format.unique_key import UniqueKeys
+from broker.log.arrivals import Arrivals
 from broker.log.decisions import Decided, decisions
 from broker.log.encoder import Encoder, stamp_of
 from broker.log.group_commit import CommitDriver, GroupCommit
@@ -104,6 +105,7 @@ class Store:
         self.closed = False
         self._waits = Waits(self, given, runtime)
         self._clock = clock
+        self.arrivals = Arrivals(clock)
         self.unique_keys = UniqueKeys(options.store_host, random)
         self._encoder = Encoder(options, self.unique_keys)
         parts = self._parts = StoreParts(self, given=given, runtime=runtime, lock=lock)
@@ -196,6 +198,7 @@ class Store:
         facts = self._recovery = yield from self._parts.recover()
         self.damage.found(facts)
         self.store_ms = facts.store_ms
+        self.arrivals.note(self.min_offset, self.end, self.store_ms)
         self.commit.recovered(facts.last_record)
 
     def _moment(self) -> tuple[int, int]:
@@ -335,6 +338,7 @@ class Store:
             return
         self._limited_log.flush()
         self._log.forget_idle()
+        self.arrivals.note(self.min_offset, self.end, self.store_ms)
         try:
             self.make_durable()
             self.segment_space.tend()
@@ -368,12 +372,13 @@ class Store:
             raise
 
     def stored_ms(self, physical: int, size: int) -> int:
-        """Return when a record was stored, ms since the epoch; raises as `read`, which looks at more of it."""
+        """Return when a record was stored, ms of the present wall clock; raises as `read`, which looks at more."""
         try:
             stored_ms = usual_stored_ms(self._log, physical, size)
         except (DamagedRecord, RecordGone):
             stored_ms = None
-        return store_timestamp(self.read(physical, size)) if stored_ms is None else stored_ms
+        stamp_ms = store_timestamp(self.read(physical, size)) if stored_ms is None else stored_ms
+        return self.arrivals.stored_ms(physical, stamp_ms)
 
     def locate(self, places: Sequence[Place], unusual: Locator = locate) -> list[Located]:
         """Find bodies and property blocks of the records at these (physical offset, size): `read` for batches.

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Protocol
 
 from broker.feature import Given
+from broker.log.arrivals import Arrivals
 from broker.log.commit_log import CommitLog
 from broker.log.segment_space import SegmentSpace
 from broker.log.walk import Walked, walk
@@ -28,6 +29,7 @@ class PartsStore(TopicStore, RetentionStore, Protocol):
     """What is asked of the store."""
 
     options: StoreOptions
+    arrivals: Arrivals
 
 
 class StoreParts:
@@ -102,6 +104,7 @@ class StoreParts:
             topics=self.topics,
             checkpointer=self.checkpointer,
             space=self.segment_space,
+            arrivals=store.arrivals,
             runtime=runtime,
         )
         self._checker = UnitChecker(self.log, runtime=runtime, codes=given.unit_codes, fail=store.fail)

@@ -17,6 +17,7 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from lag.samples import QueueSample
+from lag.verdicts.changes import Verdict
 from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
@@ -116,6 +117,10 @@ class PlainNode(LiveNode):
         yield
         since_ms = NOW_MS - span_ms
         return ObjectivesAnswer(objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, shortened=False, kept=[])
+
+    def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
+        """One group in trouble, whose alarms are for two."""
+        return [("billing", Verdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
 
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         return self.sample_lists.get(group)

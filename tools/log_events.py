@@ -53,6 +53,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "store_holds_foreign": "The store holds something of RocketMQ's that is kept, not used; `what` names it.",
         "store_opened": "The store is open; says what the recovery read and where the log ends.",
         "store_recovering": "A recovery begins; `clean` says whether the last stop was orderly.",
+        "timers_clock_back": "The wall clock is behind the slots that were read; the first of them is opened at once.",
         "timers_of_other_precision": "RocketMQ left timers with another width of slots, so they are made anew.",
         "timers_rebuilding": "Timer log and wheel are made anew from the commit log.",
         "topic_deleted_by_others": "RocketMQ deleted this topic while it had the store; it stays deleted.",

@@ -43,6 +43,18 @@ class Awaited:
         self._expect(commit.flush, at_once=commit.syncs is None)
 
     @classmethod
+    def of(cls, make: Callable[[], None]) -> Awaited:
+        """Expect something else: `make` has it happen at once, and returns when it has."""
+        awaited = cls.__new__(cls)
+
+        def now() -> None:
+            make()
+            awaited.tell(None)
+
+        awaited._expect(now, at_once=False)
+        return awaited
+
+    @classmethod
     def of_writes(cls, file_writes: FileWrites) -> Awaited:
         """Expect the end of a file write."""
         awaited = cls.__new__(cls)

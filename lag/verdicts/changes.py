@@ -2,30 +2,30 @@
 
 A group has the worst status of its queues. That is a verdict, and a change of it is worth a line in the log and a post:
 at once where it is worse, and after `SETTLED_MS` where it is not, so that a group which goes to and fro does not post
-every round. A group that is INCOMPLETE, as after a restart, keeps the verdict that it had.
+every round. A group that is INCOMPLETE, as after a restart, keeps the verdict that it had. A group that was
+not OK and is no longer judged is REMOVED: a receiver of changes can close it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lag.rules.limits import Limits
 from lag.rules.statuses import BY_NAME, Level, worst
-from lag.verdicts.windows import Judged, Windows
+from lag.verdicts.windows import Judged
 
 SILENT: Final = "SILENT"
 """Status of a node whose journal has no new round; only who looks from outside can tell."""
 INCOMPLETE: Final = "INCOMPLETE"
+REMOVED: Final = "REMOVED"
+"""Status of a group that was removed, or whose alarms were disabled."""
 SETTLED_MS: Final = 60_000
 """How long a verdict that is not worse must hold before it counts."""
 _WORSE: Final = (Level.OK, Level.WARN, Level.UNKNOWN, Level.ERR)
 
-LimitsOf = Callable[[str, str], Limits]
-"""Limits of a group and topic."""
 Wanted = Callable[[str, str], bool]
 """Whether a group's verdict takes a topic into account (DDMQ's `enableAlarm`)."""
 
@@ -61,6 +61,8 @@ class Verdict:
     @property
     def level(self) -> Level:
         """How bad that is."""
+        if self.status == REMOVED:
+            return Level.OK
         return Level.UNKNOWN if self.status == SILENT else BY_NAME[self.status].level
 
 
@@ -124,8 +126,10 @@ class Verdicts:
     def __init__(self, settled_ms: int = SETTLED_MS) -> None:
         self.current: dict[str, Verdict] = {}
         self._settled_ms = settled_ms
-        self._next: dict[str, Verdict] = {}
-        """What is not worse and has not held for long enough."""
+        self._next: dict[str, tuple[int, Verdict]] = {}
+        """What is not worse and has not held for long enough: begin of the run of such verdicts, and the last."""
+        self._lost: set[str] = set()
+        """Groups whose last report may be lost: the next verdict is reported, OK or not."""
 
     def take(self, judged: Iterable[Judged], time_ms: int, wanted: Wanted = everything) -> list[VerdictChange]:
         """Take a round; returns what changed, by group.
@@ -135,70 +139,70 @@ class Verdicts:
             time_ms: The round's moment; an earlier one than before means that the clock was set back.
             wanted: What is left out is as if it were not there.
         """
-        by_group: dict[str, list[Judged]] = {}
-        for each in judged:
-            group, topic, _ = each.place
-            if wanted(group, topic):
-                by_group.setdefault(group, []).append(each)
-        for group in self.current.keys() - by_group.keys():
-            # A group that left is no longer judged; it says nothing when it goes.
-            del self.current[group]
-            self._next.pop(group, None)
-        changes = (self._of_group(group, queues, time_ms) for group, queues in sorted(by_group.items()))
+        found = _verdicts(judged, time_ms, wanted)
+        for group in (self.current.keys() | self._lost) - found.keys():
+            found[group] = Verdict(status=REMOVED, since_ms=time_ms)
+        changes = (self.note(group, verdict, time_ms) for group, verdict in sorted(found.items()))
         return [each for each in changes if each is not None]
 
-    def _of_group(self, group: str, queues: Sequence[Judged], time_ms: int) -> VerdictChange | None:
-        status = worst([each.verdict.status for each in queues])
+    def recall(self, judged: Iterable[Judged], time_ms: int, wanted: Wanted = everything) -> None:
+        """Take a round of before a restart, of the last `SETTLED_MS`; arguments as of `take`.
+
+        The change of a group that was not OK may not have been posted, and its receiver waits for the end of it.
+        """
+        for group, verdict in _verdicts(judged, time_ms, wanted).items():
+            if verdict.level is not Level.OK and verdict.status != INCOMPLETE:
+                self._lost.add(group)
+
+    def note(self, group: str, found: Verdict, time_ms: int) -> VerdictChange | None:
+        """Take the verdict on one group in a round; returns the change, if it is one."""
         before = self.current.get(group)
-        if status == INCOMPLETE:
+        if found.status == INCOMPLETE:
             self._next.pop(group, None)
             return None
-        found = _verdict([each for each in queues if each.verdict.status == status], status, time_ms)
         if before is None:
-            self.current[group] = found
-            return (
-                None
-                if found.level is Level.OK
-                else VerdictChange(group=group, before=None, verdict=found, time_ms=time_ms)
-            )
-        if before.status == status:
-            self._next.pop(group, None)
-            self.current[group] = _since(found, before)
+            is_lost = group in self._lost
+            self._lost.discard(group)
+            self._keep(group, found)
+            is_quiet = found.level is Level.OK and not is_lost
+            return None if is_quiet else VerdictChange(group=group, before=None, verdict=found, time_ms=time_ms)
+        if before.status == found.status:
+            self._keep(group, _since(found, before))
+            return None
+        if found.status == REMOVED and before.level is Level.OK:
+            self._keep(group, found)
             return None
         if _WORSE.index(found.level) <= _WORSE.index(before.level):
-            waiting = self._next.get(group)
-            if waiting is not None and waiting.status == status:
+            began_ms, waiting = self._next.get(group, (time_ms, found))
+            if waiting.status == found.status:
                 found = _since(found, waiting)
-            self._next[group] = found
-            if time_ms - found.since_ms < self._settled_ms:
+            began_ms = min(began_ms, time_ms)
+            self._next[group] = began_ms, found
+            if time_ms - began_ms < self._settled_ms:
                 return None
-        self._next.pop(group, None)
-        self.current[group] = found
+        self._keep(group, found)
         return VerdictChange(group=group, before=before.status, verdict=found, time_ms=time_ms)
 
-
-def judging(
-    windows: Windows, time_ms: int, limits_of: LimitsOf, verdicts: Verdicts, wanted: Wanted = everything
-) -> Generator[None, None, list[VerdictChange]]:
-    """Judge what the windows have, in steps, and return what changed."""
-    judged = yield from windows.judging(time_ms, limits_of)
-    return verdicts.take(judged, time_ms, wanted)
-
-
-def silence(last_ms: int, now_ms: int, silence_ms: int) -> VerdictChange | None:
-    """Return the change of a node whose newest round is of `last_ms`; None: it is not silent for long enough."""
-    if now_ms - last_ms < silence_ms:
-        return None
-    verdict = Verdict(
-        status=SILENT,
-        since_ms=last_ms,
-        evidence=f"the newest round in its journal is {(now_ms - last_ms) // 1000} s old",
-        advice="Check that the node runs and that its disk is not full.",
-    )
-    return VerdictChange(group="", before=None, verdict=verdict, time_ms=last_ms + silence_ms)
+    def _keep(self, group: str, verdict: Verdict) -> None:
+        self._next.pop(group, None)
+        if verdict.status == REMOVED:
+            self.current.pop(group, None)
+        else:
+            self.current[group] = verdict
 
 
-def _verdict(queues: Sequence[Judged], status: str, time_ms: int) -> Verdict:
+def _verdicts(judged: Iterable[Judged], time_ms: int, wanted: Wanted) -> dict[str, Verdict]:
+    by_group: dict[str, list[Judged]] = {}
+    for each in judged:
+        group, topic, _ = each.place
+        if wanted(group, topic):
+            by_group.setdefault(group, []).append(each)
+    return {group: _verdict(queues, time_ms) for group, queues in by_group.items()}
+
+
+def _verdict(every: Sequence[Judged], time_ms: int) -> Verdict:
+    status = worst([each.verdict.status for each in every])
+    queues = [each for each in every if each.verdict.status == status]
     chosen = max(queues, key=lambda each: (each.verdict.figures["lag"] or -1, each.place[1], -each.place[2]))
     late_ms = chosen.verdict.figures["time_lag_low_ms"]
     return Verdict(

@@ -2,7 +2,8 @@
 
 A change is posted until a status from 200 to 299 comes back, with `Idempotency-Key: <its key>`, so that a receiver can
 tell a repeat. Gaps between tries grow from a second to five minutes. Changes go one after the other, in order. One that
-the receiver refuses (a status from 400 to 499, but 408, 425 and 429) is dropped, so that it does not hold up the next.
+the receiver refuses is dropped, so that it does not block the next: a status from 300 to 499, but 408, 425 and 429, or
+`ANSWERS_MAX` answers of another kind. A receiver that does not answer concerns all changes, and is tried for ever.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ GAP_SECONDS: Final = (1.0, 300.0)
 """After the first failure, and at most."""
 WAITING_MAX: Final = 1_000
 """Changes that wait; of more the oldest are dropped."""
+ANSWERS_MAX: Final = 10
+"""Answers such as 500 or 429 after which a change counts as refused."""
 ANSWER_BYTES: Final = 4096
 """So much of an answer is read."""
 _LATER: Final = frozenset((408, 425, 429))
@@ -70,7 +73,7 @@ class Webhook:
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        gap = self._gaps[0]
+        gap, answers = self._gaps[0], 0
         while True:
             with self._changed:
                 while not self._waiting and not self._closed:
@@ -79,6 +82,9 @@ class Webhook:
                     return
                 change = self._waiting[0]
             outcome, trouble = self._post(change)
+            if outcome == "answered":
+                answers += 1
+                outcome = "refused" if answers == ANSWERS_MAX else "failed"
             with self._changed:
                 self.counts[outcome] += 1
                 self.trouble = trouble
@@ -86,14 +92,14 @@ class Webhook:
                     # It may have been dropped meanwhile, as the oldest of too many.
                     if self._waiting and self._waiting[0] is change:
                         self._waiting.popleft()
-                    gap = self._gaps[0]
+                    gap, answers = self._gaps[0], 0
                     continue
                 if not self._closed:
                     self._changed.wait_for(lambda: self._closed, gap)
                 gap = min(gap * 2, self._gaps[1])
 
     def _post(self, change: dict[str, Any]) -> tuple[str, str | None]:
-        """Try once; return the outcome, and why the change was not taken."""
+        """Try once; return the outcome, and why the change was not taken; `answered` may be taken by another try."""
         url = self._url
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
@@ -111,5 +117,5 @@ class Webhook:
         status = response.status
         if 200 <= status < 300:
             return "sent", None
-        refused = 400 <= status < 500 and status not in _LATER
-        return "refused" if refused else "failed", f"the webhook answered {status}"
+        refused = 300 <= status < 500 and status not in _LATER
+        return "refused" if refused else "answered", f"the webhook answered {status}"

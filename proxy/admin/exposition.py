@@ -56,6 +56,12 @@ THROTTLED = declare(
     ("group", "topic", "limit"),
     "gauge",
 )
+VERDICT = declare(
+    "pyddmq_lag_verdict",
+    "Reported verdict on a group, 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN; absent with `enableAlarm: false`",
+    ("group", "status", "alarm_group"),
+    "gauge",
+)
 
 ATTENTION = declare(
     "pyddmq_attention",
@@ -140,6 +146,8 @@ class NodeCollector:
         if store is not None:
             yield STORE_USED, (), float(store.used_bytes)
             yield STORE_FREE, (), float(store.free_bytes)
+        for name, verdict, recipients in node.verdicts():
+            yield VERDICT, (name, verdict.status, ",".join(recipients)), float(verdict.level)
         groups = node.groups(details_max=DETAILS_MAX)
         found: dict[tuple[str, str, str], int] = {}
         for each in findings(node, groups, self._loop_lag.seconds):

@@ -35,6 +35,7 @@ from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_metrics import lag_text
 from proxy.admin.lag_verdicts import LastLag
 from proxy.admin.loop_lag import LoopLag
+from proxy.admin.removed import refuse_removed
 from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
@@ -65,7 +66,6 @@ HEADERS = {
 }
 """Of each answer: nothing of it is kept, run, framed or taken for something else than it says."""
 _OPENING = "The store is being opened; ask again when /readyz says ready."
-_NO_MUTE = "Mutes were removed; use a silence in Alertmanager (deploy/prometheus) instead."
 _NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
 BODY_BYTES_MAX = 64 * 1024
 SPAN_MS_MAX = 400 * 86_400_000
@@ -74,14 +74,6 @@ _CHANGING = frozenset(("POST", "DELETE"))
 _ASKER: web.RequestKey[Asker] = web.RequestKey("asker", Asker)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-REMOVED = {
-    "/v3/{rest:.*}": "Burrow's paths were removed; use /api/lag, or Prometheus with /metrics, instead.",
-    "/api/lag/alarms": "Alarms were removed; use /api/lag, and route by Prometheus or `lag.webhook`, instead.",
-    "/burrow/admin": "Burrow's paths were removed; use /healthz instead.",
-}
-"""Paths that the version before had, and what replaces each."""
 
 
 class Listing(Protocol):
@@ -140,9 +132,6 @@ class Routes:
         application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
-        for path, instead in REMOVED.items():
-            application.router.add_get(path, partial(_removed, instead))
-        application.router.add_post("/api/lag/mute", partial(_removed, _NO_MUTE))
         SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
         every = [*changes, self._reload_change()]
         for change in every:
@@ -163,6 +152,7 @@ class Routes:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            refuse_removed(request.path, request.query)
             self._look(request)
             if request.can_read_body:
                 # All of it is here, in time, before anything is done; handlers get what was read.
@@ -325,8 +315,6 @@ class Routes:
 
     async def _judged(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
-        if "mode" in request.query:
-            raise web.HTTPBadRequest(text="mode was removed: lag is judged by one set of rules. Leave it out.")
         document = await run_async(self._node.lag(group=name, limit=_limit(request)))
         if document is None:
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
@@ -493,7 +481,3 @@ async def _read(request: web.Request) -> None:
         raise
     except Exception as error:
         raise web.HTTPBadRequest(text="The body cannot be read as its headers say; send it whole.") from error
-
-
-async def _removed(instead: str, _: web.Request) -> web.StreamResponse:
-    raise web.HTTPGone(text=instead)

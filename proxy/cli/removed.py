@@ -25,16 +25,19 @@ REMOVED: Mapping[tuple[str, ...], str] = MappingProxyType(
 )
 """By the words of the command, or a command and an option anywhere behind it: what to do instead."""
 
+_BEFORE_COMMANDS = ("--tls-", "--token-file")
+"""Options that precede a command, each with a value."""
+
 
 def refusal(arguments: Sequence[str]) -> str | None:
     """Return why a command line is refused, or None when it has nothing that was removed."""
-    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    words = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    while words and words[0].startswith(_BEFORE_COMMANDS):
+        del words[: 1 if "=" in words[0] else 2]
     for removed, instead in REMOVED.items():
         *command, last = removed
         behind = words[len(command) :]
-        found = (
-            last in {word.partition("=")[0] for word in behind} if last.startswith("-") else list(behind[:1]) == [last]
-        )
-        if list(words[: len(command)]) == command and found:
+        found = last in {word.partition("=")[0] for word in behind} if last.startswith("-") else behind[:1] == [last]
+        if words[: len(command)] == command and found:
             return f"`pyddmq {' '.join(removed)}` was removed; {instead} instead"
     return None

@@ -82,9 +82,11 @@ class Troubles:
         sync_seconds: Longest sync of the last minute.
         clock_forward_seconds: The wall clock was set forward by so much, `clock_forward_ago` seconds ago.
         clock_behind_seconds: By how much the wall clock is behind what it has shown before.
+        stamps_ahead_seconds: By how much the latest store timestamp is ahead of the wall clock.
         kafka: Groups whose Kafka cluster is in trouble, each with what it said.
         tls: The encrypted ports.
         limited: Clients that were held to a limit of theirs within the last minute.
+        lag_webhook: Why the last change of a verdict was not posted; None: it was.
     """
 
     risen: Risen = field(default_factory=dict)
@@ -108,6 +110,8 @@ class Troubles:
     clock_forward_seconds: float = 0.0
     clock_forward_ago: float = 0.0
     clock_behind_seconds: float = 0.0
+    stamps_ahead_seconds: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
     tls: TlsView = TlsView()
     limited: Sequence[HeldClient] = ()
+    lag_webhook: str | None = None

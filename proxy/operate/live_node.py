@@ -20,6 +20,7 @@ from broker.views import QueueRange
 from lag.history.reading import ROWS_MAX, Span, span_of
 from lag.journal.writer import FOLDER
 from lag.samples import QueueSample
+from lag.verdicts.changes import Verdict
 from proxy.node.node import Node
 from proxy.node.parts import AccessMode
 from proxy.node.reload import Reloader
@@ -196,6 +197,10 @@ class LiveNode:
     def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
         """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
         return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
+
+    def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
+        """Return each group that has a reported verdict, with it and the group's `alarmGroup`."""
+        return self._node.recorder.verdicts.reported()
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
         """Clients that have limits; one when `name` is given, None where it is not counted."""

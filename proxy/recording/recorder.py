@@ -23,6 +23,7 @@ from lag.journal.reader import JournalReader, Wanted
 from lag.journal.writer import FILE_MS, FOLDER, JournalWriter, Origin, WriterLimits
 from lag.rules.limits import Limits
 from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
+from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import Windows
 from proxy.recording.events import Notes, RetentionNotes
 from proxy.recording.node import Observed, SampleSink
@@ -239,17 +240,22 @@ class Recorder:
         reader = JournalReader(self._runtime.disk, f"{node.data}/{FOLDER}")
         since_ms = now_ms - Limits().window_ms
         # A file holds an hour; all of it is asked for, so that each of its snapshots is a step.
+        blocks = []
         for block in reader.blocks(Wanted(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms)):
             yield
             if isinstance(block, Gap) or block.tier is not Tier.RAW or block.time_ms < since_ms:
                 continue
-            if (block.head.cluster, block.head.node) != (node.broker_cluster, node.broker_name):
-                continue
+            if (block.head.cluster, block.head.node) == (node.broker_cluster, node.broker_name):
+                blocks.append(block)
+        for block in blocks:
+            yield
             for event in block.events:
                 self.windows.note(event)
             for place, time_ms, row in block.queues:
                 if time_ms <= now_ms:
                     self.windows.add(place, queue_sample(time_ms, row))
+            if block.time_ms >= blocks[-1].time_ms - SETTLED_MS:
+                yield from self.verdicts.recall(self.windows, block.time_ms)
 
     def _write(self, sink: SampleSink, found: Round) -> Generator[None, None, None]:
         for event in self.notes.take():

@@ -1,8 +1,8 @@
 """The verdicts on a node's groups: judged after rounds, logged where they change, and posted to one webhook.
 
 Judging takes about half a millisecond a queue, in steps between which the loop serves others. It takes `SHARE` of the
-loop at most: with very many queues not every round is judged. After a restart a group that is not OK is reported once
-more, as one of which no verdict was known.
+loop at most: with very many queues not every round is judged. After a restart a group that is or was not OK is reported
+once more, as one of which no verdict was known.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.steps import Ended, step
 from conf.sections.lag import LagConfig
-from lag.verdicts.changes import VerdictChange, Verdicts, judging
+from lag.verdicts.changes import Verdict, VerdictChange, Verdicts
 from lag.verdicts.webhook import Webhook
-from lag.verdicts.windows import Windows
+from lag.verdicts.windows import Judged, Windows
 from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
 from proxy.recording.node import Observed
 
@@ -61,6 +61,10 @@ class NodeVerdicts:
         """Why the last change was not posted; None: it was, or there is no webhook."""
         return None if self._webhook is None else self._webhook.trouble
 
+    def reported(self) -> list[tuple[str, Verdict, tuple[str, ...]]]:
+        """Return each group that has a verdict, with it and the names for routing."""
+        return [(name, found, recipients_of(self._group(name))) for name, found in self.verdicts.current.items()]
+
     def configure(self) -> None:
         """Bring the settings in force after a reload to bear."""
         before, self._config = self._config, self._node.config.lag
@@ -79,26 +83,29 @@ class NodeVerdicts:
 
     def round(self, windows: Windows, time_ms: int) -> Generator[None, None, None]:
         """Judge a round that is in the windows, in steps, and report what changed."""
-        clock = self._runtime.clock
-        if clock.monotonic() < self._judge_at:
+        if self._runtime.clock.monotonic() < self._judge_at:
             return
-        busy = 0.0
-        steps = judging(
-            windows,
-            time_ms,
-            lambda group, topic: limits_of_config(self._group(group), topic),
-            self.verdicts,
-            lambda group, topic: is_alarmed(self._group(group), topic),
-        )
+        judged = yield from self._judged(windows, time_ms)
+        self._report(self.verdicts.take(judged, time_ms, self._wanted))
+
+    def recall(self, windows: Windows, time_ms: int) -> Generator[None, None, None]:
+        """Judge a round of the process before, in steps: a group that has recovered since is reported."""
+        self.verdicts.recall((yield from self._judged(windows, time_ms)), time_ms, self._wanted)
+
+    def _judged(self, windows: Windows, time_ms: int) -> Generator[None, None, list[Judged]]:
+        clock, busy = self._runtime.clock, 0.0
+        steps = windows.judging(time_ms, lambda group, topic: limits_of_config(self._group(group), topic))
         while True:
             began = clock.monotonic()
             made = step(steps)
             busy += clock.monotonic() - began
             if isinstance(made, Ended):
-                break
+                self._judge_at = clock.monotonic() + busy / SHARE
+                return made.result
             yield
-        self._judge_at = clock.monotonic() + busy / SHARE
-        self._report(made.result)
+
+    def _wanted(self, group: str, topic: str) -> bool:
+        return is_alarmed(self._group(group), topic)
 
     def _report(self, changes: list[VerdictChange]) -> None:
         node = self._node.config.node

@@ -22,7 +22,6 @@ PAGES = (
     "docs/loops.md",
     "docs/operations.md",
     "docs/lag.md",
-    "docs/lag-alarms.md",
 )
 FOLLOWED = ("docs/tutorial.md", "docs/howto/")
 """`test_pages` does all that these say."""

@@ -1,20 +1,20 @@
-"""The YAML of the pages: configurations are valid, and what Prometheus is to watch has the names of metrics."""
+"""The YAML of the pages: configurations are valid, and objects of KEDA name metrics that exist."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
 
+from proxy.admin.entry.rights import READING
 from proxy.cli.app import run
+from proxy.operate.views.lag import LagAnswer, LagGroup
 from proxy.process.exit_codes import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
-OF_PROMETHEUS = "docs/operations.md"
 OF_KEDA = "docs/howto/scale-with-keda.md"
 OF_TLS = {"docs/tls.md", "docs/howto/open-to-the-network.md"}
 ELSEWHERE = {"docs/actions.md"}
@@ -31,7 +31,7 @@ def blocks() -> list[tuple[str, str]]:
     return [(page, text) for page, texts in found for text in texts]
 
 
-SHOWN = [each for each in blocks() if each[0] not in {OF_PROMETHEUS, OF_KEDA, *ELSEWHERE}]
+SHOWN = [each for each in blocks() if each[0] not in {OF_KEDA, *ELSEWHERE}]
 
 
 def test_pages_have_configurations() -> None:
@@ -56,21 +56,6 @@ def test_configuration_is_valid(
     assert code == ExitCode.OK, (page, capsys.readouterr().out)
 
 
-def names_in(document: Any) -> set[str]:
-    """Names of metrics in the expressions of rules."""
-    rules = [rule for group in document.get("groups", ()) for rule in group["rules"]]
-    return {name for rule in rules for name in re.findall(r"pyddmq_\w+", rule["expr"])}
-
-
-def test_alerts_watch_metrics_that_there_are() -> None:
-    """Each expression names what docs/metrics.md lists, or one of the series of a histogram there."""
-    documents = [yaml.safe_load(text) for page, text in blocks() if page == OF_PROMETHEUS]
-    watched = set().union(*(names_in(each) for each in documents if isinstance(each, dict)))
-    listed = set(re.findall(r"`(pyddmq_\w+)", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
-    assert len(watched) > 8
-    assert {re.sub(r"_seconds_(bucket|sum|count)$", "_seconds", name) for name in watched} <= listed
-
-
 def test_objects_of_keda_are_whole_and_ask_for_what_there_is() -> None:
     """Fields as KEDA has them, figures as texts, metrics that are listed, and a path that the admin port has."""
     objects = [yaml.safe_load(text) for page, text in blocks() if page == OF_KEDA]
@@ -89,6 +74,8 @@ def test_objects_of_keda_are_whole_and_ask_for_what_there_is() -> None:
     assert float(triggers["prometheus"]["threshold"]) > float(triggers["prometheus"]["activationThreshold"])
     assert triggers["prometheus"]["ignoreNullValues"] == "false", "nothing known is not 0"
     asked = urlsplit(triggers["metrics-api"]["url"])
-    _, version, kafka, cluster, consumer, _, last = asked.path.split("/")
-    assert (version, kafka, cluster, consumer, last) == ("v3", "kafka", "pyddmq", "consumer", "lag")
-    assert triggers["metrics-api"]["valueLocation"] == "status.totallag"
+    assert (asked.path, parse_qs(asked.query)) == ("/api/lag", {"group": ["orders-billing"]})
+    assert triggers["metrics-api"]["valueLocation"] == "groups.0.unfinished"
+    assert asked.path in READING
+    assert "groups" in LagAnswer.__struct_fields__
+    assert "unfinished" in LagGroup.__struct_fields__

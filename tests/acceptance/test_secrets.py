@@ -27,7 +27,7 @@ from tests.patient import PATIENCE_SECONDS, Producer, quiet_ports, until
 PAGES = (
     "/", "/readyz", "/metrics", "/api/topics", "/api/groups", "/api/groups/stuck", "/api/offsets", "/api/lag",
     "/api/lag/objectives", "/api/attention", "/api/delays", "/api/transactions", "/api/timers",
-    "/api/messages?topic=orders", "/api/dead-letters", "/api/stats", "/v3/config", "/v3/kafka",
+    "/api/messages?topic=orders", "/api/dead-letters", "/api/stats",
 )  # fmt: skip
 
 

@@ -279,7 +279,7 @@ class Delays(Scenario):
     def _state_in(self, level: DelayLevel, offset: int) -> str:
         if self._made.store.failed is not None:
             return "undecided"
-        if self._made.delays.due.delivery.in_flight and offset < level.next:
+        if self._made.delays.due.delivery.in_flight and level.is_tried(offset):
             return "delivering"
         return "refused" if offset in level.refused else "waiting"
 

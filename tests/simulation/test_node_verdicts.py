@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.admin.exposition import VERDICT, NodeCollector
 from proxy.recording import verdicts
 from proxy.recording.verdicts import CHANGES, POSTS
 from tests.simulation.test_queue_samples import ward_of
@@ -66,6 +67,14 @@ def said(logs: list[Any]) -> list[tuple[str, str | None, str]]:
     return [(each["group"], each["before"], each["status"]) for each in logs if each["event"] == "lag_verdict_changed"]
 
 
+def gauges(ward: Ward) -> list[tuple[str, str, str, float]]:
+    """Group, status, recipients and value of each sample of the gauge."""
+    families = NodeCollector(ward.view, ward.lag, "virtual").collect()
+    samples = [sample for family in families if family.name == VERDICT for sample in family.samples]
+    labels = [(each.labels, each.value) for each in samples]
+    return [(each["group"], each["status"], each["alarm_group"], value) for each, value in labels]
+
+
 def test_change_is_one_line_one_count_and_one_post(posts: list[Posts]) -> None:
     """Worse at once, better when it has held; what the webhook refuses is counted and not offered again."""
     ward = ward_with(webhook="http://127.0.0.1:1/lag")
@@ -82,16 +91,51 @@ def test_change_is_one_line_one_count_and_one_post(posts: list[Posts]) -> None:
     assert metrics.value(CHANGES, "by-key", "ERR") == metrics.value(CHANGES, "by-key", "OK") == 1
     assert (metrics.value(POSTS, "sent"), metrics.value(POSTS, "refused")) == (1, 1)
     assert [each["fault"] for each in logs if each["event"] == "lag_webhook_failed"] == ["the webhook answered 400"]
+    assert "the webhook answered 400" in ward.appears("lag_webhook").text
+    hook.offer([{}])
+    ward.goes("lag_webhook")
 
 
-def test_restart_reports_what_is_not_ok_once_more() -> None:
-    """No verdict of an earlier process is known; the samples are recalled from the journal."""
+def test_gauge_has_the_reported_verdict_and_is_absent_without_alarms() -> None:
+    """With the group's `alarmGroup`, for rules of Prometheus and routes of Alertmanager."""
+    ward = ward_with()
+    ward.edit_group(lambda groups: groups[0].update(alarmGroup=["on-call", "billing"]))
+    neglect(ward)
+    assert gauges(ward) == [("by-key", "NOT_CONSUMED", "on-call,billing", 2.0)]
+    ward.finish()
+    ward.run(100)
+    assert gauges(ward) == [("by-key", "OK", "on-call,billing", 0.0)]
+    ward.edit_group(lambda groups: groups[0].update(enableAlarm=False))
+    ward.run(30)
+    assert gauges(ward) == []
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_restart_reports_once_more_what_is_or_was_not_ok(kill: bool) -> None:
+    """The samples are recalled from the journal; a group that recovered while its change was not settled is closed."""
     ward = ward_with()
     neglect(ward)
     with capture_logs() as logs:
-        ward.restart(kill=True)
+        ward.restart(kill=kill)
         ward.run(60)
-    assert said(logs) == [("by-key", None, "NOT_CONSUMED")]
+        ward.finish()
+        ward.restart(kill=kill)
+        ward.run(100)
+        ward.restart(kill=kill)
+        ward.run(100)
+    assert said(logs) == [("by-key", None, "NOT_CONSUMED"), ("by-key", None, "OK")]
+
+
+def test_disabled_alarms_close_a_group_and_a_reload_opens_it_again() -> None:
+    """A receiver of changes keeps no group open that is no longer judged."""
+    ward = ward_with()
+    neglect(ward)
+    with capture_logs() as logs:
+        ward.edit_group(lambda groups: groups[0].update(enableAlarm=False))
+        ward.run(100)
+        ward.edit_group(lambda groups: groups[0].update(enableAlarm=True))
+        ward.run(30)
+    assert said(logs) == [("by-key", "NOT_CONSUMED", "REMOVED"), ("by-key", None, "NOT_CONSUMED")]
 
 
 def test_enable_alarm_false_is_silent() -> None:

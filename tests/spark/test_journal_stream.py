@@ -24,11 +24,12 @@ class Node:
         self._journal = JournalWriter(RealDisk(), str(folder), Origin(cluster="c", node="n", epoch=epoch), limits)
         self._number = rounds_before
 
-    def rounds(self, count: int) -> None:
+    def rounds(self, count: int, *, lag: bool = True) -> None:
         """Write so many."""
         for _ in range(count):
             now = START_MS + self._number * 10_000
-            sample = QueueSample(time_ms=now, start=0, end=self._number * 7, committed=self._number)
+            end = self._number * 7
+            sample = QueueSample(time_ms=now, start=0, end=end, committed=self._number if lag else end)
             if self._number == 3:
                 self._journal.note(LagEvent(time_ms=now, kind=EventKind.RESET, group="g", topic="t", queue=0))
             self._journal.write(now, [(("g", "t", queue), sample) for queue in range(2)])
@@ -165,3 +166,38 @@ def test_query_goes_on_by_its_checkpoint(spark: Any, tmp_path: Path) -> None:
     assert sorted(tuple(row) for row in found) == [(at, queue, at * 7) for at in range(12) for queue in range(2)]
     [event] = spark.read.parquet(str(tmp_path / "events")).collect()
     assert (event.kind, event.group, event.time_ms) == ("reset", "g", START_MS + 30_000)
+
+
+def test_silent_node_is_a_row_of_its_own_once(tmp_path: Path) -> None:
+    """When all is read and nothing came for as long; kept in the offset, until the next round."""
+    node = Node(tmp_path)
+    node.rounds(3)
+    now = [START_MS + 20_000]
+    import pyarrow as pa
+
+    from lag.spark.sources.journal_rows import ROWS
+    from lag.spark.sources.journal_stream import JournalStream
+
+    def again() -> Any:
+        columns = pa.schema(list(ROWS["rounds"].items()))
+        return JournalStream({"path": str(tmp_path), "silence": "60"}, "rounds", columns, lambda: now[0])
+
+    def silent(start: Any, end: Any) -> list[tuple[str, bool, int]]:
+        parts = again().partitions(start, end)
+        rows = [row for part in parts for batch in again().read(part) for row in batch.to_pylist()]
+        return [(row["node"], row["silent"], (row["time_ms"] - START_MS) // 1_000) for row in rows]
+
+    reader = again()
+    found, end = all_batches(reader, reader.initialOffset())
+    assert found == [[0, 1, 2]]
+    now[0] += 59_999
+    assert all_batches(again(), end) == ([], end)
+    now[0] += 1
+    quiet = again().latestOffset(end, limit(reader))
+    assert silent(end, quiet) == [("n", True, 80)]
+    now[0] += 600_000
+    assert again().latestOffset(quiet, limit(reader)) == quiet
+    node.rounds(1)
+    back = again().latestOffset(quiet, limit(reader))
+    assert silent(quiet, back) == [("n", False, 30)]
+    assert silent(back, again().latestOffset(back, limit(reader))) == [("n", True, 90)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
+from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import prepared_offset, store_timestamp
@@ -29,6 +30,13 @@ WINDOW_UNITS = 64
 _Key = tuple[str, int, int]
 
 
+class _Read(NamedTuple):
+    """Of a record: its commit-log offset, and its time by the timestamps of the log."""
+
+    physical: int
+    time_ms: int
+
+
 class MessageTimes:
     """Reads message times of one store, and keeps those that are asked for again and again.
 
@@ -39,8 +47,8 @@ class MessageTimes:
     def __init__(self, store: Store) -> None:
         self.reads = 0
         self._store = store
-        self._now: dict[_Key, int | None] = {}
-        self._before: dict[_Key, int | None] = {}
+        self._now: dict[_Key, _Read | None] = {}
+        self._before: dict[_Key, _Read | None] = {}
 
     def at(self, queue: ConsumeQueue, offset: int) -> int | None:
         """Return the message time at an offset, ms since the epoch; None where there is no message, or none readable.
@@ -50,19 +58,19 @@ class MessageTimes:
         if not queue.min_offset <= offset < queue.max_offset:
             return None
         key = (queue.topic, queue.queue_id, offset)
-        found = self._now.get(key, -1)
-        if found == -1:
-            found = self._before.get(key, -1)
-            if found == -1:
-                found = self._read(queue, offset)
+        if key in self._now:
+            found = self._now[key]
+        else:
+            found = self._before[key] if key in self._before else self._read(queue, offset)
             self._now[key] = found
-        return found
+        # How old it is is known better than that, where the clock was ahead.
+        return None if found is None else self._store.arrivals.stored_ms(found.physical, found.time_ms)
 
     def round_over(self) -> None:
         """Forget what was not asked for since the call before."""
         self._before, self._now = self._now, {}
 
-    def _read(self, queue: ConsumeQueue, offset: int) -> int | None:
+    def _read(self, queue: ConsumeQueue, offset: int) -> _Read | None:
         self.reads += 1
         with suppress(DamagedRecord, RecordGone, IndexError, OSError):
             physical, size, _ = queue.read(offset, 1)[0]
@@ -72,7 +80,8 @@ class MessageTimes:
             stored_ms = store_timestamp(record)
             replaced = prepared_offset(record)
             # Nothing is due after it was stored: a clock that was set back would say so.
-            return stored_ms if not replaced else min(stored_ms, self._due(replaced) or stored_ms)
+            due_ms = self._due(replaced) if replaced else None
+            return _Read(physical, stored_ms if due_ms is None else min(stored_ms, due_ms))
         return None
 
     def _due(self, replaced: int) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.format.record import store_timestamp
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.offsets import ConsumerOffsets
 from broker.queues.time_search import offset_at
@@ -57,7 +56,7 @@ class EmbeddedQueues:
             return None
         try:
             physical, size, _ = own(queue).read(max(offset, queue.min_offset), 1)[0]
-            stored_ms = store_timestamp(self.store.read(physical, size))
+            stored_ms = self.store.stored_ms(physical, size)
         except (DamagedRecord, RecordGone, IndexError):
             return None
         return Stored(stored_ms, self.store.retention.left(physical, stored_ms))

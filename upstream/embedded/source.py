@@ -404,7 +404,9 @@ class EmbeddedSource:
         """Read a message's store timestamp from the log; see `Source.stored_ms`."""
         try:
             record = job.record
-            return self._store.stored_ms(job.physical, job.size) if record is None else store_timestamp(record)
+            if record is None:
+                return self._store.stored_ms(job.physical, job.size)
+            return self._store.arrivals.stored_ms(job.physical, store_timestamp(record))
         except (DamagedRecord, RecordGone):
             return None
 

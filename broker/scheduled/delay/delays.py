@@ -111,7 +111,7 @@ class Delays:
             log.info("delays_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
             yield from decided(start, delays._decided)
         for level in delays.levels.values():
-            level.next = level.position
+            level.look_again()
             while not level.look(_OPEN_UNITS):
                 yield None
         return delays
@@ -125,7 +125,8 @@ class Delays:
             topic.listeners.append(self._arrived)
         for number in range(len(self.levels) + 1, len(topic.queues) + 1):
             queue = topic.queues[number - 1]
-            self.levels[number] = DelayLevel(number, self.store.waiting(DelayedPuts).levels.ms(number), queue)
+            delay_ms = self.store.waiting(DelayedPuts).levels.ms(number)
+            self.levels[number] = DelayLevel(number, delay_ms, queue, self.clock)
         if self._running:
             self._saves.begin()
 

@@ -89,7 +89,7 @@ class DueDelays:
         if self.is_over(number, offset):
             return False
         level = self.levels[number]
-        if not self.delivery.in_flight or offset >= level.next:
+        if not self.delivery.in_flight or not level.is_tried(offset):
             return True
         return offset in level.refused and retries == self.retries
 
@@ -135,7 +135,7 @@ class DueDelays:
         due: list[tuple[int, DelayLevel]] = []
         for level in self.levels.values():
             level.look()
-            level.check_clock(now_ms)
+            level.check_clock()
             head = level.head() if len(level.refused) < REFUSED_MAX else None
             if head is not None and head.due_ms <= now_ms:
                 due.append((head.due_ms, level))
@@ -214,9 +214,9 @@ class DueDelays:
     def give_back(self, messages: Sequence[Waiting]) -> None:
         """Take back what is not delivered in this step; those of a level follow each other, in its order."""
         for number, group in groupby(messages, _level):
-            level, first = self.levels[number], next(group)
-            if first.offset not in level.refused:
-                level.back_to(first.offset)
+            level, offsets = self.levels[number], [each.offset for each in group]
+            if offsets[0] not in level.refused:
+                level.give_back(offsets)
 
     def done(self, messages: list[Waiting], error: StoreError | None) -> None:
         """Settle what is stored."""

@@ -7,9 +7,12 @@ Offsets of the level's queue below `position` are completed: delivered, or lost.
 were delivered while an earlier one could not be, and `refused` those that were refused.
 
 A unit says when its message is due. Within a queue that never falls, as all have the same delay, unless the clock was
-set back (D35). Then what was stored before the step would be due after what came later: a *cap* says that everything
-below an offset is due at a certain time at the latest, the time of the message there. What has been waiting longer is
-not early by that. A due time more than the delay away is capped likewise, at now plus the delay.
+set back (D35). Then
+
+- what came later may be due sooner: it begins a new *run* of the queue, and each run is delivered by itself;
+- what came before has waited for its delay when that has passed since the step was noticed, whatever the wall clock
+  says. A *cap* holds this moment by the monotonic clock, in memory alone: as a moment of the wall clock it would be
+  early once that is set right. The same holds for a due time more than the delay away.
 """
 
 from __future__ import annotations
@@ -18,12 +21,18 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
+from operator import attrgetter
 from typing import NamedTuple
 
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.runtime.seams import Clock
 
 CHUNK_UNITS = 1024
 _HEAD_UNITS = 4
+_RUNS_MAX = 64
+"""Runs that a level has; further ones wait for what is before them in the last one."""
+_NO_END = 1 << 62
 
 
 class Waiting(NamedTuple):
@@ -93,6 +102,18 @@ def _start(found: list[int]) -> int:
     return found[0]
 
 
+_due_ms = attrgetter("due_ms")
+
+
+class _Run:
+    """Offsets of a queue from `start` to `end` whose due times do not fall; those below `next` were tried."""
+
+    __slots__ = ("end", "next", "start")
+
+    def __init__(self, start: int, following: int) -> None:
+        self.start, self.next, self.end = start, following, _NO_END
+
+
 class DelayLevel:
     """The state of one level.
 
@@ -101,22 +122,23 @@ class DelayLevel:
         delay_ms: Its delay.
         queue: Its queue in the schedule topic.
         position: Everything below is completed.
-        next: The next offset to look at.
         completed: Offsets from `position` on that are completed.
-        refused: Refused messages by offset, all below `next`.
+        refused: Refused messages by offset, all of them tried.
         held: Offsets that a cancel, or a copy of the message, is about to take the place of: not delivered meanwhile.
     """
 
-    def __init__(self, level: int, delay_ms: int, queue: ConsumeQueue) -> None:
+    def __init__(self, level: int, delay_ms: int, queue: ConsumeQueue, clock: Clock) -> None:
         self.level = level
         self.delay_ms = delay_ms
         self.queue = queue
-        self.position = self.next = queue.min_offset
+        self.position = queue.min_offset
         self.completed = Ranges()
         self.refused: dict[int, Refused] = {}
         self.held: set[int] = set()
-        self._caps: deque[tuple[int, int]] = deque()
-        """(end offset, due time), both rising."""
+        self._clock = clock
+        self._runs = [_Run(self.position, self.position)]
+        self._caps: deque[tuple[int, float]] = deque()
+        """(end offset, monotonic seconds), both rising: what is before has waited for its delay by then."""
         self._seen = self.position
         self._last_due = 0
 
@@ -130,24 +152,44 @@ class DelayLevel:
         position = max(self.queue.min_offset, min(position, self.queue.max_offset))
         if position > self.position:
             self.position = self.completed.cut(position)
-        self.next = max(self.next, self.position)
+        self._advance()
         self._seen = max(self._seen, self.position)
         for offset in [each for each in self.refused if each < self.position]:
             del self.refused[offset]
 
-    def back_to(self, offset: int) -> None:
-        """Look at everything from an offset on once more: the broker takes nothing now."""
-        self.next = offset
-        for each in [each for each in self.refused if each >= offset]:
-            del self.refused[each]
+    def look_again(self) -> None:
+        """Look at everything that is not completed: nothing was tried."""
+        for run in self._runs:
+            run.next = max(run.start, self.position)
+
+    def give_back(self, offsets: Sequence[int]) -> None:
+        """Look at these once more: the broker takes nothing now. They were taken last."""
+        for offset in reversed(offsets):
+            run = self._run_of(offset)
+            run.next = min(run.next, offset)
+            for each in [each for each in self.refused if offset <= each < run.end]:
+                del self.refused[each]
+
+    def is_tried(self, offset: int) -> bool:
+        """Whether a message was taken, and not given back."""
+        return offset < self._run_of(offset).next
+
+    def _run_of(self, offset: int) -> _Run:
+        return next(run for run in self._runs if offset < run.end)
+
+    def _advance(self) -> None:
+        """Leave what is completed: also what was completed before it was looked at."""
+        runs = self._runs
+        while runs[0].end <= self.position:
+            del runs[0]
+        runs[0].next = max(runs[0].next, self.position)
 
     def complete(self, offset: int) -> None:
         """Note that a message needs nothing any more."""
         self.refused.pop(offset, None)
         if offset == self.position:
             self.position = self.completed.cut(offset + 1)
-            # What was completed before it was looked at is in `completed` no more.
-            self.next = max(self.next, self.position)
+            self._advance()
         elif offset > self.position:
             self.completed.add(offset, offset + 1)
 
@@ -162,7 +204,7 @@ class DelayLevel:
             self.completed.add(first, end)
         elif end > self.position:
             self.position = self.completed.cut(end)
-            self.next = max(self.next, self.position)
+            self._advance()
 
     # When they are due
 
@@ -175,29 +217,36 @@ class DelayLevel:
                 if size == FILLER_SIZE:
                     continue
                 if due < self._last_due:
-                    self._cap(self._seen + place, due)
+                    self._begin_run(self._seen + place)
                 self._last_due = due
             self._seen += len(units)
         return self._seen >= self.queue.max_offset
 
-    def _cap(self, end: int, due: int) -> None:
-        while self._caps and self._caps[-1][1] >= due:
-            self._caps.pop()
-        self._caps.append((end, due))
+    def _begin_run(self, start: int) -> None:
+        self._cap(start)
+        last = self._runs[-1]
+        if start > last.start and len(self._runs) < _RUNS_MAX:
+            self._runs.append(_Run(start, max(start, last.next)))
+            last.end, last.next = start, min(last.next, start)
 
-    def check_clock(self, now_ms: int) -> None:
-        """Bring what is due more than the delay from now to that (D35): the clock was set back."""
-        if self._last_due > now_ms + self.delay_ms:
-            self._last_due = now_ms + self.delay_ms
-            self._cap(self._seen, self._last_due)
+    def _cap(self, end: int) -> None:
+        if end > self.position and (not self._caps or self._caps[-1][0] < end):
+            self._caps.append((end, self._clock.monotonic() + self.delay_ms / 1000))
+
+    def check_clock(self) -> None:
+        """Notice that the clock was set back: something is due more than the delay from now (D35)."""
+        if self._last_due > self._clock.wall_ms() + self.delay_ms:
+            self._cap(self._seen)
 
     def _due(self, offset: int, due: int) -> int:
         caps = self._caps
         while caps and caps[0][0] <= self.position:
             caps.popleft()
-        for end, latest in caps:
+        for end, moment in caps:
             if offset < end:
-                return min(due, latest)
+                # At each look anew, since the wall clock may be set again meanwhile.
+                left_ms = ceil((moment - self._clock.monotonic()) * 1000)
+                return min(due, self._clock.wall_ms() + left_ms)
         return due
 
     def waiting(self, offset: int, chunk: int = CHUNK_UNITS) -> Iterator[Waiting]:
@@ -211,25 +260,36 @@ class DelayLevel:
                 offset += 1
 
     def head(self) -> Waiting | None:
-        """Return the next message that was not tried, None when there is none."""
-        if self.next >= self.queue.max_offset:
+        """Return the message that was not tried and is due first, None when there is none."""
+        heads = [head for run in self._runs if (head := self._head(run)) is not None]
+        return min(heads, key=_due_ms, default=None)
+
+    def _head(self, run: _Run) -> Waiting | None:
+        end = min(run.end, self.queue.max_offset)
+        if run.next >= end:
             return None
-        head = next((each for each in self.waiting(self.next, _HEAD_UNITS) if each.offset not in self.held), None)
-        self.next = self.queue.max_offset if head is None else head.offset
-        return head
+        head = next((each for each in self.waiting(run.next, _HEAD_UNITS) if each.offset not in self.held), None)
+        if head is not None and head.offset < end:
+            run.next = head.offset
+            return head
+        run.next = end
+        return None
 
     def take(self, now_ms: int, count_max: int, bytes_max: int) -> list[Waiting]:
-        """Return messages that are due, at least one if one is, and move `next` past them."""
+        """Return messages that are due, at least one if one is, and have them tried."""
         found: list[Waiting] = []
-        if self.next < self.queue.max_offset:
-            held = self.held
-            for each in self.waiting(self.next, count_max):
+        held = self.held
+        for run in list(self._runs):
+            if run.next >= min(run.end, self.queue.max_offset):
+                continue
+            for each in self.waiting(run.next, count_max):
+                if each.offset >= run.end:
+                    break
                 if held and each.offset in held:
                     continue
                 if each.due_ms > now_ms or len(found) >= count_max or (found and each.size > bytes_max):
                     break
                 found.append(each)
                 bytes_max -= each.size
-            if found:
-                self.next = found[-1].offset + 1
+                run.next = each.offset + 1
         return found

@@ -54,6 +54,7 @@ def cancelling_delay(
         yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
         for left in reversed(range(LOOKS)):
             yield from all_durable(store)
+            yield from parts.until_whole()
             if not left or store.failed is not None:
                 _flush(store)
             under_way = parts.due.delivery.in_flight

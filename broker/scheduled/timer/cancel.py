@@ -102,6 +102,7 @@ def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Targe
         retry_at = parts.due.retry_at
         # A refused one may be on its way into the log again.
         yield from all_durable(parts.store)
+        yield from parts.until_whole()
         found = yield from _look(parts, topic, unique_key, taken, retry_at)
         if found is not None:
             return found
@@ -134,6 +135,8 @@ def _look(
     if newest.physical in due.held:
         return None
     is_pending = parts.is_pending(newest.physical, newest.offset)
+    if parts.is_rebuilding:
+        return None
     if due.delivery.in_flight and (
         (not is_pending and newest.physical not in taken)
         or (newest.physical in due.refused and retry_at != due.retry_at)

@@ -26,11 +26,17 @@ class TimerCheckpoints:
 
     def __init__(self, parts: TimerParts, runtime: Runtime) -> None:
         self.saved: TimerCheck | None = None
-        self._saved_end = 0
+        self._saved_end = self._saved_generation = 0
         self._parts = parts
         self._state_writer = StateWriter(runtime.disk, parts.store.file_writes, self.writing)
         repeated = Repeated(runtime.scheduler, SAVE_SECONDS, self._state_writer.begin)
         self.begin, self.end = repeated.begin, repeated.end
+
+    @property
+    def covered(self) -> int:
+        """Position in the timer log up to which the last checkpoint goes; 0 before there is one of this timer log."""
+        is_of_it = self.saved is not None and self._saved_generation == self._parts.table.log.generation
+        return self.saved.log_end if self.saved is not None and is_of_it else 0
 
     def now(self, *, clean: bool) -> None:
         """Save at once; `clean`: nothing follows."""
@@ -52,7 +58,9 @@ class TimerCheckpoints:
             end = store.end
             decided_from = end if clean else table.decided_from(end)
             check = TimerCheck(table.read_ms, table.log.position(table.log.count), parts.entering.offset)
-            changed = check != self.saved or table.log.marked or end - self._saved_end >= LOG_BYTES_MAX
+            generation = table.log.generation
+            is_saved = check == self.saved and generation == self._saved_generation
+            changed = not is_saved or table.log.marked or end - self._saved_end >= LOG_BYTES_MAX
             if not clean and not changed:
                 return
             slots, pending = table.wheel.take(), dict(table.pending)
@@ -69,7 +77,7 @@ class TimerCheckpoints:
                 floor=floor,
                 clean=clean,
             )
-            self.saved, self._saved_end = check, end
+            self.saved, self._saved_end, self._saved_generation = check, end, generation
         except TimersDamaged as error:
             # The next opening finds it, too.
             parts.note_damage(error)

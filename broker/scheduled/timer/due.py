@@ -145,15 +145,34 @@ class DueTimers:
         self._plain = PlainRelease(store, room=TIMER_NAME, facts=_FACTS, names=(b"TIMER_", b"REAL_", MARK))
         self._cancelled: dict[int, set[bytes]] = {}
         self._followed: set[int] = set()
+        self._deferring = 0
         self._late_max = metrics.counter(counted.LATE_MAX)
         self._rolled_count = metrics.counter(counted.ROLLED)
         self._delivered_count = metrics.counter(counted.DELIVERED)
 
     # Taking
 
-    def is_full(self, *, alone: bool) -> bool:
-        """Whether a step has to wait until what is on its way is durable; with `alone`, until all of it is."""
-        return self.delivery.steps >= (1 if alone else STEPS_MAX)
+    @property
+    def is_full(self) -> bool:
+        """Whether a step has to wait until what is on its way is durable."""
+        return self.delivery.steps >= STEPS_MAX
+
+    @property
+    def under_way(self) -> int:
+        """Timers whose delivery, cancel or copy is not durable: they end with positions in the timer log that is."""
+        return self.delivery.in_flight + len(self.held) + self._deferring
+
+    def wake(self) -> None:
+        """Have the next step made when something is to be done."""
+        self._delivered()
+
+    def begin_anew(self) -> None:
+        """Forget all that was read of timer log and wheel, which begin anew; nothing may be under way."""
+        assert not self.under_way, "what ends later would end with positions in a timer log that is gone"
+        self.refused.clear()
+        self.superseded.clear()
+        self._cancelled.clear()
+        self._followed.clear()
 
     def deliver_due(self, now_us: int) -> tuple[int, bool]:
         """Take and append timers that are due, then rolls, as many as one step has.
@@ -248,10 +267,14 @@ class DueTimers:
         if unit.physical in self.superseded:
             self._complete(message)
             return None
-        record = self._read(unit)
-        body, block = split(record)
-        if topic_of(record) != TIMER_NAME or due_of(block, self._table.wheel.precision_ms) != unit.due_ms:
-            raise TimersDamaged(f"a unit of the timer log names the record at {unit.physical}, which says other things")
+        try:
+            record, body, block = self.record_of(message)
+        except RecordGone:
+            if unit.magic & MAGIC_DELETE:
+                # A cancel went with its log file before it was to be rolled: what it names went before it.
+                self._complete(message)
+                return None
+            raise
         if unit.magic & MAGIC_ROLL:
             if unit.magic & MAGIC_DELETE and prepared_offset(record):
                 # Its target is completed already.
@@ -270,17 +293,53 @@ class DueTimers:
                 return Due(tuple(followed.puts), released.born_ms, released.born_host)
         return Due((released.put,), released.born_ms, released.born_host)
 
-    def _read(self, unit: Unit) -> memoryview:
+    def record_of(self, message: Taken) -> tuple[memoryview, memoryview, bytes]:
+        """Return the record of a timer, its body and its properties.
+
+        Raises:
+            DamagedRecord, RecordGone: It cannot be read.
+            TimersDamaged: The unit says something else than the record.
+        """
+        unit = message.unit
         try:
-            return self._store.read(unit.physical, unit.size)
+            record = self._store.read(unit.physical, unit.size)
         except DamagedRecord:
             # Is it the record that is damaged, or the unit that names it?
-            queue = self._store.topics[TIMER_NAME.decode()].queues[0]
-            offset = queue.first_at(unit.physical)
-            known = queue.read(offset, 1) if offset < queue.max_offset else []
-            if not known or known[0][:2] != (unit.physical, unit.size):
-                raise TimersDamaged(f"a unit of the timer log names no record at {unit.physical}") from None
+            self.check_named(unit)
             raise
+        except RecordGone:
+            self._check_gone(message)
+            raise
+        body, block = split(record)
+        due_ms = due_of(block, self._table.wheel.precision_ms)
+        if topic_of(record) != TIMER_NAME or due_ms != (unit.due_ms or due_ms):
+            raise TimersDamaged(f"a unit of the timer log names the record at {unit.physical}, which says other things")
+        return record, body, block
+
+    def _check_gone(self, message: Taken) -> None:
+        """Look whether the record of a timer may be gone: those of the units behind it come first in what is kept.
+
+        (RocketMQ deletes log files whatever waits in them.) Raises TimersDamaged.
+        """
+        if message.position < 0:
+            return
+        queue = self._store.topics[TIMER_NAME.decode()].queues[0]
+        following = self._table.log.following(message.position)
+        behind = queue.max_offset if following is None else queue.first_at(following)
+        if behind > queue.min_offset:
+            raise TimersDamaged(f"a unit of the timer log names no record at {message.unit.physical}")
+
+    def check_named(self, unit: Unit) -> None:
+        """Look whether a unit names a record of the timer topic that is kept, as the topic's queue knows it.
+
+        Raises:
+            TimersDamaged: It names none.
+        """
+        queue = self._store.topics[TIMER_NAME.decode()].queues[0]
+        offset = queue.first_at(unit.physical)
+        known = queue.read(offset, 1) if offset < queue.max_offset else []
+        if not known or known[0][:2] != (unit.physical, unit.size or known[0][1]):
+            raise TimersDamaged(f"a unit of the timer log names no record at {unit.physical}")
 
     def _rolled(self, record: memoryview, body: memoryview, block: bytes) -> Due:
         count = whole_number(find_property(block, ROLLS_NAME)) or 0
@@ -340,12 +399,15 @@ class DueTimers:
             )
         except StoreError:
             return False
+        self._deferring += 1
         return True
 
     def _deferred(self, message: Taken, error: StoreError | None) -> None:
+        self._deferring -= 1
         if error is None:
             self._metrics.counter(counted.DEFERRED).add()
             self._complete(message)
+            self._delivered()
 
     def lose(self, message: Taken, error: StoreError) -> None:
         """Give a timer up whose record is damaged or gone."""
@@ -411,6 +473,7 @@ class DueTimers:
     def let_go(self, physical: int) -> None:
         """Go on with it: deliver it, or find that it was taken out."""
         self.give_back(self.held.pop(physical))
+        self._delivered()
 
     # What was refused
 

@@ -125,7 +125,8 @@ class Entering:
             done -= 1
         for _ in range(taken):
             _, entry = self._waiting.popleft()
-            if self.superseded:
+            # Its unit is marked now; where a damaged one keeps it from being found, this has to be remembered.
+            if entry.replaces in self.superseded and self._table.log.find(entry.replaces) is not None:
                 self.superseded.discard(entry.replaces)
         self.offset = self._waiting[0][0] if self._waiting else self._read_to
         self._entered.add(done)

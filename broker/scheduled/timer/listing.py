@@ -78,14 +78,14 @@ class KeptScan:
         asked: Topic and due times that it was made for; None when there is nothing.
         start: (due ms, commit-log offset) behind which it begins.
         is_whole: Nothing comes behind its last one.
-        log_count: Units of the timer log when it was made.
+        generation: Of the timer log when it was made.
     """
 
     def __init__(self) -> None:
         self.asked: tuple[str | None, int, int] | None = None
         self.start = _BEGIN
         self.is_whole = False
-        self.log_count = 0
+        self.generation = 0
         self._columns = (array("q"), array("q"), array("q"))
 
     def __len__(self) -> int:
@@ -109,9 +109,9 @@ class KeptScan:
         """Place of the first one behind (due ms, commit-log offset)."""
         return bisect_right(range(len(self)), after, key=lambda place: self[place][:2])
 
-    def serves(self, asked: tuple[str | None, int, int], after: tuple[int, int], log_count: int) -> bool:
-        """Whether a page behind `after` can be taken from it. A timer log that is shorter now was made anew."""
-        if self.asked != asked or after == _BEGIN or after < self.start or log_count < self.log_count:
+    def serves(self, asked: tuple[str | None, int, int], after: tuple[int, int], generation: int) -> bool:
+        """Whether a page behind `after` can be taken from it; not once the timer log was made anew."""
+        if self.asked != asked or after == _BEGIN or after < self.start or generation != self.generation:
             return False
         return self.is_whole or self.behind(after) < len(self)
 
@@ -172,11 +172,11 @@ class TimerListing:
         if self._timers.entering.queue is None or not self._limit:
             return
         asked, kept = (self._topic, self._begin_ms, self._end_ms), self._kept
-        if not kept.serves(asked, self._from, self._timers.table.log.count):
-            log_count = self._timers.table.log.count
+        if not kept.serves(asked, self._from, self._timers.table.log.generation):
+            generation = self._timers.table.log.generation
             yield from self._scan()
             yield from self._keep()
-            kept.asked, kept.start, kept.log_count = asked, self._from, log_count
+            kept.asked, kept.start, kept.generation = asked, self._from, generation
         yield from self._page()
 
     def _page(self) -> Generator[None, None, None]:
@@ -228,9 +228,10 @@ class TimerListing:
             self._take(due_ms, physical, size)
 
     def _whole_log(self, table: TimerTable) -> Generator[None, None, None]:
+        generation = table.log.generation
         log, wanted, first_ms = table.log, self._hash, max(self._begin_ms, self._from[0])
         for start, stop in log.runs(log.first, log.count, _CHUNK_UNITS):
-            if start < log.first or stop > log.count:
+            if start < log.first or stop > log.count or log.generation != generation:
                 # It was cut, or made anew, meanwhile.
                 return
             read_ms, next_ms, last_ms = table.read_ms, table.next_ms, self._last_ms

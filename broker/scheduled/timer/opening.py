@@ -13,6 +13,7 @@ replaced. What was due meanwhile stands in the slot of the present moment then.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Generator
 
@@ -22,14 +23,17 @@ from broker.errors import DamagedRecord, RecordGone
 from broker.log.decisions import Decision
 from broker.log.shared_walk import Reading, decided
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.names import TIMER_NAME, due_of
-from broker.scheduled.timer.parts import TimerParts
-from broker.scheduled.timer.pending.log import MAGIC_DELETE, TimersDamaged
+from broker.scheduled.timer.names import TIMER_NAME, due_of, slot_of
+from broker.scheduled.timer.parts import AHEAD_MS, TimerParts
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, UNIT_BYTES, TimersDamaged
 from broker.scheduled.timer.pending.state import Saved
 from broker.scheduled.timer.pending.table import CHUNK_UNITS
 from broker.scheduled.timer.pending.wheel import Slot
 from broker.scheduled.timer.taking import count_waiting
 
+_PHYSICAL = struct.Struct(">28xq16x")
+"""Of a unit: the commit-log offset of its record."""
+assert _PHYSICAL.size == UNIT_BYTES
 _WHEEL_CHANGED_MAX = 65_536
 _TAKEN_UNITS = 512
 """Units taken over in one step."""
@@ -85,11 +89,26 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
         yield from _count(parts)
     else:
         table.pending = dict(saved.pending)
-    yield from _take_over_units(parts)
+    in_place = yield from _take_over_units(parts)
+    if not in_place:
+        yield from rebuild(parts)
+        return
     if not parts.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
         raise TimersDamaged("the timer wheel leads to units that the timer log does not have")
     yield from _apply_decisions(parts, saved.decided_from, refused)
+    yield from _open_slot(parts)
     yield from _enter(parts)
+
+
+def _open_slot(parts: TimerParts) -> Generator[None, None, None]:
+    """Read the first slot at once if its time is to come: the wall clock was ahead when slots were read.
+
+    What was sent since it was corrected stands in that slot, however soon it is due (rule 3 of the table).
+    """
+    table = parts.table
+    if table.next_ms > parts.clock.wall_ms() + AHEAD_MS and table.wheel.get(table.next_ms) is not None:
+        log.warning("timers_clock_back", ahead_ms=table.next_ms - parts.clock.wall_ms())
+        yield from table.read_slot(parts.store.end)
 
 
 def rebuild(parts: TimerParts) -> Reading[None]:
@@ -98,22 +117,23 @@ def rebuild(parts: TimerParts) -> Reading[None]:
     Raises:
         OSError: A file cannot be read or written.
     """
-    table, queue = parts.table, parts.queue
+    queue = parts.queue
     if queue.max_offset > queue.min_offset:
         parts.metrics.counter(counted.REBUILT).add()
         log.warning("timers_rebuilding", records=queue.max_offset - queue.min_offset)
     parts.state.begin_anew(parts.entering.floor)
-    table.log.reset()
-    table.wheel.reset()
-    table.pending.clear()
-    parts.begin_now()
+    parts.due.begin_anew()
+    parts.table.make_anew(parts.clock.wall_ms())
     parts.entering.begin_at(queue, queue.min_offset)
     yield from _apply_decisions(parts, 0, {})
     yield from _enter(parts)
 
 
-def _take_over_units(parts: TimerParts) -> Generator[None, None, None]:
+def _take_over_units(parts: TimerParts) -> Generator[None, None, bool]:
     """Go on behind the checkpoint with the units that are there, as far as they are what their records say.
+
+    Returns whether each is in a slot that is read before it is due. It is not where the wall clock was ahead behind the
+    checkpoint: then the first slot is another one for this process than it was for the one before.
 
     Units and slots are written once more: what is read here may be in the page cache alone, and after a failed sync of
     an earlier process a mere sync would write nothing.
@@ -123,6 +143,7 @@ def _take_over_units(parts: TimerParts) -> Generator[None, None, None]:
     # RocketMQ notes the log's end, then the queue's offset, then flushes: records below that may have units behind it.
     offset = _behind_last_unit(parts)
     written, end = table.log.count, table.log.in_files()
+    read_by_ms = max(table.read_ms, parts.clock.wall_ms() + AHEAD_MS)
     while table.log.count < end:
         position = table.log.position(table.log.count)
         try:
@@ -145,6 +166,9 @@ def _take_over_units(parts: TimerParts) -> Generator[None, None, None]:
         known = unit.previous if slot is not None and slot.last >= position else -1 if slot is None else slot.last
         if unit.previous != known or known >= position:
             break
+        due_ms = due_of(entry.properties, precision)
+        if unit.slot_ms > read_by_ms and due_ms is not None and slot_of(due_ms, precision) < unit.slot_ms:
+            return False
         offset = entry.queue_offset + 1
         if not unit.size:
             table.log.unmark(position, entry.size)
@@ -169,6 +193,7 @@ def _take_over_units(parts: TimerParts) -> Generator[None, None, None]:
     table.log.cut(table.log.count)
     entering.begin_at(parts.queue, max(entering.offset, offset))
     yield
+    return True
 
 
 def _behind_last_unit(parts: TimerParts) -> int:
@@ -182,11 +207,21 @@ def _behind_last_unit(parts: TimerParts) -> int:
 
 
 def _count(parts: TimerParts) -> Generator[None, None, None]:
-    """Count what is pending, by topic."""
+    """Count what is pending, by topic, and look whether units are in the order of their records.
+
+    Raises:
+        TimersDamaged: They are not: then what was decided would not find its units.
+    """
     table = parts.table
     pending: dict[int, int] = {}
+    before = -1
     for start, end in table.log.runs(table.log.first, table.log.count, CHUNK_UNITS * 16):
-        count_waiting(table.log.bytes_of(start, end), table.read_ms, pending)
+        units = table.log.bytes_of(start, end)
+        for (physical,) in _PHYSICAL.iter_unpack(units):
+            if physical <= before:
+                raise TimersDamaged(f"a unit of the timer log names the record at {physical}, behind one at {before}")
+            before = physical
+        count_waiting(units, table.read_ms, pending)
         yield
     table.pending = pending
 

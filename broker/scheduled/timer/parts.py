@@ -12,8 +12,11 @@ from broker.format.java import tags_code
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split
 from broker.format.wait_properties import REAL_TOPIC_NAME
+from broker.log.awaited import Awaited, AwaitedSteps
+from broker.log.shared_walk import Reading, alone
 from broker.queues.consume_queue import ConsumeQueue
 from broker.runtime.bundle import Runtime
+from broker.runtime.steps import Ended, step
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.due import DueTimers, Follower
 from broker.scheduled.timer.entering import Entering
@@ -30,6 +33,8 @@ AHEAD_MS = 2000
 """How long before its time a slot is read."""
 COMING_MAX = 500_000
 """Timers of slots that were read; further slots wait."""
+MENDING_LOOK_SECONDS = 0.05
+"""How often a cancel looks whether timer log and wheel are whole."""
 
 log = structlog.get_logger()
 
@@ -47,7 +52,12 @@ class TimerParts:
         stages: Pauses and times of the stages.
         state: The checkpoints.
         is_fresh: The timer topic was just made; timer log and wheel have still to be.
+        reading: The slot that is being read; None between slots.
         mending: The steps in which timer log and wheel are being made anew; None while they are whole.
+
+    Timer log and wheel are made anew while nothing is under way, and nothing begins meanwhile: deliveries, cancels and
+    copies of retention wait for each other by `DueTimers.under_way` and `is_mending`. So what was read of the old ones
+    is forgotten as a whole (`TimerTable.make_anew`, `DueTimers.begin_anew`), and nothing comes back from it later.
     """
 
     def __init__(
@@ -57,6 +67,7 @@ class TimerParts:
         *,
         delivered: Callable[[], None],
         follower: Follower | None,
+        rebuild: Callable[[TimerParts], Reading[None]],
     ) -> None:
         """Make the parts; no file is touched.
 
@@ -65,6 +76,7 @@ class TimerParts:
             runtime: Where its files are, wall clock for due times, counts, log lines.
             delivered: Called when deliveries are durable.
             follower: As of `DueTimers`.
+            rebuild: Makes timer log and wheel anew: `broker.scheduled.timer.opening`.
         """
         options = store.waiting(TimedPuts).options
         disk, clock = runtime.disk, runtime.clock
@@ -86,8 +98,11 @@ class TimerParts:
         self.entering = Entering(store, self.table, self.due.superseded, runtime)
         self.state = TimerState(store.root, disk=disk, clock=clock, metrics=runtime.metrics)
         self.is_fresh = False
+        self.reading: Generator[None, None, int] | None = None
         self.mending: Generator[None, None, None] | None = None
         self._names: dict[int, str] = {}
+        self._rebuild = rebuild
+        self._scheduler = runtime.scheduler
 
     @property
     def queue(self) -> ConsumeQueue:
@@ -101,19 +116,71 @@ class TimerParts:
         return self.mending is not None or self.is_fresh
 
     @property
+    def is_rebuilding(self) -> bool:
+        """Whether all records are being entered again: until then delivered timers look as if they were pending."""
+        return self.mending is not None
+
+    def damaged(self, error: TimersDamaged) -> None:
+        """Have timer log and wheel made anew, since a look at them found damage."""
+        self.note_damage(error)
+        # What is under way is of the timer log and the wheel that there are.
+        self.store.file_writes.finish()
+        self.reading = None
+        self.begin_mending()
+        self.due.wake()
+
+    def begin_mending(self) -> None:
+        """Have timer log and wheel made anew by `mend`, from the beginning."""
+        self.mending = alone(self.store, self._rebuild(self))
+
+    def mend(self) -> None:
+        """Make one step of that; nothing while something is under way.
+
+        Raises:
+            TimersDamaged, OSError: It begins again.
+        """
+        if self.mending is None or self.due.under_way:
+            return
+        try:
+            if isinstance(step(self.mending), Ended):
+                self.mending = None
+        except (TimersDamaged, OSError):
+            # A generator that raised has ended, and what it made is half of it.
+            self.begin_mending()
+            raise
+
+    def until_whole(self) -> AwaitedSteps[None]:
+        """Wait while nothing says which timers are pending (`is_rebuilding`).
+
+        Raises:
+            StoreFailed: The store has failed meanwhile.
+            StoreError: It was closed.
+            OSError: They cannot be made.
+        """
+        while self.is_rebuilding:
+            if self.store.failed is not None:
+                raise self.store.failed
+            if self.store.closed:
+                raise StoreError("the store is closed; open it again and ask once more")
+            awaited = Awaited.of(self._mend_now)
+            self._scheduler.call_later(MENDING_LOOK_SECONDS, awaited.tell, None)
+            yield from awaited.steps()
+
+    def _mend_now(self) -> None:
+        self.store.flush()
+        while self.mending is not None and self.store.failed is None:
+            if self.due.under_way:
+                raise StoreError("timers are being made anew, and one is under way; ask once more")
+            self.mend()
+
+    @property
     def pending(self) -> int:
         """Timers that are not delivered, as far as they are in the wheel."""
         return sum(self.table.pending.values())
 
-    def begin_now(self) -> None:
-        """Begin to read slots at the present moment."""
-        self.table.begin_at(self.clock.wall_ms())
-
     def make_files(self) -> None:
         """Make timer log and wheel, empty. Raises OSError."""
-        self.table.log.reset()
-        self.table.wheel.reset()
-        self.begin_now()
+        self.table.make_anew(self.clock.wall_ms())
         self.is_fresh = False
 
     def in_slot(self, slot_ms: int) -> int:
@@ -128,15 +195,26 @@ class TimerParts:
     # One timer
 
     def is_pending(self, physical: int, offset: int) -> bool:
-        """Whether the record of the timer topic at a commit-log and queue offset is neither completed nor under way."""
+        """Whether the record of the timer topic at a commit-log and queue offset is neither completed nor under way.
+
+        Damage that this meets has timers made anew: what is said then means nothing (`is_rebuilding`).
+        """
         if physical in self.due.superseded:
             return False
         if physical in self.due.refused:
             return True
         if offset >= self.entering.offset:
             return not self.entering.is_decided(physical)
-        position = self.table.log.find(physical)
-        return position is not None and self.table.is_pending(self.table.log.unit(position), position)
+        try:
+            position = self.table.log.find(physical)
+            if position is None:
+                return False
+            unit = self.table.log.unit(position)
+            self.table.check_slot(unit, position, come_ms=self.clock.wall_ms() + AHEAD_MS)
+        except TimersDamaged as error:
+            self.damaged(error)
+            return True
+        return self.table.is_pending(unit, position)
 
     def take_out(self, physical: int) -> None:
         """Settle a pending timer whose record was just replaced."""

@@ -6,14 +6,17 @@ replaces, so that a timer is pending once whatever stops in between.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.format.record import split
 from broker.log.awaited import AwaitedSteps, all_durable, saved
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.metrics import Metrics
 from broker.scheduled.release import moved
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.scheduled.timer.parts import AHEAD_MS
+from broker.scheduled.timer.pending.log import Taken, TimersDamaged
 from broker.scheduled.timer.timers import Timers
 
 _LOOKED_MAX = 8192
@@ -27,64 +30,96 @@ class TimerHold:
         self._timers = timers
         self._put_back = metrics.counter(counted.PUT_BACK)
         self._moved = False
-        self._next = 0
-        """Units before this one are completed, or have no record in what is kept."""
 
     def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether the file may have a timer that is not delivered."""
-        return self._timers.pending > 0 and (TIMER_TOPIC, 0) in expiring.minimums
+        return (self._timers.pending > 0 or self._is_mending()) and (TIMER_TOPIC, 0) in expiring.minimums
 
     def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put pending timers again, a bounded number of them."""
-        timers, table, due = self._timers, self._timers.table, self._timers.due
+        table, due = self._timers.table, self._timers.due
         minimum = expiring.minimums.get((TIMER_TOPIC, 0))
         if minimum is None:
             return Relocation.DONE
-        if timers.entering.offset < minimum or self._is_mending():
+        if self._timers.entering.offset < minimum or self._is_mending():
             # They are not in the wheel yet: the next steps enter them.
             return Relocation.BLOCKED
+        generation = table.log.generation
         refused = [physical for physical in due.refused if physical < expiring.end]
         if any(physical < expiring.end for physical in due.held) or (refused and due.delivery.in_flight):
             # Refused ones may be on their way, and cancelled ones: that ends first.
             retry_at = due.retry_at
-            yield from all_durable(timers.store)
+            yield from all_durable(self._timers.store)
             if retry_at != due.retry_at or any(physical < expiring.end for physical in due.held):
                 return Relocation.MORE
-            if self._is_mending():
+            if self._is_mending() or generation != table.log.generation:
                 return Relocation.BLOCKED
-        places = [(each.timer.unit.physical, each.timer.unit.size) for each in due.refused.values()]
-        places = [place for place in places if place[0] < expiring.end][:count_max]
-        number = max(self._next, table.log.first)
-        looked = 0
-        while number < table.log.count and len(places) < count_max and looked < _LOOKED_MAX:
-            position = table.log.position(number)
-            unit = table.log.unit(position)
-            if unit.physical >= expiring.end:
-                break
-            if table.is_pending(unit, position) and unit.physical not in due.superseded:
-                places.append((unit.physical, unit.size))
-            elif unit.size and unit.slot_ms >= table.read_ms and due.delivery.in_flight:
-                # It may be the one whose delivery is under way.
+        timers = [each.timer for each in due.refused.values() if each.timer.unit.physical < expiring.end][:count_max]
+        number = max(table.log.relocated, table.log.first)
+        try:
+            found, number, state = self._pending(number, expiring.end, count_max - len(timers))
+            if state is Relocation.BLOCKED:
+                return state
+            timers += found
+            for timer in timers:
+                if not self._put_again(timer):
+                    return Relocation.BLOCKED
+        except TimersDamaged as error:
+            # What a damaged unit says would lose its timer, and maybe those behind it.
+            self._timers.parts.damaged(error)
+            return Relocation.BLOCKED
+        if timers:
+            yield from all_durable(self._timers.store)
+            if self._is_mending() or generation != table.log.generation:
                 return Relocation.BLOCKED
-            number += 1
-            looked += 1
-        for physical, size in places:
-            if not self._put_again(physical, size):
-                return Relocation.BLOCKED
-        if places:
-            yield from all_durable(timers.store)
-            if self._is_mending():
-                return Relocation.BLOCKED
-        self._next = number
-        more = number < table.log.count and table.log.unit(table.log.position(number)).physical < expiring.end
-        self._moved = self._moved or bool(places)
-        if more or len(places) == count_max:
+        table.log.relocated = number
+        self._moved = self._moved or bool(timers)
+        if state is Relocation.MORE or len(timers) == count_max:
             return Relocation.MORE
         if self._moved:
             # A start that knew nothing of this would miss the records that go now.
             self._moved = False
-            yield from saved(timers.store, timers.checkpoints.writing())
+            yield from saved(self._timers.store, self._timers.checkpoints.writing())
         return Relocation.DONE
+
+    def _pending(self, start: int, end: int, count_max: int) -> tuple[list[Taken], int, Relocation]:
+        """Find pending timers whose records are before a commit-log offset, in a bounded number of units.
+
+        Returns:
+            What was found; the number of the unit to go on at; whether that is all, or one may be the one whose
+            delivery is under way (BLOCKED).
+
+        Raises:
+            TimersDamaged: A unit says what its record does not, or its neighbours do not.
+            OSError: The timer log cannot be read.
+        """
+        table, due = self._timers.table, self._timers.due
+        log, found, before = table.log, list[Taken](), -1
+        come_ms = self._timers.clock.wall_ms() + AHEAD_MS
+        for number in range(start, log.count):
+            if len(found) == count_max or number == start + _LOOKED_MAX:
+                return found, number, Relocation.MORE
+            position = log.position(number)
+            unit = log.unit(position)
+            if unit.physical <= before:
+                raise TimersDamaged(f"the unit of the timer log at {position} names a record before that of the last")
+            before = unit.physical
+            if unit.physical >= end:
+                due.check_named(unit)
+                return found, number, Relocation.DONE
+            table.check_slot(unit, position, come_ms=come_ms)
+            if table.is_pending(unit, position) and unit.physical not in due.superseded:
+                found.append(Taken(position, unit))
+            elif unit.size and unit.slot_ms >= table.read_ms:
+                if due.delivery.in_flight:
+                    return found, number, Relocation.BLOCKED
+                with suppress(DamagedRecord, RecordGone):
+                    due.record_of(Taken(position, unit))
+                if unit.physical not in due.superseded and unit.physical not in due.refused:
+                    # Delivered, in a slot that is still open: what says so may go with the next log file.
+                    log.marked.add(position)
+                    self._moved = True
+        return found, log.count, Relocation.DONE
 
     def _is_mending(self) -> bool:
         return self._timers.parts.is_mending
@@ -93,11 +128,10 @@ class TimerHold:
         """Forget the timer-log files whose records are gone."""
         self._timers.drop_before(expiring.end)
 
-    def _put_again(self, physical: int, size: int) -> bool:
-        store = self._timers.store
+    def _put_again(self, timer: Taken) -> bool:
+        store, physical = self._timers.store, timer.unit.physical
         try:
-            record = store.read(physical, size)
-            body, block = split(record)
+            record, body, block = self._timers.due.record_of(timer)
         except (DamagedRecord, RecordGone):
             # It is lost when it is due, and counted then.
             return True

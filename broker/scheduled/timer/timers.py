@@ -58,7 +58,7 @@ class Timers:
             runtime: Its disk has the files, its wall clock the due times, and its scheduler runs the steps.
             follower: Knows the loops among the timers; without one a loop is delivered once.
         """
-        self.parts = TimerParts(store, runtime, delivered=self._delivered, follower=follower)
+        self.parts = TimerParts(store, runtime, delivered=self._delivered, follower=follower, rebuild=rebuild)
         self.store = store
         self.clock = runtime.clock
         self.metrics = runtime.metrics
@@ -70,7 +70,6 @@ class Timers:
         self._limited_log = runtime.limited_log
         self._next = Earliest(runtime.clock, runtime.scheduler, self._step)
         self._running = False
-        self._reading: Generator[None, None, int] | None = None
         self._stuck = False
 
     # Opening and closing
@@ -187,7 +186,7 @@ class Timers:
     def drop_before(self, physical: int) -> None:
         """Delete timer-log files that only name records below a commit-log offset; a failed one stops the store."""
         try:
-            self.table.log.drop_before(physical)
+            self.table.drop_before(physical, saved=self.checkpoints.covered)
         except OSError as error:
             self.store.fail("deleting a file of the timer log", error)
 
@@ -203,7 +202,9 @@ class Timers:
 
     def _arm(self, seconds: float | None = None) -> None:
         """Have the next step run when something is due, not while too many are under way."""
-        if not self._running or self.entering.queue is None or self.due.is_full(alone=self.parts.is_mending):
+        if not self._running or self.entering.queue is None:
+            return
+        if self.due.under_way if self.parts.is_mending else self.due.is_full:
             return
         if seconds is None:
             seconds = self._seconds_left()
@@ -213,11 +214,11 @@ class Timers:
 
     def _seconds_left(self) -> float | None:
         """Time to the next step; None when nothing is pending."""
-        if self.parts.is_mending:
+        if self.parts.is_mending or self.table.damage is not None:
             return 0.0
         runs, table = self.stages.runs, self.table
         entering = (runs(Stage.ENQUEUE_GET) or self.entering.depth) and runs(Stage.ENQUEUE_PUT)
-        if (self.entering.lag and entering and not self._stuck) or (self._reading and runs(Stage.DEQUEUE_GET)):
+        if (self.entering.lag and entering and not self._stuck) or (self.parts.reading and runs(Stage.DEQUEUE_GET)):
             return 0.0
         if not (self.pending or self.entering.lag or table.coming.count or table.rolls.count):
             return None
@@ -242,8 +243,9 @@ class Timers:
         taken = True
         try:
             if parts.mending is not None:
-                if isinstance(step(parts.mending), Ended):
-                    parts.mending = None
+                parts.mend()
+            elif self.table.damage is not None:
+                raise self.table.damage
             elif parts.is_fresh:
                 parts.make_files()
             else:
@@ -251,13 +253,7 @@ class Timers:
                 self._read_slots()
                 taken = self._deliver()
         except TimersDamaged as error:
-            parts.note_damage(error)
-            # What is under way is of the timer log and the wheel that there are.
-            store.file_writes.finish()
-            self._reading = None
-            self.due.refused.clear()
-            self.due.superseded.clear()
-            parts.mending = alone(store, rebuild(parts))
+            parts.damaged(error)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 store.fail("writing the timers", error)
@@ -292,21 +288,21 @@ class Timers:
     def _read_slots(self) -> None:
         """Read the slots whose time comes, as far as one step goes."""
         now, opens = self.clock.wall_ms(), self.entering.wants_open_slot
-        if self._reading is None and not opens and not self.parts.is_slot_due(now):
+        if self.parts.reading is None and not opens and not self.parts.is_slot_due(now):
             return
         if not self.stages.runs(Stage.DEQUEUE_GET):
             return
         with self.stages.timed(Stage.DEQUEUE_GET):
             table = self.table
-            if self._reading is None:
+            if self.parts.reading is None:
                 if self.parts.is_slot_due(now):
                     table.skip_empty(now + AHEAD_MS, self.store.end)
                 if not opens and (not self.parts.is_slot_due(now) or table.wheel.get(table.next_ms) is None):
                     return
-                self._reading = table.read_slot(self.store.end, hold=opens)
-            read = step(self._reading)
+                self.parts.reading = table.read_slot(self.store.end, hold=opens)
+            read = step(self.parts.reading)
             if isinstance(read, Ended):
-                self._reading = None
+                self.parts.reading = None
                 self.stages.passed(Stage.DEQUEUE_GET, read.result)
 
     def _deliver(self) -> bool:

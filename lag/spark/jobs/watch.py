@@ -15,14 +15,12 @@ import pickle
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from broker.runtime.steps import run_now
 from lag.journal.columns import queue_sample
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueKey
@@ -30,7 +28,7 @@ from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sent
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.journal import NAME
-from lag.verdicts.changes import SETTLED_MS, Verdicts, judging, silence
+from lag.verdicts.changes import SETTLED_MS, SILENT, Verdict, Verdicts
 from lag.verdicts.windows import Windows
 
 if TYPE_CHECKING:
@@ -100,13 +98,14 @@ class _Node:
 
     Attributes:
         last_ms: Its newest round.
-        silent: It was reported as silent since.
+        verdicts: Of its groups.
+        presence: Of the node itself, as of a group without a name.
     """
 
     verdicts: Verdicts
+    presence: Verdicts
     windows: Windows = field(default_factory=Windows)
     last_ms: int = 0
-    silent: bool = False
 
 
 class _Judge:
@@ -116,7 +115,6 @@ class _Judge:
         self._subscribed = dict(options.subscribed)
         self._recipients = dict(options.recipients)
         self._limits = options.limits
-        self._silence_ms = options.silence_ms
         self._settled_ms = options.settled_ms
 
     def __call__(
@@ -125,20 +123,13 @@ class _Judge:
         """Take the rounds of a batch; `key` is cluster and node."""
         import pandas
 
-        node = pickle.loads(state.get[0]) if state.exists else _Node(verdicts=Verdicts(self._settled_ms))
+        fresh = _Node(Verdicts(self._settled_ms), Verdicts(self._settled_ms))
+        node = pickle.loads(state.get[0]) if state.exists else fresh
         found: list[dict[str, Any]] = []
-        if not state.hasTimedOut:
-            rows = [row for piece in pieces for row in piece.to_dict("records")]
-            for row in sorted(rows, key=lambda each: (each["time_ms"], each["file"], each["position"])):
-                found += self._round(key, node, row)
-        now_ms = time.time_ns() // 1_000_000
-        change = silence(node.last_ms, now_ms, self._silence_ms)
-        if change is not None and not node.silent:
-            node.silent = True
-            found.append(change.as_fields(*key))
+        rows = [row for piece in pieces for row in piece.to_dict("records")]
+        for row in sorted(rows, key=lambda each: (each["time_ms"], each["file"], each["position"])):
+            found += _silent(key, node, row) if row["silent"] else self._round(key, node, row)
         state.update((pickle.dumps(node),))
-        if not node.silent:
-            state.setTimeoutDuration(max(1, node.last_ms + self._silence_ms - now_ms))
         yield pandas.DataFrame([[each[name] for name in COLUMNS] for each in found], columns=COLUMNS)
 
     def _round(self, key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -155,8 +146,11 @@ class _Judge:
         )
         for each in json.loads(row["events"]):
             node.windows.note(LagEvent(**each | {"kind": EventKind(each["kind"])}))
-        node.last_ms, node.silent = max(node.last_ms, time_ms), False
-        for change in run_now(judging(node.windows, time_ms, self._limits_of, node.verdicts, self._counts)):
+        node.last_ms = max(node.last_ms, time_ms)
+        back = node.presence.note("", Verdict(status="OK", since_ms=time_ms), time_ms)
+        if back is not None:
+            yield back.as_fields(cluster, name)
+        for change in node.verdicts.take(node.windows.judged(time_ms, self._limits_of), time_ms, self._counts):
             yield change.as_fields(cluster, name, self._recipients.get(change.group, ()))
 
     def _limits_of(self, group: str, topic: str) -> Limits:
@@ -168,15 +162,29 @@ class _Judge:
         return found is None or found.counts
 
 
+def _silent(key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Take a row that says that the node is silent."""
+    time_ms = int(row["time_ms"])
+    verdict = Verdict(
+        status=SILENT,
+        since_ms=node.last_ms,
+        evidence=f"its journal has no round of the {(time_ms - node.last_ms) // 1000} s after the last one",
+        advice="Check that the node runs and that its disk is not full.",
+    )
+    change = node.presence.note("", verdict, time_ms)
+    return [] if change is None else [change.as_fields(*key)]
+
+
 def changes(spark: SparkSession, options: WatchOptions) -> DataFrame:
     """Return the stream of changes: `SCHEMA`."""
     reading = spark.readStream.format(NAME).option("path", ",".join(options.journals)).option("rows", "rounds")
+    reading = reading.option("silence", f"{max(1, round(options.silence_ms / 1000))}")
     for name, value in options.settings.items():
         reading = reading.option(name, value)
     return (
         reading.load()
         .groupBy("cluster", "node")
-        .applyInPandasWithState(_Judge(options), SCHEMA, "node binary", "append", "ProcessingTimeTimeout")
+        .applyInPandasWithState(_Judge(options), SCHEMA, "node binary", "append", "NoTimeout")
     )
 
 
@@ -197,8 +205,7 @@ def watch(spark: SparkSession, options: WatchOptions, *, stop: threading.Event |
     writing = found.writeStream.format(options.format).outputMode("append")
     writing = writing.options(**options.options).option("checkpointLocation", options.checkpoint)
     if options.once:
-        # One batch. With availableNow the query would not end: the time-outs of nodes always want another batch.
-        writing.trigger(once=True).start().awaitTermination()
+        writing.trigger(availableNow=True).start().awaitTermination()
         return
     query = writing.trigger(processingTime=f"{options.every_s} seconds").start()
     while not query.awaitTermination(1):

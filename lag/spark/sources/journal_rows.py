@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from lag.blocks import FileHead
 from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUE_COLUMNS, Key
 from lag.journal.files import Tier
@@ -85,8 +86,12 @@ _ROUND_FIELDS: Final = {
     "time_ms": pa.int64(),
     "samples": pa.string(),
     "events": pa.string(),
+    "silent": pa.bool_(),
 }
-"""A whole round: number of its raw file and byte in it, which order the rounds of a node; what it has, as JSON."""
+"""A whole round: number of its raw file and byte in it, which order the rounds of a node; its content as JSON.
+
+`silent` marks a row without a round: the node recorded nothing from the round before up to `time_ms`.
+"""
 ROWS: Final = {"samples": FIELDS, "events": _EVENT_FIELDS, "gaps": _GAP_FIELDS, "rounds": _ROUND_FIELDS}
 """What may be asked for, and the columns of each."""
 
@@ -158,8 +163,26 @@ def _rounds_of(placed: Placed, wanted: Wanted) -> list[dict[str, Any]]:
             "time_ms": block.time_ms,
             "samples": json.dumps(samples),
             "events": json.dumps(events),
+            "silent": False,
         }
     ]
+
+
+def silent_batch(head: FileHead, file: int, position: int, time_ms: int, columns: pa.Schema) -> pa.RecordBatch:
+    """Return the row that says that a node is silent, as behind the last round in its file."""
+    row = {
+        "cluster": head.cluster,
+        "node": head.node,
+        "epoch": "",
+        "sequence": -1,
+        "file": file,
+        "position": position,
+        "time_ms": time_ms,
+        "samples": "[]",
+        "events": "[]",
+        "silent": True,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=columns)
 
 
 class _Rows:

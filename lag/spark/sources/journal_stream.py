@@ -3,11 +3,15 @@
 An offset names, of each folder, a raw file by its number and a byte in it, where a block begins. Numbers order files
 over all starts of a node, and files only grow, so an offset stays right. The end of the newest file may be torn: what
 is not whole is waited for. A file that has a successor does not grow any more; one that retention took is passed over.
+
+With `silence`, an offset also names, of a folder that has not grown for that long, when it became silent. So a silent
+node is a batch of its own, once, also over a restart of the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,32 +29,39 @@ from lag.journal.files import JournalFile, Tier, parse
 from lag.journal.reader import Wanted
 from lag.journal.scan import scan_part
 from lag.spark.sources import options as read
-from lag.spark.sources.journal_rows import Placed, batches
+from lag.spark.sources.journal_rows import Placed, batches, silent_batch
 
 BYTES_PER_TRIGGER: Final = 8 << 20
 """Of each folder, by default: some hours of a node with hundreds of queues."""
 Offset = dict[str, dict[str, int]]
-"""By folder: `file`, and `position` in it; file 0 is before all."""
+"""By folder: `file`, and `position` in it; file 0 is before all. `silent`: Unix ms, where the node is silent."""
 
 
 @dataclass(frozen=True)
 class StreamPart(InputPartition):
-    """Blocks of one file that begin in [begin, end)."""
+    """Blocks of one file that begin in [begin, end); or, with `silent_ms`, no block but that the node is silent."""
 
     folder: str
     file: int
     begin: int
     end: int
+    silent_ms: int | None = None
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads journals as they grow. Options as those of the batch, but `finest`, `until` and `pushdown`; and `starting`.
 
     `starting` is `earliest` or `latest`, for a query without a checkpoint; `bytesPerTrigger` bounds a batch of each
-    folder.
+    folder. `silence`, for `rows` `rounds`: seconds without a round after which a row says that the node is silent.
     """
 
-    def __init__(self, options: Mapping[str, str], rows: str, columns: pa.Schema) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        rows: str,
+        columns: pa.Schema,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         path = read.required(options, "path", "the folder of a lag journal, `pyddmq/lag` of a node's data")
         self._folders = tuple(each.strip() for each in path.split(",") if each.strip())
         self._rows = rows
@@ -62,6 +73,10 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             groups=read.names(options, "group"),
             topics=read.names(options, "topic"),
         )
+        self._silence_ms = read.number(options, "silence", 0, at_least=0) * 1_000 if rows == "rounds" else 0
+        self._now_ms = now_ms
+        self._last_rounds: dict[str, tuple[tuple[int, int], int | None]] = {}
+        """By folder an end that was read up to, and the time of the round before it."""
         self._last: Offset | None = None
         """Where a query ends that takes what is there now."""
 
@@ -85,11 +100,23 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut the work: a part of a file each."""
-        return [part for folder in self._folders for part in self._parts(folder, _at(start, folder), _at(end, folder))]
+        parts = [part for folder in self._folders for part in self._parts(folder, _at(start, folder), _at(end, folder))]
+        for folder in self._folders:
+            silent_ms = end.get(folder, {}).get("silent")
+            if silent_ms is not None and silent_ms != start.get(folder, {}).get("silent"):
+                file, position = _at(end, folder)
+                parts.append(StreamPart(folder, file, position, position, silent_ms))
+        return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns that are asked for."""
         assert isinstance(partition, StreamPart), "partitions are made above"
+        if partition.silent_ms is not None:
+            reader = BlockReader(RealDisk(read_only=True), _path(partition.folder, partition.file))
+            reader.close()
+            if reader.head is not None:
+                yield silent_batch(reader.head, partition.file, partition.end, partition.silent_ms, self._columns)
+            return
         blocks = _blocks(partition, by_columns=self._rows == "samples")
         yield from batches(blocks, self._rows, self._columns, self._wanted)
 
@@ -108,7 +135,20 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             last = None if self._last is None else _at(self._last, folder)
             file, position = max(begin, _end(folder, begin, bytes_max, last))
             found[folder] = {"file": file, "position": position}
+            if self._silence_ms and (file, position) == begin:
+                found[folder] |= self._silent(folder, begin, start.get(folder, {}))
         return found
+
+    def _silent(self, folder: str, at: tuple[int, int], begin: Mapping[str, int]) -> dict[str, int]:
+        """Return since when a folder that has nothing new is silent; empty: it is not."""
+        if "silent" in begin:
+            return {"silent": begin["silent"]}
+        known = self._last_rounds.get(folder)
+        if known is None or known[0] != at:
+            known = self._last_rounds[folder] = at, _last_round_ms(folder, at)
+        if known[1] is None or self._now_ms() - known[1] < self._silence_ms:
+            return {}
+        return {"silent": known[1] + self._silence_ms}
 
 
 def _at(offset: Mapping[str, Any], folder: str) -> tuple[int, int]:
@@ -140,6 +180,14 @@ def _end(folder: str, begin: tuple[int, int], bytes_max: int | None, last: tuple
             if left <= 0:
                 break
     return at
+
+
+def _last_round_ms(folder: str, at: tuple[int, int]) -> int | None:
+    """Return the time of the last round before an end; null where there is none."""
+    found = None
+    for _, block in scan_part(RealDisk(read_only=True), _path(folder, at[0]), 0, at[1], by_columns=False):
+        found = block.time_ms
+    return found
 
 
 def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, stop: int | None) -> int:

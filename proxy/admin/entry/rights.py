@@ -64,7 +64,6 @@ ADMINISTER = Need(Action.ADMINISTER, _node, "the node")
 READING: Mapping[str, Need] = MappingProxyType(
     {
         **dict.fromkeys(sorted(PROBES), NOBODY),
-        "/burrow/admin": NOBODY,
         "/sign-in": NOBODY,
         "/": GROUP,
         "/metrics": ALL,
@@ -75,7 +74,6 @@ READING: Mapping[str, Need] = MappingProxyType(
         "/api/groups/stuck": GROUP,
         "/api/offsets": GROUP,
         "/api/lag": GROUP,
-        "/api/lag/alarms": NOBODY,
         "/api/lag/objectives": GROUP,
         "/api/attention": ALL,
         "/api/limits": ALL,
@@ -88,8 +86,6 @@ READING: Mapping[str, Need] = MappingProxyType(
         # With `body=none`; else `BODIES`.
         "/api/messages": MESSAGES,
         "/api/dead-letters": GROUP,
-        # Removed; the answer names the replacement.
-        "/v3/{rest}": NOBODY,
     }
 )
 """By path, of GET and HEAD."""
@@ -98,7 +94,6 @@ WITHOUT_RIGHT: Mapping[str, str] = MappingProxyType(
     {
         "/sign-in": "it is how one becomes somebody",
         "/sign-out": "it ends one's own session alone",
-        "/api/lag/mute": "it was removed, and the answer names its replacement",
     }
 )
 """What else is posted, and why it needs no right."""

@@ -83,7 +83,8 @@ KINDS: dict[str, Kind] = {
     ),
     "clock_back": Kind(
         "the wall clock was set back",
-        "What waits for a moment waits longer; set the clock right, and look at NTP.",
+        "Set the clock right, and look at NTP. If it is right, it was ahead before: timers sent then wait for their "
+        "moments (cancel or move them), and retention by age may be late by the time since the start.",
     ),
     "reload_refused": Kind(
         "a reload was refused",
@@ -94,6 +95,10 @@ KINDS: dict[str, Kind] = {
     ),
     "work_failing": Kind(
         "work of the node fails again and again", "The log has the traceback; report it, and restart the node."
+    ),
+    "lag_webhook": Kind(
+        "changes of verdicts do not reach the webhook",
+        "Check `lag.webhook` and its server; a change that the server refused is lost.",
     ),
     "internal_fault": Kind("a fault inside the node", "The log has the traceback; report it."),
     "log_lines_lost": Kind(

@@ -138,13 +138,23 @@ def _of_process(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> 
         yield found("clock_forward", False, f"The wall clock was set forward by {by}, {ago} ago.")
     if troubles.clock_behind_seconds > CLOCK_BEHIND_SECONDS:
         by = age(troubles.clock_behind_seconds)
-        yield found("clock_back", False, f"The wall clock was set back: it is {by} earlier than it has been.")
+        text = f"The wall clock was set back: it is {by} earlier than it has been."
+        if troubles.stamps_ahead_seconds > CLOCK_BEHIND_SECONDS:
+            ahead = age(troubles.stamps_ahead_seconds)
+            text += (
+                f" Store times are {ahead} ahead of it, and stay so until it gets there: "
+                "messages stored before this start count as stored at the start."
+            )
+        yield found("clock_back", False, text)
     for name, text in sorted(troubles.failing.items()):
         yield found("work_failing", True, f"The node's work {name} fails each time it runs: {short(text)}")
     if troubles.last_fault and troubles.last_fault_ago < RECENT_SECONDS and not troubles.failing:
         count, ago = amount(troubles.faults, "fault"), age(troubles.last_fault_ago)
         text = f"{count} inside the node since its start, the last {ago} ago: {short(troubles.last_fault)}"
         yield found("internal_fault", False, text)
+    if troubles.lag_webhook is not None:
+        text = f"The last post of a verdict change to `lag.webhook` failed: {short(troubles.lag_webhook)}"
+        yield found("lag_webhook", False, text)
 
 
 def _of_configuration(troubles: Troubles) -> Iterator[Finding]:

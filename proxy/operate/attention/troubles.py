@@ -34,6 +34,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
         clock_behind_seconds=vitals.clock_behind_seconds,
         kafka=node.kafka_groups.troubles(),
         limited=node.limiter.held_now(),
+        lag_webhook=node.recorder.verdicts.trouble,
         tls=TlsView(
             refused=node.tls.refused,
             refused_ms=node.tls.refused_ms,
@@ -48,6 +49,8 @@ def _of_store(node: Node, common: Troubles) -> Troubles:
     store = node.store
     return replace(
         common,
+        clock_behind_seconds=max(common.clock_behind_seconds, store.arrivals.ahead_seconds(store.store_ms)),
+        stamps_ahead_seconds=store.arrivals.ahead_seconds(store.store_ms),
         sync_seconds=store.commit.longest_sync_seconds,
         acks_refused=isinstance(node.progress.failed, ProgressFull),
         publishes_refused=store.segment_space.refuses,

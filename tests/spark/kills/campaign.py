@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.runtime.disk import RealDisk
-from broker.runtime.steps import run_now
 from lag.blocks import Gap
 from lag.export.place import ExportPlace
 from lag.journal.columns import queue_sample
@@ -34,7 +33,7 @@ from lag.journal.reader import JournalReader
 from lag.rules.limits import Limits
 from lag.samples import QueueKey
 from lag.spark.sources.node import NodeClient, NodeFailed, NodeRefused
-from lag.verdicts.changes import Verdicts, judging
+from lag.verdicts.changes import Verdicts
 from lag.verdicts.windows import Windows
 from pyddmq import ClientError, OutgoingMessage
 from tests.patient import PATIENCE_SECONDS, Producer, until
@@ -309,8 +308,8 @@ class Campaign:
             )
             for event in block.events:
                 windows.note(event)
-            steps = judging(windows, block.time_ms, lambda group, topic: Limits(), verdicts)
-            found += [each.as_fields(cluster, node)["key"] for each in run_now(steps)]
+            judged = windows.judged(block.time_ms, lambda group, topic: Limits())
+            found += [each.as_fields(cluster, node)["key"] for each in verdicts.take(judged, block.time_ms)]
         assert set(keys) == set(found), f"{set(keys) - set(found)} too many, {set(found) - set(keys)} not written"
         self.account.changes = len(keys)
 

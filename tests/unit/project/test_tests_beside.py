@@ -58,6 +58,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "pyddmq/testing/network.py": ("test_sim_network",),
     "pyddmq/client/connection.py": ("test_client_errors", "test_clients"),
     "proxy/node/parts.py": ("test_node", "test_startup"),
+    # Each finding is staged on a simulated node.
+    "proxy/operate/attention/kinds.py": ("test_troubles",),
+    "proxy/operate/attention/of_node.py": ("test_troubles",),
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),
     "proxy/operate/changes/groups.py": ("test_admin_changes",),
     "proxy/operate/changes/desk.py": ("test_admin_changes", "test_topic_changes"),

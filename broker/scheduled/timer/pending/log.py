@@ -79,13 +79,17 @@ class TimerLog:
         file_bytes: Size of its files.
         count: Number of the next unit; units count from the log's beginning, files that are gone included.
         first: Number of the oldest unit that is kept.
+        generation: How often it was made anew. Numbers and positions of units are of one generation: whoever keeps one
+            over a step of anything else compares this, or keeps it here.
+        relocated: Number of the first unit that retention has still to look at (`TimerHold`): those before it are
+            completed, or their records are in what is kept.
         marked: Positions of units that need nothing any more, and whose size is not 0 in the file before the next
             `write_marks`; who finds that out adds them.
     """
 
     def __init__(self, root: str, *, disk: Disk, file_bytes: int) -> None:
         self.file_bytes = self._file_bytes_new = file_bytes
-        self.count = self.first = 0
+        self.count = self.first = self.relocated = self.generation = 0
         self._folder = f"{root}/timerlog"
         self._disk = disk
         self._files: dict[int, DiskFile] = {}
@@ -142,8 +146,10 @@ class TimerLog:
             self._disk.remove(f"{self._folder}/{name}")
         if self._disk.exists(self._folder):
             self._disk.sync_folder(self._folder)
-        self.count = self.first = 0
+        self.count = self.first = self.relocated = self._next = 0
+        self.generation += 1
         self.marked.clear()
+        self._made.clear()
 
     def cut(self, count: int) -> None:
         """Make everything from a unit's number on empty. Raises OSError."""
@@ -160,6 +166,7 @@ class TimerLog:
         self.marked = {position for position in self.marked if position < end}
         self.count = count
         self.first = min(self.first, count)
+        self.relocated = min(self.relocated, count)
 
     def in_files(self) -> int:
         """Return the number behind the last unit that the files have room for."""
@@ -377,6 +384,11 @@ class TimerLog:
         view = self.view(number)
         return int(_unpack_i64(view, place * UNIT_BYTES + _PHYSICAL_AT)[0])
 
+    def following(self, position: int) -> int | None:
+        """Commit-log offset of the record of the unit behind a position; None for the last. Raises as `number`."""
+        number = self.number(position) + 1
+        return self._physical(number) if number < self.count else None
+
     def view(self, number: int) -> memoryview:
         """Return a mapped file; they are numbered from 0 on, those that are gone included.
 
@@ -403,8 +415,12 @@ class TimerLog:
 
     # Retention
 
-    def drop_before(self, physical: int) -> int:
+    def drop_before(self, physical: int, *, keep: int) -> int:
         """Delete the files whose units all name records below a commit-log offset, never the last; return how many.
+
+        Args:
+            physical: The commit-log offset.
+            keep: Position of the first unit that is still referenced: its file stays, and those behind it.
 
         Raises:
             OSError: One cannot be deleted.
@@ -412,7 +428,7 @@ class TimerLog:
         dropped = 0
         for number in sorted(self._files)[:-1]:
             following = (number + 1) * self._per_file
-            if following > self.count or self._physical(following - 1) >= physical:
+            if following > self.count or self.position(following) > keep or self._physical(following - 1) >= physical:
                 break
             self._drop(number)
             self.first = following

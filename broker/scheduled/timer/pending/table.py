@@ -47,6 +47,7 @@ from broker.scheduled.timer.pending.log import (
     UNIT,
     UNIT_BYTES,
     TimerLog,
+    TimersDamaged,
     Unit,
 )
 from broker.scheduled.timer.pending.wheel import Slot, TimerWheel
@@ -98,6 +99,7 @@ class TimerTable:
         rolls: Likewise those that are to be rolled.
         pending: Timers that need something, by hash of their topic.
         cancels: Positions of delete units, by slot that was read.
+        damage: A timer was completed of a slot that has none left: a unit was damaged after its slot was read.
         roll_slots: As in `TimerOptions`.
 
     Args:
@@ -115,6 +117,7 @@ class TimerTable:
         self.rolls = Coming()
         self.pending: dict[int, int] = {}
         self.cancels: dict[int, list[int]] = {}
+        self.damage: TimersDamaged | None = None
         self.roll_slots = options.roll_slots
         self.resolve = resolve
         self._held: int | None = None
@@ -315,7 +318,12 @@ class TimerTable:
         rolls: dict[int, array[int]],
         cancels: list[int],
     ) -> None:
-        """Sort units by when they are to be taken; what needs nothing is left out. A later mark is seen when taken."""
+        """Sort units by when they are to be taken; what needs nothing is left out. A later mark is seen when taken.
+
+        Raises:
+            TimersDamaged: One is due after its slot: it would wait there.
+        """
+        precision = self.wheel.precision_ms
         for position, unit in units:
             _, magic, slot_ms, _, size, _, key = unit
             if magic & MAGIC_ROLL:
@@ -324,6 +332,8 @@ class TimerTable:
                 cancels.append(position)
                 continue
             else:
+                if key > slot_ms + precision:
+                    self.check_slot(unit, position, come_ms=slot_ms)
                 into = timers
             if size:
                 positions = into.get(key)
@@ -331,13 +341,38 @@ class TimerTable:
                     positions = into[key] = array("q")
                 positions.append(position)
 
+    def check_slot(self, unit: Unit, position: int, *, come_ms: int) -> None:
+        """Look whether a unit is in a slot that it can be in.
+
+        A timer that is due after its slot would wait there; only slots up to now took what was late for its own.
+
+        Args:
+            unit: The unit.
+            position: Where it is.
+            come_ms: Slots up to this time may have been read.
+
+        Raises:
+            TimersDamaged: It is not.
+        """
+        slot_ms, due_ms, precision = unit.slot_ms, unit.due_ms, self.wheel.precision_ms
+        is_timer = due_ms and not unit.magic & (MAGIC_ROLL | MAGIC_DELETE)
+        is_late = is_timer and due_ms <= slot_ms
+        if (
+            slot_ms % precision
+            or (is_timer and due_ms > slot_ms + precision)
+            or (is_late and slot_ms > max(self.next_ms, come_ms))
+        ):
+            raise TimersDamaged(
+                f"the unit of the timer log at {position} is due at {due_ms}, and its slot is {slot_ms}"
+            )
+
     def complete(self, unit: Unit, *, marked: bool = False) -> None:
         """Note that a timer that was taken needs nothing any more; a marked one is not pending already."""
         left = self._left.get(unit.slot_ms, 0) - 1
         if left > 0:
             self._left[unit.slot_ms] = left
         else:
-            self._left.pop(unit.slot_ms, None)
+            self._end_slot(unit.slot_ms, left)
             self._advance()
         if not marked:
             self.forget(unit)
@@ -351,15 +386,22 @@ class TimerTable:
         """
         advance = False
         for slot_ms, count in slots:
-            left = self._left.pop(slot_ms, 0) - count
+            left = self._left.get(slot_ms, 0) - count
             if left > 0:
                 self._left[slot_ms] = left
             else:
+                self._end_slot(slot_ms, left)
                 advance = True
         if advance:
             self._advance()
         for topic_hash, count in topics:
             self.pending[topic_hash] = self.pending.get(topic_hash, 0) - count
+
+    def _end_slot(self, slot_ms: int, left: int) -> None:
+        self._left.pop(slot_ms, None)
+        if left < 0:
+            # Then another slot keeps one for ever, and with it all that is entered a round later.
+            self.damage = TimersDamaged(f"more timers were completed of the slot {slot_ms} than it has")
 
     def forget(self, unit: Unit) -> None:
         """Count a timer as pending no more."""
@@ -395,12 +437,36 @@ class TimerTable:
     def begin_at(self, read_ms: int) -> None:
         """Begin to read at a slot; everything before it is completed."""
         self.read_ms = self.next_ms = read_ms // self.wheel.precision_ms * self.wheel.precision_ms
-        self._held = None
+        self._held = self.damage = None
         self._left.clear()
         self._decided_from.clear()
         self.cancels.clear()
         self.coming.clear()
         self.rolls.clear()
+
+    def make_anew(self, read_ms: int) -> None:
+        """Make timer log and wheel empty, forget all that was read of them, and begin at a slot. Raises OSError."""
+        self.log.reset()
+        self.wheel.reset()
+        self.pending.clear()
+        self.begin_at(read_ms)
+
+    def drop_before(self, physical: int, *, saved: int) -> int:
+        """Delete timer-log files that only name records below a commit-log offset; return how many.
+
+        Those behind a position (`saved`) stay: a checkpoint says that they are there.
+
+        Files with units of slots that are being read, or whose timers are not all completed, stay: `coming` and
+        `rolls` have positions in them, also of timers that retention put again.
+
+        Raises:
+            OSError: One cannot be deleted.
+        """
+        if self.log.first == self.log.count:
+            return 0
+        slots = [self.wheel.get(slot_ms) for slot_ms in {*self._left, *self.cancels, self.next_ms}]
+        keep = min([saved, *(slot.first for slot in slots if slot is not None)])
+        return self.log.drop_before(physical, keep=keep)
 
     def unread(self, end_ms: int) -> int:
         """How many timers stand in slots that are not read, up to and with that of a moment; of so many slots."""

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.admin.removed import REMOVED
 from proxy.admin.routes import REFUSED
 from proxy.admin.server import AdminServer
 from proxy.node.views import ReloadResult
@@ -251,6 +252,24 @@ def test_unknown_paths_names_and_methods_get_a_json_error_and_a_count(run: Run) 
             assert json.loads(text)["error"]["message"].endswith(".")
             assert ("Allow" in headers) == (status == 405)
         assert node.metrics.value(REFUSED) == refused
+
+    run(node, scenario)
+
+
+@pytest.mark.parametrize("removed", REMOVED)
+def test_removed_path_names_its_replacement(run: Run, removed: str) -> None:
+    """Under any method and host name, with a count; a parameter that was removed is a wrong request."""
+    path, _, parameter = removed.partition("?")
+    where = f"{path}?{parameter}=burrow" if parameter else f"{path}kafka/local" if path.endswith("/") else path
+    status = 400 if parameter else 410
+    node = PlainNode()
+
+    async def scenario(get: Get) -> None:
+        for method in ("GET", "POST", "DELETE"):
+            found, text, _ = await get(where, method=method, headers={"Host": "burrow.example"})
+            wanted = {"status": status, "message": f"{removed} was removed; {REMOVED[removed]}."}
+            assert (found, json.loads(text)) == (status, {"error": wanted})
+        assert node.metrics.value(REFUSED, str(status)) == 3
 
     run(node, scenario)
 

@@ -60,5 +60,7 @@ def test_clock_steps_are_noticed_and_a_slow_drift_is_none() -> None:
     assert vitals.clock_behind_seconds == 0.0
     clock.set_wall_ms(clock.wall_ms() + -30_000)
     assert 27 < vitals.clock_behind_seconds <= 30
+    look(vitals, clock, 3)
+    assert 24 < vitals.clock_behind_seconds <= 27
     look(vitals, clock, 40)
     assert vitals.clock_behind_seconds == 0.0

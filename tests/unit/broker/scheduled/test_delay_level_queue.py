@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.queues.consume_queue import FILLER_BYTES, UNIT, ConsumeQueue
 from broker.scheduled.delay.level_queue import DelayLevel, Ranges, Refused, Waiting
-from pyddmq.testing import SimDisk
+from pyddmq.testing import ManualClock, SimDisk
 
 DELAY_MS = 10_000
 LATE = 10**9
 
 
-def new_level(*dues: int | None) -> DelayLevel:
+def new_level(*dues: int | None, clock: ManualClock | None = None) -> DelayLevel:
     """A level whose queue has messages of 100 bytes with these due times; None stands for a filler."""
     queue = ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000)
     for offset, due in enumerate(dues):
         queue.restore(offset, FILLER_BYTES if due is None else UNIT.pack(offset * 100, 100, due))
-    return DelayLevel(3, DELAY_MS, queue)
+    return DelayLevel(3, DELAY_MS, queue, clock or ManualClock(1000))
 
 
 def offsets(level: DelayLevel, now_ms: int = LATE, *, count_max: int = 100, bytes_max: int = 1 << 20) -> list[int]:
@@ -45,15 +47,61 @@ def test_ranges_are_a_set(added: list[tuple[int, int]], cut: int) -> None:
     assert all(start >= cut for start, _ in ranges.ranges)
 
 
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=40))
-def test_due_times_never_fall_and_are_those_of_what_came_later(dues: list[int]) -> None:
-    """D35: each message is due at its own time, or at an earlier one of a message behind it."""
+class Event(NamedTuple):
+    """What happens next: a message is sent, the clock is stepped by ms, or seconds pass."""
+
+    what: str
+    amount: int = 0
+
+
+EVENTS = st.one_of(
+    st.just(Event("send")),
+    st.builds(Event, st.just("step"), st.sampled_from([-7_200_000, -4_000, -7, 3, 2_500, 7_200_000])),
+    st.builds(Event, st.just("pass"), st.sampled_from([0, 1, 4, 9, 11])),
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(EVENTS, max_size=40))
+def test_message_comes_when_it_is_due_or_its_delay_has_passed_whatever_the_clock_does(events: list[Event]) -> None:
+    """D35: not before the wall clock shows its moment, or it has waited; not after both, seen at each second."""
     queue = ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000)
-    level = DelayLevel(1, 10_000, queue)
-    for offset, due in enumerate(dues):
-        queue.restore(offset, offset.to_bytes(8, "big") + (100).to_bytes(4, "big") + due.to_bytes(8, "big"))
-        assert level.look()
-    assert [each.due_ms for each in level.waiting(0)] == [min(dues[offset:]) for offset in range(len(dues))]
+    clock = ManualClock(10_000_000)
+    level = DelayLevel(1, DELAY_MS, queue, clock)
+    sent: list[tuple[int, float]] = []
+    taken: set[int] = set()
+
+    def look() -> None:
+        level.look()
+        level.check_clock()
+        found = [each.offset for each in level.take(clock.wall_ms(), 1000, LATE)]
+        assert not taken & set(found), "twice"
+        taken.update(found)
+        for offset, (due_ms, at) in enumerate(sent):
+            if offset in found:
+                waited_ms = (clock.monotonic() - at) * 1000
+                assert clock.wall_ms() >= due_ms or waited_ms >= DELAY_MS, "early"
+            elif offset not in taken:
+                assert clock.wall_ms() < due_ms, "late"
+        for offset in taken:
+            assert level.is_tried(offset)
+
+    for event in events:
+        if event.what == "send":
+            due_ms = clock.wall_ms() + DELAY_MS
+            queue.restore(len(sent), UNIT.pack(len(sent) * 100, 100, due_ms))
+            sent.append((due_ms, clock.monotonic()))
+        elif event.what == "step":
+            clock.set_wall_ms(clock.wall_ms() + event.amount)
+        else:
+            for _ in range(event.amount):
+                clock.advance(1)
+                look()
+        look()
+    for _ in range(DELAY_MS // 1000 + 1):
+        clock.advance(1)
+        look()
+    assert len(taken) == len(sent), "what was noticed to be due too late waits one delay at most"
 
 
 @given(st.lists(st.integers(0, 12), max_size=6), st.sets(st.integers(0, 12), min_size=1), st.sets(st.integers(0, 12)))
@@ -61,7 +109,8 @@ def test_settling_many_is_settling_each(before: list[int], offsets: set[int], re
     """Position, what is settled above it and what is refused are the same, whatever was settled before."""
     found = []
     for many in (False, True):
-        level = DelayLevel(1, 10_000, ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000))
+        queue = ConsumeQueue("t", 0, root="/r", disk=SimDisk(), file_units=1000)
+        level = DelayLevel(1, 10_000, queue, ManualClock())
         for offset in before:
             level.complete(offset)
         messages = [Waiting(1, offset, offset * 100, 100, 5) for offset in sorted(offsets)]
@@ -71,7 +120,8 @@ def test_settling_many_is_settling_each(before: list[int], offsets: set[int], re
         else:
             for message in messages:
                 level.complete(message.offset)
-        found.append((level.position, level.next, level.completed.ranges, list(level.refused)))
+        tried = [level.is_tried(offset) for offset in range(14)]
+        found.append((level.position, tried, level.completed.ranges, list(level.refused)))
     assert found[0] == found[1]
 
 
@@ -119,7 +169,7 @@ def test_held_message_is_passed_over_until_it_is_let_go() -> None:
     assert level.head() == Waiting(3, 1, 100, 100, 5)
     assert offsets(level) == [1, 3]
     level.held.clear()
-    level.back_to(0)
+    level.give_back([0, 1, 2, 3])
     level.complete(1)
     assert offsets(level) == [0, 2, 3]
 
@@ -130,7 +180,7 @@ def test_message_given_back_is_taken_again_and_refused_ones_before_it_stay_refus
     offsets(level)
     message = Waiting(3, 1, 100, 100, 5)
     level.refused = {1: Refused(message, "refused", 0), 3: Refused(message, "refused", 0)}
-    level.back_to(2)
+    level.give_back([2, 3])
     assert list(level.refused) == [1]
     assert offsets(level) == [2, 3]
 
@@ -142,28 +192,69 @@ def test_level_begins_within_its_queue_behind_what_is_completed(asked: int, posi
     level.complete(2)
     level.refused = {0: Refused(Waiting(3, 0, 0, 100, 5), "refused", 0)}
     level.begin_at(asked)
-    assert (level.position, level.next) == (position, position)
+    assert (level.position, level.is_tried(position - 1), level.is_tried(position)) == (position, True, False)
     assert list(level.refused) == ([0] if position == 0 else [])
     level.begin_at(0)
     assert level.position == position
 
 
 def test_clock_that_was_set_back_makes_nothing_wait_longer_than_the_delay() -> None:
-    """D35: what was stored before the step is due a delay from now at the latest, and what is due earlier stays."""
-    level = new_level(500, 50_000, 50_001)
+    """D35: what was stored before the step is due a delay after it was noticed, and what is due earlier stays."""
+    clock = ManualClock(1000)
+    level = new_level(500, 50_000, 50_001, clock=clock)
     level.look()
-    level.check_clock(1000)
+    level.check_clock()
     assert [each.due_ms for each in level.waiting(0)] == [500, 11_000, 11_000]
     level.queue.restore(3, UNIT.pack(300, 100, 11_500))
     level.look()
-    level.check_clock(2000)
+    clock.advance(1)
+    level.check_clock()
     assert [each.due_ms for each in level.waiting(0)] == [500, 11_000, 11_000, 11_500]
+
+
+def test_clock_that_is_set_right_again_hurries_nothing() -> None:
+    """What a step back promised counts from then on by the monotonic clock: two hours forward are not waited time."""
+    clock = ManualClock(1000)
+    level = new_level(50_000, 50_001, clock=clock)
+    level.look()
+    level.check_clock()
+    assert [each.due_ms for each in level.waiting(0)] == [11_000, 11_000]
+    clock.set_wall_ms(41_000)
+    assert [each.due_ms for each in level.waiting(0)] == [50_000, 50_001]
+    assert offsets(level, 41_000) == []
+
+
+def test_what_came_after_a_step_back_does_not_wait_for_what_came_before() -> None:
+    """Its moment is sooner; what is given back of either run is taken again, and of the other nothing."""
+    clock = ManualClock(1000)
+    level = new_level(50_000, 50_001, 40_000, 40_001, clock=clock)
+    level.look()
+    clock.set_wall_ms(41_000)
+    assert offsets(level, 41_000, count_max=1) == [2]
+    assert level.head() == Waiting(3, 3, 300, 100, 40_001)
+    assert offsets(level, 41_000) == [3]
+    level.give_back([3])
+    assert [level.is_tried(offset) for offset in range(4)] == [False, False, True, False]
+    assert offsets(level, 60_000) == [0, 1, 3]
+    level.give_back([1, 3])
+    assert offsets(level, 60_000) == [1, 3]
+    for offset in (2, 3, 1, 0):
+        level.complete(offset)
+    assert (level.position, level.pending, level.head()) == (4, 0, None)
+
+
+def test_runs_are_bounded() -> None:
+    """A clock that is set back again and again makes later messages wait for earlier ones, never come before."""
+    level = new_level(*range(1000, 0, -1))
+    level.look()
+    assert len(level._runs) == 64
+    assert len(offsets(level, count_max=1000)) == 1000
 
 
 def test_due_times_are_looked_at_a_bounded_number_at_a_time() -> None:
     """A level of millions is opened in steps; whether all of it was seen is told."""
     level = new_level(9, 8, 7, 1)
     assert not level.look(3)
-    assert [each.due_ms for each in level.waiting(0)] == [7, 7, 7, 1]
+    assert len(level._runs) == 3
     assert level.look(3)
-    assert [each.due_ms for each in level.waiting(0)] == [1, 1, 1, 1]
+    assert len(level._runs) == 4

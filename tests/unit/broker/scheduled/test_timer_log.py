@@ -205,16 +205,17 @@ class TimerLogModel(RuleBasedStateMachine):
         self.synced = min(self.synced, number)
 
     @precondition(any_kept)
-    @rule(draw=some.integers(0, 1 << 16))
-    def drop(self, draw: int) -> None:
-        """Files go whose units all name earlier records, but for the last."""
+    @rule(draw=some.integers(0, 1 << 16), keep=some.none() | some.integers(0, 1 << 16))
+    def drop(self, draw: int, keep: int | None) -> None:
+        """Files go whose units all name earlier records, but for the last, and not from one that is referenced on."""
         below = self.units[self.pick(draw)].unit.physical
+        kept = len(self.units) if keep is None else self.pick(keep)
         first, last_file = self.first, (len(self.units) - 1) // self.per_file
         while first // self.per_file < last_file and first + self.per_file <= len(self.units):
-            if self.units[first + self.per_file - 1].unit.physical >= below:
+            if self.units[first + self.per_file - 1].unit.physical >= below or kept < first + self.per_file:
                 break
             first += self.per_file
-        dropped = self.log.drop_before(below)
+        dropped = self.log.drop_before(below, keep=self.place(kept))
         # A file that a cut left empty may be the last one.
         assert dropped * self.per_file == self.log.first - self.first
         assert self.log.first in (first, first + self.per_file)

@@ -7,7 +7,7 @@ import pytest
 from lag.rules.queue_rules import QueueLag
 from lag.rules.statuses import BY_NAME
 from lag.samples import QueueSample
-from lag.verdicts.changes import SETTLED_MS, SILENT, VerdictChange, Verdicts, silence
+from lag.verdicts.changes import REMOVED, SETTLED_MS, SILENT, Verdict, VerdictChange, Verdicts
 from lag.verdicts.windows import Judged
 
 EVERY_MS = 10_000
@@ -33,7 +33,7 @@ def told(statuses: list[str], verdicts: Verdicts | None = None) -> list[tuple[in
     verdicts = Verdicts() if verdicts is None else verdicts
     found = []
     for number, status in enumerate(statuses):
-        for change in verdicts.take([queue(status)], number * EVERY_MS):
+        for change in verdicts.take([] if status == REMOVED else [queue(status)], number * EVERY_MS):
             found.append((number, change.before, change.verdict.status))
     return found
 
@@ -48,7 +48,11 @@ def told(statuses: list[str], verdicts: Verdicts | None = None) -> list[tuple[in
         (["STOP"] + ["OK"] * 7, [(0, None, "STOP"), (7, "STOP", "OK")]),
         (["STOP"] + ["OK", "STOP"] * 10, [(0, None, "STOP")]),
         (["STOP"] + ["STALL"] * 7, [(0, None, "STOP"), (7, "STOP", "STALL")]),
-        (["STOP"] + ["WARN", "OK"] * 10, [(0, None, "STOP")]),
+        (["STOP"] + ["WARN", "OK"] * 3 + ["WARN"], [(0, None, "STOP"), (7, "STOP", "WARN")]),
+        (["STOP"] + ["OK"] * 4 + ["INCOMPLETE"] + ["OK"] * 6, [(0, None, "STOP")]),
+        (["STOP"] + [REMOVED] * 9, [(0, None, "STOP"), (7, "STOP", REMOVED)]),
+        (["STOP", REMOVED, "STOP"], [(0, None, "STOP")]),
+        (["OK"] + [REMOVED] * 9 + ["OK"], []),
         (["INCOMPLETE"] * 9 + ["OK"], []),
         (["STOP"] + ["INCOMPLETE"] * 20 + ["STOP"], [(0, None, "STOP")]),
         (["OK", "UNKNOWN"], [(1, "OK", "UNKNOWN")]),
@@ -78,8 +82,6 @@ def test_worst_queue_decides_and_the_one_with_the_largest_lag_speaks() -> None:
     assert (verdict.status, verdict.queues, verdict.topic, verdict.queue, verdict.lag) == ("STOP", 3, "u", 0, 7)
     assert (verdict.time_lag_ms, verdict.evidence, verdict.since_ms) == (1500, "0", 5)
     assert set(verdicts.current) == {"g", "other"}
-    assert verdicts.take([], 10) == []
-    assert verdicts.current == {}
 
 
 def test_key_of_a_change_is_that_of_whoever_saw_the_same_round() -> None:
@@ -104,10 +106,36 @@ def test_clock_set_back_begins_a_verdict_no_later_than_now() -> None:
     assert [each.verdict.status for each in found] == ["OK"]
 
 
-def test_silent_node_is_a_change_without_a_group() -> None:
-    """When its newest round is as old as that."""
-    assert silence(1_000, 60_999, 60_000) is None
-    change = silence(1_000, 100_000, 60_000)
-    assert change is not None
-    assert (change.group, change.verdict.status, change.time_ms) == ("", SILENT, 61_000)
-    assert change.as_fields("c", "n")["level"] == "UNKNOWN"
+@pytest.mark.parametrize(
+    ("before", "after", "wanted"),
+    [
+        (["STOP"], ["STOP"] * 2, [(0, None, "STOP")]),
+        (["STOP"], ["OK"] * 2, [(0, None, "OK")]),
+        (["STOP", "OK"], ["OK"] * 2, [(0, None, "OK")]),
+        (["STOP"], ["INCOMPLETE", "OK"], [(1, None, "OK")]),
+        (["STOP"], [REMOVED] * 2, [(0, None, REMOVED)]),
+        (["OK", "INCOMPLETE"], ["OK"] * 2, []),
+    ],
+)
+def test_restart_reports_what_was_not_ok_before_it(
+    before: list[str], after: list[str], wanted: list[tuple[int, str | None, str]]
+) -> None:
+    """Its last change may be lost; also a group that recovered meanwhile or was removed is reported, once."""
+    verdicts = Verdicts()
+    for status in before:
+        verdicts.recall([queue(status)], 0)
+    assert told(after, verdicts) == wanted
+
+
+def test_silent_node_is_worse_than_one_that_records() -> None:
+    """At once; and over when it has recorded again for a minute."""
+    verdicts = Verdicts()
+    rounds = ["OK", SILENT, SILENT] + ["OK"] * 7
+    made = [
+        verdicts.note("", Verdict(status=status, since_ms=number * EVERY_MS), number * EVERY_MS)
+        for number, status in enumerate(rounds)
+    ]
+    assert [(each.before, each.verdict.status) for each in made if each] == [("OK", SILENT), (SILENT, "OK")]
+    assert made[1] is not None
+    assert made[-1] is not None
+    assert made[1].as_fields("c", "n")["level"] == "UNKNOWN"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lag.verdicts.webhook import WAITING_MAX, Webhook
+from lag.verdicts.webhook import ANSWERS_MAX, WAITING_MAX, Webhook
 
 PATIENCE_SECONDS = 10.0
 GAPS = (0.02, 0.05)
@@ -74,9 +74,9 @@ def test_changes_come_in_order_each_with_its_key(made: list[Any]) -> None:
     assert hook.trouble is None
 
 
-@pytest.mark.parametrize("status", [500, 503, 302, 408, 429])
+@pytest.mark.parametrize("status", [500, 503, 408, 429])
 def test_change_that_was_not_taken_is_posted_again_before_those_behind_it(made: list[Any], status: int) -> None:
-    """With the same key; a redirect is no success."""
+    """With the same key."""
     receiver = Receiver([status, status])
     hook = Webhook(receiver.url, 5_000, GAPS)
     made += [receiver, hook]
@@ -86,7 +86,7 @@ def test_change_that_was_not_taken_is_posted_again_before_those_behind_it(made: 
     assert hook.counts["failed"] == 2
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 413, 422])
+@pytest.mark.parametrize("status", [302, 400, 401, 404, 413, 422])
 def test_change_that_is_refused_does_not_hold_up_the_next(made: list[Any], status: int) -> None:
     """It is dropped, counted, and the reason is kept until the next is taken."""
     receiver = Receiver([200, status])
@@ -99,6 +99,17 @@ def test_change_that_is_refused_does_not_hold_up_the_next(made: list[Any], statu
     until(lambda: hook.counts["sent"] == 2)
     assert [key for key, _ in receiver.came] == ["A-0", "A-1", "A-2"]
     assert hook.trouble is None
+
+
+def test_change_that_the_receiver_always_fails_on_does_not_block_the_next(made: list[Any]) -> None:
+    """Ten answers of 500 are enough; the count begins anew with the next change."""
+    receiver = Receiver([500] * (ANSWERS_MAX + 2))
+    hook = Webhook(receiver.url, 5_000, (0.001, 0.001))
+    made += [receiver, hook]
+    hook.offer(EVENTS)
+    until(lambda: hook.counts["sent"] == 2)
+    assert [key for key, _ in receiver.came] == ["A-0"] * ANSWERS_MAX + ["A-1"] * 3 + ["A-2"]
+    assert hook.counts == {"sent": 2, "failed": ANSWERS_MAX + 1, "refused": 1, "dropped": 0}
 
 
 def test_of_too_many_the_oldest_are_dropped(made: list[Any]) -> None:

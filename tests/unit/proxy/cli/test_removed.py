@@ -31,3 +31,11 @@ def test_option_is_found_behind_its_command_alone() -> None:
     assert refusal(["demo", "--", "--upstream"]) is None
     assert refusal(["lag", "--upstream", "kafka"]) is None
     assert refusal(["demo", "lag"]) is refusal([]) is None
+
+
+@pytest.mark.parametrize("before", [["--token-file", "t"], ["--token-file=t"], ["--tls-ca", "a", "--tls-name", "n"]])
+def test_removed_command_is_found_behind_options_of_all_commands(before: list[str]) -> None:
+    """They precede the command, with a value each."""
+    assert refusal([*before, "lag", "check", "--mode", "burrow"]) is not None
+    assert refusal([*before, "demo", "order"]) is not None
+    assert refusal(before) is refusal([*before, "lag", "check"]) is None
