@@ -92,6 +92,16 @@ MUTANTS = (
         caught_by=(f"{PAGES}[reading]", f"{PAGES}[walking]"),
     ),
     Mutant(
+        name="units of this process on a bad page are taken as the file has them",
+        file="broker/queues/consume_queue.py",
+        old="        self.checked_from = max(self.checked_from, self._tail_base)\n",
+        new="        pass\n",
+        caught_by=(
+            "tests/integration/broker/store/test_each_bad_page.py::test_bad_page_costs_the_records_on_it_alone",
+            "tests/simulation/test_bad_pages.py::test_bad_page_of_a_queue_file_loses_no_message",
+        ),
+    ),
+    Mutant(
         name="what reads as a record inside a damaged one is taken",
         file="broker/log/nested.py",
         old="        return end if at < end else found\n",
