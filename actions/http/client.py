@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
@@ -32,6 +33,8 @@ ORIGINS_MAX: Final = 256
 """Servers that are remembered; messages may name others without end."""
 LARGE_BYTES: Final = 65_536
 """A larger body is not copied behind its headers, and may be on its way still when the reply is there."""
+INTERIM_MAX: Final = 16
+"""Heads of status 1xx before a reply; a receiver may send them without end."""
 _SWITCHING = 101
 _LENGTH_DIGITS = 18
 
@@ -67,6 +70,23 @@ class _Origin(NamedTuple):
     host: str
 
 
+class _Idle(asyncio.Protocol):
+    """Has a kept connection that nothing was asked over; one over which anything comes is closed.
+
+    aiohttp would keep what comes, without a bound, as the reply to the next request.
+    """
+
+    def __init__(self, transport: asyncio.Transport, owner: asyncio.BaseProtocol) -> None:
+        self._transport = transport
+        self._owner = owner
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.connection_lost(exc)
+
+
 class Client:
     """Sends requests over a pool of connections of its own; made in the loop's thread.
 
@@ -80,6 +100,7 @@ class Client:
 
         self._reply_bytes_max = reply_bytes_max
         self._errors = (aiohttp.ClientError, HttpProcessingError, aiohttp.EofStream, OSError, RuntimeError)
+        self._quotable = (aiohttp.ClientConnectorError, aiohttp.ClientOSError)
         self._gone = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
         self._request_of = aiohttp.ClientRequest
         self._timeout = aiohttp.ClientTimeout(total=None)
@@ -117,7 +138,16 @@ class Client:
         except TimeoutError:
             raise PushFailed(f"no reply within {ms} ms") from None
         except self._errors as error:
-            raise PushFailed(f"{type(error).__name__}: {printable(error)}") from None
+            raise PushFailed(self._text_of(error)) from None
+
+    def _text_of(self, error: BaseException) -> str:
+        """Return what to say of an error. A parser's quotes the reply, which may repeat secrets of the request."""
+        name = type(error).__name__
+        if isinstance(error, self._quotable) or type(error).__module__ == "builtins":
+            return f"{name}: {printable(error)}"
+        if isinstance(error, self._gone):
+            return f"{name}: the connection was closed before the reply"
+        return f"{name}: the reply is not valid HTTP"
 
     async def close(self) -> None:
         """Close all connections."""
@@ -131,7 +161,7 @@ class Client:
         return found
 
     async def _exchange(self, origin: _Origin, head: bytes, body: bytes) -> Reply:
-        connection = await self._connector.connect(origin.pattern, [], self._timeout)
+        connection = await self._connect(origin)
         protocol = connection.protocol
         assert protocol is not None, "it was connected just now"
         was_kept = protocol in self._kept
@@ -151,17 +181,37 @@ class Client:
         transport = connection.transport
         if len(body) > LARGE_BYTES and transport is not None and transport.get_write_buffer_size():
             connection.close()  # It was answered before it was sent: the rest of it would stand before the next one.
+        elif transport is None or protocol.should_close or self._connector.force_close:
+            connection.close()
         else:
+            transport.set_protocol(_Idle(transport, protocol))
             connection.release()
             self._kept.add(protocol)
         return reply
 
+    async def _connect(self, origin: _Origin) -> Connection:
+        """Return a connection: a kept one over which nothing came since its last reply, or a new one."""
+        while True:
+            connection = await self._connector.connect(origin.pattern, [], self._timeout)
+            transport = connection.transport
+            assert transport is not None, "it was connected just now"
+            if not isinstance(transport.get_protocol(), _Idle):
+                return connection
+            if not _is_readable(transport):
+                assert connection.protocol is not None, "as its transport"
+                transport.set_protocol(connection.protocol)
+                return connection
+            # Bytes that nothing asked for, or the end: neither may meet a request.
+            connection.close()
+
     async def _reply(self, protocol: ResponseHandler) -> Reply:
         """Read a reply whole. Raises PushFailed: it is larger than allowed."""
-        while True:
+        for _ in range(INTERIM_MAX + 1):
             message, content = await protocol.read()
             if message.code >= 200 or message.code == _SWITCHING:
                 break
+        else:
+            raise PushFailed(f"more than {INTERIM_MAX} heads of status 1xx came instead of a reply")
         if content.is_eof() and content.total_bytes <= self._reply_bytes_max:
             return Reply(message.code, await content.readany(), message.headers)
         length = message.headers.get("Content-Length", "")
@@ -177,6 +227,16 @@ class Client:
 
     def _too_long(self) -> str:
         return f"the reply has more than {self._reply_bytes_max} bytes (replyBytesMax)"
+
+
+def _is_readable(transport: asyncio.Transport) -> bool:
+    """Whether bytes, or an end, have arrived that the loop has not read yet."""
+    socket = transport.get_extra_info("socket")
+    if socket is None:
+        return False
+    poll = select.poll()
+    poll.register(socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _write(connection: Connection, head: bytes, body: bytes) -> None:

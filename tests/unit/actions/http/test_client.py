@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from actions.http.client import LARGE_BYTES, Client, PushFailed, Reply
+from actions.http.client import INTERIM_MAX, LARGE_BYTES, Client, PushFailed, Reply
 from actions.http.wish import HttpWish
 from actions.outside import Outside
 from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
@@ -26,10 +26,11 @@ THREE = Reply(200, b"ok!", {})
 
 
 class Peer(asyncio.Protocol):
-    """Answers each request with the next bytes; `CLOSE` closes the connection instead, `CUT` after them."""
+    """Answers each request with the next bytes; `CLOSE` closes instead, `CUT` after them. `later` follows unasked."""
 
-    def __init__(self, answers: list[bytes], seen: list[bytes]) -> None:
+    def __init__(self, answers: list[bytes], seen: list[bytes], later: bytes = b"") -> None:
         self._answers = answers
+        self._later = later
         self._seen = seen
         self._data = b""
 
@@ -52,6 +53,8 @@ class Peer(asyncio.Protocol):
             self._transport.write(answer.removesuffix(CUT))
             if answer.endswith(CUT):
                 self._transport.close()
+            if self._later:
+                asyncio.get_running_loop().call_later(0.5, self._transport.write, self._later)
 
 
 class Run:
@@ -68,7 +71,12 @@ class Run:
 
 
 def run(
-    answers: Sequence[bytes], story: Callable[[Client], Awaitable[Any]], *, fragments: float = 0.0, keep: bool = True
+    answers: Sequence[bytes],
+    story: Callable[[Client], Awaitable[Any]],
+    *,
+    fragments: float = 0.0,
+    keep: bool = True,
+    later: bytes = b"",
 ) -> tuple[Any, Run]:
     """Return what a story returns, and what the peer saw."""
     loop, found, left = VirtualLoop(), Run(), list(answers)
@@ -76,7 +84,7 @@ def run(
 
     def accept() -> Peer:
         found.connections += 1
-        return Peer(left, found.seen)
+        return Peer(left, found.seen, later)
 
     async def all_of_it() -> Any:
         await network.listen(accept, HOST, PORT, backlog=8)
@@ -232,3 +240,64 @@ def test_servers_are_remembered_within_a_bound() -> None:
         return len(client._origins)
 
     assert run([], story)[0] <= 256
+
+
+def test_heads_of_status_1xx_without_end_are_no_reply() -> None:
+    """Sixteen are passed over; a receiver that sends more gets its connection closed."""
+    head = b"HTTP/1.1 102 Processing\r\n\r\n"
+
+    async def story(client: Client) -> list[Reply | str]:
+        return [await post(client), await post(client), await post(client)]
+
+    answers, found = run([head * INTERIM_MAX + OK, head * 10_000, OK], story)
+    assert answers == [
+        Reply(200, b"ok", {}),
+        "more than 16 heads of status 1xx came instead of a reply",
+        Reply(200, b"ok", {}),
+    ]
+    assert found.connections == 2
+
+
+@pytest.mark.parametrize(
+    "later", [b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nforeign", b"HTTP/1.1 102 x\r\n\r\n", b"?"]
+)
+def test_reply_that_nothing_asked_for_is_not_taken_by_the_next_message(later: bytes) -> None:
+    """A kept connection over which anything comes is closed; the next message has a new one."""
+
+    async def story(client: Client) -> list[Reply | str]:
+        first = await post(client)
+        await asyncio.sleep(1.0)
+        return [first, await post(client)]
+
+    answers, found = run([OK, OK], story, later=later)
+    assert answers == [Reply(200, b"ok", {})] * 2
+    assert found.connections == 2
+
+
+def test_reply_behind_a_reply_closes_the_connection() -> None:
+    """Two replies to one request: the second belongs to nothing."""
+
+    async def story(client: Client) -> list[Reply | str]:
+        return [await post(client), await post(client)]
+
+    answers, found = run([OK + OK, OK], story)
+    assert answers == [Reply(200, b"ok", {})] * 2
+    assert found.connections == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nBad Header s3cret: 1\r\n\r\n",
+        b"HTTP/1.1 s3cret OK\r\n\r\n",
+        b"s3cret\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"s3cret" * 9000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: s3cret\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ns3cret\r\n",
+    ],
+)
+def test_error_of_the_parser_quotes_nothing_of_the_reply(answer: bytes) -> None:
+    """A receiver may repeat the secrets that it was sent, where they cannot be masked."""
+    text, _ = run([answer], post)
+    assert isinstance(text, str)
+    assert "s3cret" not in text
