@@ -487,7 +487,8 @@ class Partitions:
     def _to_commit(self) -> Collection[KafkaQueue]:
         # What finished is staged for a journal, which keeps nothing: it is only not to pile up.
         self.progress.flush()
-        return self._owned.values()
+        # Of a log that is another one, or may be, the offset says nothing.
+        return [queue for queue in self._owned.values() if not (queue.missing or queue.doubted)]
 
     def _committed(self, failure: KafkaFailure | None) -> None:
         self._silence.heard(failure)
@@ -501,7 +502,7 @@ class Partitions:
         if self._owned:
             known = {queue: queue.max_offset for queue in self._owned.values()}
             self._member.ends(list(self._owned), partial(self._heard_ends, known))
-        elif not self._is_member:
+        elif self._arriving or not self._is_member:
             self._ask_for_topics()
 
     def _heard_ends(

@@ -191,6 +191,9 @@ class SimProducer:
     def _append(self, sent: _Sent) -> tuple[KafkaFailure | None, int, int]:
         if sent.topic in self._cluster.missing:
             return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {sent.topic}"), -1, -1
+        limit = self._cluster.limits.get(sent.topic)
+        if limit is not None and len(sent.record[1] or b"") > limit:
+            return KafkaFailure("MSG_SIZE_TOO_LARGE", f"topic {sent.topic} takes {limit} bytes"), -1, -1
         count = len(self._cluster.partitions(sent.topic))
         key = sent.record[0]
         number = sent.partition if sent.partition is not None else sum(key or b"") % count

@@ -30,6 +30,7 @@ class SimKafka:
         sent_seconds_max: After so long a record that is not acknowledged has failed.
         missing: Topics to which nobody may produce.
         producers_denied: Why every producer ends with its first record; None: they work.
+        limits: Bytes of a record that a topic takes at most.
         refusals: What is said of topics that are denied, or without a leader.
         deleted: Topics that were deleted, with their partitions.
         on_append, on_owned, on_committed, on_refused, on_held: Told what happens, where somebody wants to know.
@@ -58,6 +59,7 @@ class SimKafka:
         self.missing: set[str] = set()
         self.deleted: dict[str, int] = {}
         self.producers_denied: KafkaFailure | None = None
+        self.limits: dict[str, int] = {}
         self.refusals: dict[str, KafkaFailure] = {}
         self.links: list[SimLink] = []
         self.topics: dict[str, list[SimPartition]] = {}
@@ -146,6 +148,9 @@ class SimKafka:
     def make_again(self, topic: str) -> None:
         """Make a deleted topic again, with as many partitions and nothing in them."""
         self.topics[topic] = [SimPartition(Place(topic, number)) for number in range(self.deleted.pop(topic))]
+        for group in self.groups.values():
+            if any(member.reads(topic) for member in group.members):
+                group.changed()
 
     # Time, and ways
 

@@ -36,6 +36,9 @@ class Home(Protocol):
     def after(self, seconds: float, call: Any, *arguments: Any) -> None:
         """Call later, in the cluster's own context."""
 
+    def found(self, place: Place) -> object | None:
+        """Return a partition, if it is there."""
+
     def places(self) -> Iterable[Place]:
         """All partitions."""
 
@@ -127,11 +130,15 @@ class SimGroup:
             self._home.refused(self.name, member, failure)
             return failure
         self._hear(member)
+        missing = None
         for each in commits:
+            if self._home.found(Place(each.topic, each.partition)) is None:
+                missing = KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {each.topic}")
+                continue
             assert len(each.metadata) <= 4095, "Kafka refuses longer texts"
             self.committed[Place(each.topic, each.partition)] = (each.offset, each.metadata)
             self._home.noted(self.name, each)
-        return None
+        return missing
 
     def restarted(self) -> None:
         """The coordinator was away: sessions begin anew."""

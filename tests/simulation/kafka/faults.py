@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.simulation.kafka.world import SESSION_SECONDS, KafkaWorld, Slot
+from tests.simulation.kafka.world import GROUPS, SESSION_SECONDS, SHAKEN, SHAKY, KafkaWorld, Slot
+from upstream.kafka.link import KafkaFailure, Place
 
 Fault = Callable[[KafkaWorld, Random], None]
 
@@ -118,6 +119,61 @@ def widen(world: KafkaWorld, random: Random) -> None:
     world.widen("events")
 
 
+def go_back(world: KafkaWorld, random: Random) -> None:
+    """A log loses its end, as by an unclean election, and goes on, at times beyond where it was."""
+    place = Place("shaky", random.randrange(SHAKY["shaky"]))
+    partition = world.kafka.found(place)
+    if partition is None:
+        return
+    world.kafka.cut(place, random.randrange(partition.high + 1))
+    world.loop.call_later(random.choice([0.0, 0.5, 2.5]), _fill, world, random.randrange(1, 40))
+
+
+def _fill(world: KafkaWorld, count: int) -> None:
+    for _ in range(count):
+        world.append_shaky()
+
+
+def make_again(world: KafkaWorld, random: Random) -> None:
+    """A topic is deleted, and created again after more than a second."""
+    if "shaky" not in world.kafka.topics or world.kafka.down:
+        return
+    world.kafka.delete("shaky")
+
+    def again() -> None:
+        if world.kafka.deleted:
+            world.kafka.make_again("shaky")
+            _fill(world, random.randrange(1, 40))
+
+    world.loop.call_later(random.choice([1.5, 3.0]), again)
+
+
+def end_producers(world: KafkaWorld, random: Random) -> None:
+    """Every producer ends by a fatal error, and so do those that take their places, for a while."""
+    failure = KafkaFailure("FATAL", "out of order", unknown=True)
+    world.kafka.producers_denied = failure
+    for slot in world.slots.values():
+        for producer in slot.kafka.producers if slot.kafka is not None else ():
+            producer.fail(failure)
+    world.loop.call_later(random.random() * 2, lambda: setattr(world.kafka, "producers_denied", None))
+
+
+def lose_coordinator(world: KafkaWorld, random: Random) -> None:
+    """The members of a group find its coordinator no more, on all nodes that run."""
+    group = random.choice([*GROUPS, SHAKEN])
+    for slot in _up(world):
+        for member in slot.kafka.members if slot.kafka is not None else ():
+            if member.group_name == group and not member.dead:
+                world.member_stands(slot, member)
+
+
+def limit_sizes(world: KafkaWorld, random: Random) -> None:
+    """A dead-letter topic takes only what is small, for a while."""
+    topic = f"{random.choice(GROUPS)}.DLQ"
+    world.kafka.limits[topic] = random.choice([0, 30])
+    world.loop.call_later(random.random() * 3, lambda: world.kafka.limits.pop(topic, None))
+
+
 FAULTS: dict[str, Fault] = {
     each.__name__: each
     for each in (
@@ -131,5 +187,10 @@ FAULTS: dict[str, Fault] = {
         transact,
         compact,
         widen,
+        go_back,
+        make_again,
+        end_producers,
+        lose_coordinator,
+        limit_sizes,
     )
 }

@@ -10,7 +10,7 @@ from proxy.node.node import Node
 from tests.simulation.clients import ConsumerHabits, ProducerHabits
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka.faults import FAULTS
-from tests.simulation.kafka.world import GROUPS, NODES, KafkaWorld, Report, Way
+from tests.simulation.kafka.world import GROUPS, NODES, SHAKEN, KafkaWorld, Report, Way
 from tests.simulation.world import NodeFactory
 
 FAULTS_PER_SEED = 8
@@ -53,11 +53,14 @@ def _run(world: KafkaWorld, seed: int, faults: int) -> Report:
         world.add_producer(name, ProducerHabits(pause_seconds=0.15, wait_share=0))
         for group in GROUPS:
             world.add_consumer(name, group, ConsumerHabits(linger_ms=drawn.choice([0, 100, 400])))
+        world.add_consumer(name, SHAKEN, ConsumerHabits(linger_ms=100))
     world.run(seconds=1.5 + drawn.random())
     for number in range(faults):
         name = drawn.choice(list(FAULTS))
         world.report.faults[name] += 1
         world.append_plainly()
+        for _ in range(5):
+            world.append_shaky()
         FAULTS[name](world, Random(f"{seed} fault {number}"))
         world.run(seconds=drawn.random() * PAUSE_SECONDS_MAX)
     world.settle()

@@ -15,16 +15,19 @@ from tests.simulation.kafka.faults import FAULTS
 from tests.simulation.kafka.plan import run_seed, way_of
 from tests.simulation.kafka.world import Report
 from upstream.kafka.commits import Commits
+from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.lease import Lease
+from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.metadata import Known
 from upstream.kafka.partitions import Partitions
+from upstream.kafka.silence import Silence
 
 SEEDS = 8
 SEEDS_LONG = 200
 PROCESSES = 2
 COMMAND = "python -m tests.simulation.kafka --seed"
 HAPPENINGS = (
-    "handed_out", "delivered", "failed", "silent", "late", "repeated_result", "resent_results", "poison",
+    "handed_out", "delivered", "shaken", "failed", "silent", "late", "repeated_result", "resent_results", "poison",
     "publish_code_0", "publish_code_11", "publish_code_12", "publish_code_14", "publish_code_20",
     "refused_ILLEGAL_GENERATION", "refused_STALE_MEMBER_EPOCH", "again", "dead",
 )  # fmt: skip
@@ -103,6 +106,19 @@ def _interval_of_a_second(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _log_that_is_not_watched(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogWatch, "heard", lambda watch, known, ends, failures: None)
+    patch.setattr(LogWatch, "goes_back", lambda watch, queue, offset: False)
+
+
+def _producer_that_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LastingProducer, "_replace", lambda producer: None)
+
+
+def _member_that_stands_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Silence, "is_over", property(lambda silence: False))
+
+
 @pytest.mark.parametrize(
     ("broken", "seed", "promise"),
     [
@@ -110,6 +126,9 @@ def _interval_of_a_second(patch: pytest.MonkeyPatch) -> None:
         (_commit_without_its_text, 0, 2),
         (_answer_before_the_commit, 0, 2),
         (_interval_of_a_second, 1, 2),
+        (_log_that_is_not_watched, 3, 6),
+        (_producer_that_is_not_replaced, 0, 6),
+        (_member_that_stands_for_ever, 3, 6),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

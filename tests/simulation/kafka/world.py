@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -37,6 +38,9 @@ TIMEOUT_MS = 1_500
 TOPICS = {"orders": 4, "events": 2}
 """With their partitions."""
 GROUPS = ("by-key", "by-path", "free")
+SHAKY = {"shaky": 2}
+"""A topic whose logs go back, and that is created again; `SHAKEN` alone reads it, and all of its log once."""
+SHAKEN = "shaken"
 ORDERED = frozenset({"by-key"})
 SETTLE_SECONDS = 90.0
 WAKE_SECONDS = 0.1
@@ -79,7 +83,7 @@ def settings(name: str, way: Way) -> dict[str, Any]:
                 "membership": way.membership,
             }
         },
-        "topics": {topic: {"brokerCluster": "main"} for topic in TOPICS},
+        "topics": {topic: {"brokerCluster": "main"} for topic in (*TOPICS, *SHAKY)},
         "groups": [
             {"group": "by-key", "topics": [{"topic": "orders", "orderKey": "KEY", **keyed}]},
             {
@@ -89,6 +93,7 @@ def settings(name: str, way: Way) -> dict[str, Any]:
                     for topic in TOPICS
                 ],
             },
+            {"group": SHAKEN, "topics": [{"topic": topic, "consumeFromWhere": "first", **keyed} for topic in SHAKY]},
             {"group": "free", "topics": [{"topic": "orders", "tags": ["red"], **keyed}, {"topic": "events", **keyed}]},
         ],
     }
@@ -161,9 +166,9 @@ class KafkaWorld:
         self._away: Trouble | None = None
         self._graveyard: list[Any] = []
         self._lives: Counter[str] = Counter()
-        for topic, count in TOPICS.items():
+        for topic, count in (TOPICS | SHAKY).items():
             self.kafka.partitions(topic, count)
-        for group in GROUPS:
+        for group in (*GROUPS, SHAKEN):
             self.kafka.partitions(f"{group}.DLQ")
         self.kafka.partitions("__pyddmq_commits")
         self.kafka.on_append = self._appended
@@ -280,6 +285,19 @@ class KafkaWorld:
         # It may find that it was expelled, or take itself for that, once it has taken what waited for it.
         self._ended("it stood still", slot, after=WAKE_SECONDS)
 
+    def member_stands(self, slot: Slot, member: SimMember) -> None:
+        """Have a member find its coordinator no more; answers may be lost until another has its place."""
+        member.stands = True
+        trouble = self.history.began("its member stood", slot.name)
+
+        def look() -> None:
+            if member.dead:
+                self.history.ended(trouble, after=SESSION_SECONDS)
+            else:
+                self.loop.call_later(0.5, look)
+
+        look()
+
     def cut(self, slot: Slot) -> None:
         """Let nothing through between a node and the cluster."""
         if slot.kafka is not None:
@@ -371,16 +389,23 @@ class KafkaWorld:
 
     # Records of other programs.
 
-    def append_plainly(self, *, transaction: str | None = None) -> None:
+    def append_shaky(self) -> None:
+        """Append a record to a topic whose logs do not last."""
+        if "shaky" in self.kafka.topics:
+            self.append_plainly(topics=SHAKY, outcome="unknown")
+
+    def append_plainly(
+        self, *, transaction: str | None = None, topics: Mapping[str, int] = TOPICS, outcome: str = "stored"
+    ) -> None:
         """Append a record as another program does, which may take it back."""
         drawn, uid = self.plain, len(self.history.publishes) + 1
-        topic = drawn.choice(list(TOPICS))
-        place = Place(topic, drawn.randrange(TOPICS[topic]))
+        topic = drawn.choice(list(topics))
+        place = Place(topic, drawn.randrange(topics[topic]))
         key, body = f"k{drawn.randrange(12)}", b'{"case id": "c%d", "uid": %d}' % (drawn.randrange(9), uid)
         now = self.network.mark()
         stamp = Stamp(now.sequence, now.turn, now.time, 0)
         self.history.publishes[uid] = Publish(
-            uid, topic, key, "", body, None, True, 0, stamp, outcome="unknown" if transaction else "stored"
+            uid, topic, key, "", body, None, True, 0, stamp, outcome="unknown" if transaction else outcome
         )
         headers = [("uid", str(uid).encode())]
         self.kafka.append(place, key.encode(), body, headers, transaction=transaction)
@@ -435,8 +460,14 @@ class KafkaWorld:
                 client.habits = PERFECT
             else:
                 client.stopped = True
+        if self.kafka.deleted:
+            self.kafka.make_again("shaky")
+        self.kafka.producers_denied = None
+        self.kafka.limits.clear()
+        for _ in range(6):
+            self.append_shaky()
         for name in NODES:
-            for group in GROUPS:
+            for group in (*GROUPS, SHAKEN):
                 self.add_consumer(name, group, PERFECT)
         if not self.run(seconds=SETTLE_SECONDS, until=self._all_committed):
             raise PromiseBroken(6, f"after {SETTLE_SECONDS} s of perfect clients there is left: {self._left()}")
@@ -455,7 +486,18 @@ class KafkaWorld:
                     at = self.kafka.group(group).committed.get(place, (0, ""))[0]
                     if at < self.kafka.partition(place).stable:
                         found[f"{group} {topic} {number}"] = (at, self.kafka.partition(place).stable)
-        return found
+        return found | self._shaky_left()
+
+    def _shaky_left(self) -> dict[str, tuple[int, int]]:
+        """Return likewise of logs that did not last: each record that is in them was handed out."""
+        read = {event.detail for event in self.history.events if event.kind == "handed_out" and event.group == SHAKEN}
+        return {
+            f"{SHAKEN} {place.topic} {place.partition}": (offset, self.kafka.partition(place).high)
+            for place in self.kafka.places()
+            if place.topic in SHAKY
+            for offset, record in self.kafka.partition(place).records.items()
+            if uid_of(record) not in read
+        }
 
     def _all_committed(self) -> bool:
         busy = any(
@@ -475,6 +517,9 @@ class KafkaWorld:
                     uids[record.topic, record.partition, record.offset] = uid
         for uid in self.compacted.values():
             stored.setdefault(uid, []).append(uid)
+        self.report.events["shaken"] = sum(event.group == SHAKEN for event in self.history.events)
+        # A place of theirs may have been that of several records: what is asked of them is `_shaky_left`.
+        self.history.events = [event for event in self.history.events if event.group != SHAKEN]
         check_publishes(self.history, stored)
         rules = Rules(
             ordered=ORDERED,
