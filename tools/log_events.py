@@ -134,7 +134,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "commit_blob_refused": "The commit topic does not take what a commit has no room for; a crash may repeat some.",
         "commit_blob_unread": "What a commit names in the commit topic is missing or wrong; some of it comes again.",
         "kafka_last_commit_awaited": "A member of a Kafka group that leaves waits up to `seconds` for its last commit.",
+        "kafka_log_went_back": "A log in Kafka is shorter than where a group stood: records were lost, or the topic "
+        "was created again.",
         "kafka_member_broken": "A member of a Kafka group has ended by a fault; another joins after `again_seconds`.",
+        "kafka_producer_broken": "The producer of a Kafka cluster has failed; another is made after `again_seconds`.",
         "kafka_topics_not_read": "Topics that fit an expression are not read: an action cannot be made; tried again.",
         "kafka_trouble": "The cluster of a group cannot be reached, or refuses; shown as a finding, too.",
         "dead_letter_refused": "A dead letter cannot be written; it is tried again, and its key waits.",

@@ -10,8 +10,10 @@ The nearer the ceiling, the more measures are in force, each together with those
 level     measure, from this share of the ceiling on
 ========  ==========================================================================================
 EASED     1/2: nothing is read ahead from the log but one batch per topic
-SLOWED    5/8: connections with much unfinished input are not read, but for a few at a time
-REFUSING  6/8: publishes and pulls are refused as overloaded; parked pulls keep waiting
+SLOWED    5/8: unfinished frames of peers without rights are given up, then idle connections above their address' share;
+          connections with much unfinished input are not read, but for a few at a time
+REFUSING  6/8: unfinished frames above their address' share are given up; publishes and pulls are refused as overloaded;
+          parked pulls keep waiting
 CLOSING   7/8: connections that held most for longest are closed, until refusing ends; no new ones
 ========  ==========================================================================================
 

@@ -290,6 +290,14 @@ class Broker(Times, Protocol):
         """
         ...
 
+    def is_dead_letter_refused(self, job: UpstreamJob) -> bool:
+        """Whether the dead letter of a job was refused after it was taken, and is tried again."""
+        ...
+
+    def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
+        """Give such a dead letter up: its `done` is not called. False: it is under way, or done."""
+        ...
+
     def append_retry(self, group: str, job: UpstreamJob, wait_ms: int, done: Appended) -> None:
         """Append a failed job's message, with its counts: after a wait it comes again (D37).
 

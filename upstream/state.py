@@ -49,7 +49,7 @@ class State(enum.Enum):
     """Its generation ended; the message is read again by the next one."""
 
 
-WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY, State.STOPPED)
+WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY, State.STOPPED, State.UNDECIDED)
 """States in which a job holds no permit."""
 
 
@@ -185,6 +185,7 @@ TABLE: dict[State, dict[Event, State]] = {
     },
     State.UNDECIDED: {
         Event.COMPLETE: State.FINISHED,
+        Event.SKIP: State.FINISHED,
         Event.ABANDON: State.ABANDONED,
     },
     State.HELD: {

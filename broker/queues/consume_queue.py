@@ -46,7 +46,8 @@ class ConsumeQueue:
         tail: Packed units that no file holds yet, visible ones and then staged ones. The encoder stages a unit by
             adding it here and to `next_offset`; the flush shows what is staged: `max_offset` becomes `next_offset`.
         checked_from: Units from here on were made or checked by this process; older ones pass `checker` when read, and
-            so do those of a block whose sum is wrong when it is read back.
+            so do those of a block whose sum is wrong when it is read back. Once a page of a file cannot be read, all
+            units in files are taken for older ones: the page may hold zeros in place of some.
         base_offset: First offset of this life of the topic; an earlier one, deleted since, had those below.
         void_from: Where that earlier life ended; the offsets from there to `base_offset` never held anything.
         checker: Compares units read from files with their records and returns them as they should be.
@@ -127,7 +128,17 @@ class ConsumeQueue:
         data, bad = read_around(file, start, size)
         if bad:
             self._unreadable("consumequeue", self._folder, len(bad))
+            self._doubt_files()
         return data
+
+    def _write_around(self, file: DiskFile, start: int, data: bytes) -> None:
+        """Write; a page that cannot be read loses its other units, which are made anew when they are read."""
+        if write_around(file, start, data):
+            self._unreadable("consumequeue", self._folder, 1)
+            self._doubt_files()
+
+    def _doubt_files(self) -> None:
+        self.checked_from = max(self.checked_from, self._tail_base)
 
     def _read_files(self, offset: int, end: int) -> bytes:
         """Return the bytes of the units [offset, end)."""
@@ -272,7 +283,7 @@ class ConsumeQueue:
             file = self._file(number, create=True)
             assert file is not None
             data = self._as_filed(bytes(self.tail[: count * UNIT_BYTES]))
-            write_around(file, place * UNIT_BYTES, data)
+            self._write_around(file, place * UNIT_BYTES, data)
             self._sums.add(data, minimum=self.min_offset)
             self._unsynced[number] = file
             del self.tail[: count * UNIT_BYTES]
@@ -342,7 +353,7 @@ class ConsumeQueue:
                 count = min(_ZEROS_BYTES, self.file_units * UNIT_BYTES - start)
                 data, bad = read_around(file, start, count)
                 if bad or data.strip(b"\x00"):
-                    write_around(file, start, bytes(count))
+                    self._write_around(file, start, bytes(count))
                     self._unsynced[number] = file
 
     def dropping_files(self) -> FileWrite:
@@ -382,7 +393,7 @@ class ConsumeQueue:
             part = data[at : at + (self.file_units - place) * UNIT_BYTES]
             file = self._file(number, create=True)
             assert file is not None
-            write_around(file, place * UNIT_BYTES, part)
+            self._write_around(file, place * UNIT_BYTES, part)
             self._unsynced[number] = file
             at += len(part)
 

@@ -18,6 +18,8 @@ from broker.runtime.seams import Clock
 
 INTERVAL_SECONDS = 60.0
 _KINDS_MAX = 10_000
+_TEXT_CHARS_MAX = 2_000
+"""Longest text of an example: some quote what a client sent."""
 _FAULTY = {"exc_info", "fault"}
 
 
@@ -77,7 +79,7 @@ class RateLimitedLog:
             example: Facts of the first of them (topic, offset, reason ...).
         """
         if not self._gathered((event, group, kind), count, example):
-            self._write(event, group, count, example if first is None else {**example, **first()})
+            self._write(event, group, count, {**_cut(example), **({} if first is None else first())})
 
     def fault(self, event: str, error: Exception, *, kind: str, **example: object) -> None:
         """Report a fault of our own, at level error.
@@ -102,7 +104,7 @@ class RateLimitedLog:
         window = self._windows.get(key)
         if window is not None:
             if not window.count:
-                window.example = example
+                window.example = _cut(example)
             window.count += count
             return True
         if len(self._windows) >= _KINDS_MAX:
@@ -131,6 +133,14 @@ class RateLimitedLog:
             facts["group"] = group
         write = self._log.error if facts.keys() & _FAULTY else self._log.warning
         write(event, count=count, **facts)
+
+
+def _cut(example: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts with long texts cut."""
+    return {
+        name: f"{value[:_TEXT_CHARS_MAX]}…" if isinstance(value, str) and len(value) > _TEXT_CHARS_MAX else value
+        for name, value in example.items()
+    }
 
 
 def _where(fault: Exception) -> dict[str, str]:

@@ -275,6 +275,13 @@ class NodeConfig(Model):
         reload=_LIVE,
         ge=100,
     )
+    write_timeout: int = setting(
+        30_000,
+        "Time in ms for a client to read 64 KiB of the replies that wait for it, or all of them if they are fewer; a "
+        "client that reads less is closed.",
+        reload=_LIVE,
+        ge=1000,
+    )
     max_outstanding_per_connection: int = setting(
         1024, "Requests of one connection that wait for their reply; then its reading stops (D18).", reload=_LIVE, ge=1
     )

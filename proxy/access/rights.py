@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.runtime.names import STORED_BYTES_MAX
 from proxy.access.rules import Action
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class Rights:
         self._rules = rules
         self._known: dict[tuple[Action, str], bool] = {}
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any rule gives it anything."""
+        return self._rules is not None and bool(self._rules.naming(self.principal))
+
     def may(self, action: Action, resource: str) -> bool:
         """Whether it may do this; decided once."""
         asked = action, resource
@@ -55,6 +61,7 @@ class Rights:
         """Whether it may send to a topic; one that is no UTF-8 is nobody's."""
         if topic in self.produces:
             return True
+        topic = topic[: STORED_BYTES_MAX + 1]  # No topic has a name as long, and nothing of that length is kept here.
         try:
             name = topic.decode()
         except UnicodeDecodeError:

@@ -25,6 +25,7 @@ from proxy.operate.moments import moment_text
 from proxy.operate.push_texts import state_text, throttled_text
 from proxy.operate.text import age, amount, byte_size, duration
 from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.node import ConnectionView
 from upstream.views import GroupView, SubscriptionView, holder_text, running_text, whereabouts
 
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
@@ -309,13 +310,21 @@ def _clients_table(node: LiveNode) -> str:
         [
             Cell(holder_text(each.address, each.client), "c"),
             Cell(each.service),
-            Cell(each.state),
+            Cell(_doing(each, now_ms)),
             Cell(f"{each.requests:,}", "n"),
             _since(each.since_ms, now_ms),
         ]
         for each in connections
     ]
     return table("Clients", ("Client", "Service", "Doing", "#Requests", "#Connected"), rows, "No client is connected.")
+
+
+def _doing(connection: ConnectionView, now_ms: int) -> str:
+    """Return what a connection does; for one that does not read its replies how many bytes wait, and for how long."""
+    if not connection.unsent_bytes or connection.unsent_since_ms is None:
+        return connection.state
+    seconds = max(0, now_ms - connection.unsent_since_ms) // 1000
+    return f"{connection.state} ({byte_size(connection.unsent_bytes)} unread for {seconds} s)"
 
 
 def _topics_table(node: LiveNode) -> str:

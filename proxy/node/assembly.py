@@ -201,6 +201,7 @@ def server_limits(node: NodeConfig, seams: Seams) -> ServerLimits:
         address_connections_max=node.max_connections_per_address or -(-node.max_connections * 3 // 4),
         idle_seconds=node.idle_timeout / 1000,
         frame_seconds_max=node.frame_timeout / 1000,
+        write_seconds_max=node.write_timeout / 1000,
         descriptors_max=seams.descriptors_max,
     )
 

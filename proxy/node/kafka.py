@@ -15,9 +15,11 @@ from conf.sections.kafka import KafkaClusterConfig
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.sends import KafkaSends
 from proxy.services.publishing import Publishing
+from upstream.budget import Budget
 from upstream.calls.seams import Threads
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker, Ways
+from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
@@ -49,17 +51,19 @@ class KafkaClients:
         sends: What the producer port has under way; None where there is no cluster, or the port has not begun.
     """
 
-    def __init__(self, clusters: Mapping[str, KafkaClusterConfig], make: MakeKafkaClient) -> None:
+    def __init__(self, clusters: Mapping[str, KafkaClusterConfig], make: MakeKafkaClient, runtime: Runtime) -> None:
         """Set up.
 
         Args:
             clusters: As configured.
             make: Makes a client; raises where it cannot be had (a package, a secret).
+            runtime: The node's.
         """
+        self._runtime = runtime
         self._clusters = clusters
         self._make = make
         self._clients: dict[str, KafkaClient] = {}
-        self._producers: dict[str, Producer] = {}
+        self._producers: dict[str, LastingProducer] = {}
         self.sends: KafkaSends | None = None
 
     @property
@@ -83,8 +87,12 @@ class KafkaClients:
         """Return a cluster's producer; likewise."""
         if cluster not in self._producers:
             with _told():
-                self._producers[cluster] = self.client(cluster).producer()
+                self._producers[cluster] = LastingProducer(cluster, self.client(cluster).producer, self._runtime)
         return self._producers[cluster]
+
+    def producer_troubles(self) -> dict[str, str]:
+        """Return the clusters whose producer has ended by a fault, each with what it said."""
+        return {name: str(each.trouble) for name, each in self._producers.items() if each.trouble is not None}
 
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way to each cluster, and end; blocks."""
@@ -112,7 +120,11 @@ class KafkaClients:
 
 
 class KafkaGroups:
-    """The groups of one node that read from Kafka, by their names."""
+    """The groups of one node that read from Kafka, by their names.
+
+    Attributes:
+        budget: The node's account of memory.
+    """
 
     def __init__(self, clients: KafkaClients, runtime: Runtime) -> None:
         """Set up.
@@ -123,6 +135,7 @@ class KafkaGroups:
         """
         self._clients = clients
         self._runtime = runtime
+        self.budget = Budget()
         self._brokers: dict[str, KafkaBroker] = {}
         self._always: dict[str, bool] = {}
 
@@ -165,6 +178,7 @@ class KafkaGroups:
                 whole_names=settings.group_protocol == "consumer",
             ),
         )
+        broker.budget = self.budget
         self._brokers[group.group] = broker
         return broker
 
@@ -176,6 +190,14 @@ class KafkaGroups:
         """Return the groups whose cluster is in trouble, each with what it said."""
         found = {name: broker.partitions.trouble for name, broker in self._brokers.items()}
         return {name: str(failure) for name, failure in found.items() if failure is not None}
+
+    def topic_troubles(self) -> dict[str, list[str]]:
+        """Return what is wrong with single topics, each sentence with the groups that read them."""
+        found: dict[str, list[str]] = {}
+        for name, broker in sorted(self._brokers.items()):
+            for text in broker.partitions.topic_troubles.texts().values():
+                found.setdefault(text, []).append(name)
+        return found
 
     def start(self, group: ConsumerGroup) -> None:
         """Start a group, as a member of its cluster where it reads from Kafka."""

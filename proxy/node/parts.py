@@ -188,7 +188,7 @@ class Parts:
         self.threads = threads
         keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)
-        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client)
+        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client, self.runtime)
         self.kafka_groups = KafkaGroups(self.kafka, self.runtime)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
@@ -196,7 +196,7 @@ class Parts:
         self.memory = MemoryWatch(
             config.node.memory_max, groups=self.all_groups, servers=lambda: self.servers, runtime=self.runtime
         )
-        self.budget = self.memory.budget
+        self.budget = self.kafka_groups.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
         self.ack_logs = AckLogs(self, self.runtime)
         self.group_lines = GroupLines(self, self.runtime)

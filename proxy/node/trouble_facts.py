@@ -84,6 +84,8 @@ class Troubles:
         clock_behind_seconds: By how much the wall clock is behind what it has shown before.
         stamps_ahead_seconds: By how much the latest store timestamp is ahead of the wall clock.
         kafka: Groups whose Kafka cluster is in trouble, each with what it said.
+        kafka_producers: Clusters whose producer has ended by a fault, each with what it said.
+        kafka_topics: Likewise of single topics: sentences, each with the groups that it concerns.
         tls: The encrypted ports.
         limited: Clients that were held to a limit of theirs within the last minute.
         lag_webhook: Why the last change of a verdict was not posted; None: it was.
@@ -112,6 +114,8 @@ class Troubles:
     clock_behind_seconds: float = 0.0
     stamps_ahead_seconds: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka_producers: Mapping[str, str] = field(default_factory=dict)
+    kafka_topics: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tls: TlsView = TlsView()
     limited: Sequence[HeldClient] = ()
     lag_webhook: str | None = None

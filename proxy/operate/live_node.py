@@ -210,6 +210,8 @@ class LiveNode:
         """Every open connection of the two Thrift ports."""
         if self._node.state == "starting":
             return ()
+        clock = self._node.seams.clock
+        now, now_ms = clock.monotonic(), clock.wall_ms()
         return [
             ConnectionView(
                 address=each.address,
@@ -217,6 +219,8 @@ class LiveNode:
                 since_ms=each.since_ms,
                 requests=each.requests,
                 state=each.doing,
+                unsent_bytes=each.unsent_bytes,
+                unsent_since_ms=None if each.stuck_since is None else now_ms - int((now - each.stuck_since) * 1000),
                 client=each.client or None,
             )
             for service, each in self._node.connections()

@@ -28,6 +28,7 @@ class ServerLimits:
         address_connections_max: Of these, from one address.
         idle_seconds: Silence after which a connection makes room for another where there is none.
         frame_seconds_max: Time for a frame to arrive completely, from its first byte on.
+        write_seconds_max: Time in which a slow peer has to read 64 KiB of its replies, or all of them.
         descriptors_max: File descriptors from this number on are kept for the store: a connection that gets one is
             closed.
     """
@@ -39,6 +40,7 @@ class ServerLimits:
     address_connections_max: int = 10_000
     idle_seconds: float = 600.0
     frame_seconds_max: float = 30.0
+    write_seconds_max: float = 30.0
     descriptors_max: int = DESCRIPTORS_UNBOUNDED
 
 

@@ -31,7 +31,7 @@ from proxy.wire.errors import FrameError
 from proxy.wire.texts import client_name
 from upstream.budget import Pressure
 
-_CLOSING = Pressure.CLOSING
+_SLOWED = Pressure.SLOWED
 
 CONNECTION_BYTES = 8 * 1024
 """What an idle connection takes: its objects here and the loop's; 6 KB were measured with uvloop, 7 KB with asyncio."""
@@ -131,7 +131,7 @@ class Connection(Reading, asyncio.Protocol):
             else:
                 shares.defer(self)
                 self._note_input(self.requests)
-        if server.budget.level >= _CLOSING:
+        if server.budget.level >= _SLOWED:
             server.relieve()
 
     def eof_received(self) -> bool:
@@ -145,14 +145,14 @@ class Connection(Reading, asyncio.Protocol):
         """The kernel takes no more: later replies stay in our own queue."""
         self._writable = False
         if self.stuck_since is None:
-            self.stuck_since = self._server.now()
+            self.stuck_since = self._taken_at = self._server.now()
+            self._taken_bytes = self._taken()
 
     def resume_writing(self) -> None:
-        """The peer has read what the transport held for it."""
+        """The peer has read what the transport held for it; `stuck_since` ends once nothing else waits."""
         self._writable = True
         self.hold(-self._stuck_bytes)
         self._stuck_bytes = self._stuck_replies = 0
-        self.stuck_since = None
         self.go_on()
 
     def connection_lost(self: Self, exc: Exception | None) -> None:
@@ -190,6 +190,11 @@ class Connection(Reading, asyncio.Protocol):
         return self._counted - self._idle_bytes
 
     @property
+    def taken_bytes(self) -> int:
+        """Bytes that closing the connection frees."""
+        return self._counted
+
+    @property
     def _idle_bytes(self) -> int:
         return CONNECTION_BYTES + TLS_BYTES if self.is_encrypted else CONNECTION_BYTES
 
@@ -204,6 +209,22 @@ class Connection(Reading, asyncio.Protocol):
         for slot in list(self._slots):
             if slot.withdraw is not None:
                 slot.withdraw()
+
+    def look_for_end(self: Self) -> None:
+        """Notice that the peer has closed while nothing is read from it. Called every second or so.
+
+        What it sent before counts: frames that are complete are handled, for which reading goes on.
+        """
+        if self._reading or self.ended or self.closed or not self._peer.gone():
+            return
+        unread = self._peer.unread()
+        if self.partial_since is not None and unread is not None and unread < self._splitter.missing:
+            self.drop()
+            return
+        self.withdraw_waiting()
+        if not self.closed:
+            self.leaving = True
+            self._server.resume_soon(self)
 
     def is_idle(self, since: float) -> bool:
         """Whether nothing was asked since that moment, and nothing waits, is unread or unanswered."""

@@ -7,7 +7,7 @@ connections are closed, which of those that are slowed may go on, and who is tol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
@@ -36,7 +36,9 @@ MEASURES = declare(
 )
 
 HELD_BYTES_CLOSED = 8 * 1024
-"""A connection that holds less than this is not closed for memory: it would bring nothing."""
+"""A connection that holds less than this is not closed near the ceiling: it would bring nothing."""
+IDLE_SECONDS = 1.0
+"""Silence after which a connection is idle when memory is short."""
 
 
 class MemoryWatch:
@@ -63,6 +65,8 @@ class MemoryWatch:
             runtime: Monotonic time, for how long something has been held; counts; log lines.
         """
         self._servers = servers
+        self._sheds_at = 0
+        """The use in bytes from which on it is worthwhile to look again for what can be given up."""
         self.budget = Budget(memory_max, count_jobs=self._jobs, changed=self._changed)
         self._groups = groups
         self._clock = runtime.clock
@@ -73,6 +77,7 @@ class MemoryWatch:
     def sweep(self) -> None:
         """Count what is there, and let some of the slowed connections go on. Called every second or so."""
         budget, metrics = self.budget, self._metrics
+        self._sheds_at = 0
         self.recount()
         if budget.level >= Pressure.SLOWED:
             self._favour_some()
@@ -87,11 +92,14 @@ class MemoryWatch:
         self.relieve()
 
     def relieve(self) -> None:
-        """Close those who held most for longest while the ceiling is that near, until publishes can be taken again.
+        """Close what others can do without; near the ceiling also those that held most for longest.
 
-        Where clients share (`limits.share`), first those of the client whose connections hold most together.
+        The latter until publishes can be taken again and, where clients share (`limits.share`), first those of the
+        client whose connections hold most together.
         """
         budget = self.budget
+        if budget.level >= Pressure.SLOWED and budget.used >= self._sheds_at:
+            self._shed()
         if budget.level < Pressure.CLOSING:
             return
         enough = budget.begins(Pressure.SLOWED)
@@ -104,17 +112,63 @@ class MemoryWatch:
         for server, connection in ranked:
             if budget.used < enough:
                 break
-            if connection.held_bytes < HELD_BYTES_CLOSED:
-                continue
-            self._limited_log.note(
-                "connection_closed_for_memory",
-                service=server.service,
-                client=connection.address,
-                held_bytes=connection.held_bytes,
-                doing=connection.doing,
-            )
-            server.close_for_memory(connection)
+            if connection.held_bytes >= HELD_BYTES_CLOSED:
+                self._close(server, connection)
         budget.recount()
+
+    def _shed(self) -> None:
+        """Close connections whose memory others need more, until the pressure ends (D73).
+
+        First unfinished frames of peers without rights, then idle connections above their address' share and, where
+        calls are refused already, unfinished frames of others above their address' share.
+        """
+        budget = self.budget
+        now = self._clock.monotonic()
+        unfinished = [pair for pair in self._connections() if pair[1].partial_since is not None]
+        strangers = [pair for pair in unfinished if pair[0].is_stranger(pair[1])]
+        enough = budget.begins(Pressure.EASED)
+        self._close_until(enough, sorted(strangers, key=lambda pair: _weight(pair[1], now), reverse=True))
+        if budget.used >= enough:
+            idle = [pair for pair in self._connections() if pair[1].is_idle(now - IDLE_SECONDS)]
+            idle.sort(key=lambda pair: (not pair[0].is_stranger(pair[1]), pair[1].share.last))
+            self._close_until(enough, idle, share_bytes=budget.limit // 8)
+        if budget.level >= Pressure.REFUSING:
+            known = [pair for pair in unfinished if not pair[1].closed]
+            known.sort(key=lambda pair: (pair[1].favoured, -_weight(pair[1], now)))
+            self._close_until(budget.begins(Pressure.SLOWED), known, share_bytes=enough)
+        budget.recount()
+        self._sheds_at = budget.used + budget.limit // 64
+
+    def _close_until(self, enough: int, ranked: Sequence[Served], share_bytes: int | None = None) -> None:
+        """Close connections in this order until no more than `enough` is held.
+
+        Args:
+            enough: Bytes.
+            ranked: Connections with their servers.
+            share_bytes: What the addresses of all these may share; each one keeps its share. None: nothing is kept.
+        """
+        held: Counter[str] = Counter()
+        share = 0
+        if share_bytes is not None:
+            for _, connection in ranked:
+                held[connection.host] += connection.taken_bytes
+            share = share_bytes // max(1, len(held))
+        for server, connection in ranked:
+            if self.budget.used < enough:
+                return
+            if share_bytes is None or held[connection.host] > share:
+                held[connection.host] -= connection.taken_bytes
+                self._close(server, connection)
+
+    def _close(self, server: ThriftServer, connection: Connection) -> None:
+        self._limited_log.note(
+            "connection_closed_for_memory",
+            service=server.service,
+            client=connection.address,
+            held_bytes=connection.held_bytes,
+            doing=connection.doing,
+        )
+        server.close_for_memory(connection)
 
     def _favour_some(self) -> None:
         """Let as many unfinished frames arrive as there is room for, the oldest first: they end, and free memory."""
@@ -131,7 +185,7 @@ class MemoryWatch:
             # There is always room for one: the last eighth of the ceiling is for what is under way.
             connection.favour(room >= 0 or connection is slowed[0][1])
 
-    def _connections(self) -> list[tuple[ThriftServer, Connection]]:
+    def _connections(self) -> list[Served]:
         return [(server, each) for server in self._servers() for each in server.connections]
 
     def _jobs(self) -> int:
@@ -163,6 +217,7 @@ class MemoryWatch:
 
 
 Client = tuple[str, str] | None
+Served = tuple[ThriftServer, Connection]
 
 
 def _client_of(connection: Connection) -> Client:

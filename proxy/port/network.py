@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import resource
 import select
 import socket
 import sys
+import termios
 from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import Protocol
@@ -105,6 +107,10 @@ class Peer(Protocol):
         """Whether it has closed, or will send no more; its last bytes and that end may still be unread here."""
         ...
 
+    def unread(self) -> int | None:
+        """Bytes that have arrived from it and were not read yet; None where that is not known."""
+        ...
+
     def acknowledged(self) -> int | None:
         """Bytes of what was sent that its system has acknowledged, one more at most; None where that is not known."""
         ...
@@ -144,6 +150,14 @@ class SocketPeer:
             poll.register(self._descriptor, _RDHUP)
         return bool(poll.poll(0))
 
+    def unread(self) -> int | None:
+        """See `Peer.unread`."""
+        try:
+            told = fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4))
+        except OSError:
+            return None
+        return int.from_bytes(told, sys.byteorder)
+
     def acknowledged(self) -> int | None:
         """See `Peer.acknowledged`."""
         try:
@@ -162,6 +176,10 @@ class NoPeer:
     def gone(self) -> bool:
         """Say no: the loop will tell."""
         return False
+
+    def unread(self) -> int | None:
+        """Say that it is not known."""
+        return None
 
     def acknowledged(self) -> int | None:
         """Say that nobody knows."""

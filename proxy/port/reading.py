@@ -24,11 +24,13 @@ class Reading(Replying):
         heard: Replies that had left when the request being handled was read: the client can have had no later one
             (D40).
         favoured: Whether it is read on whatever the pressure.
+        leaving: Whether the peer has closed its end, which was not read yet: it is read on to that, whatever the
+            pressure.
         partial_since: Monotonic seconds since when a frame has been arriving; None while none is.
         share: What it took of the loop's time.
     """
 
-    __slots__ = ("_fed", "_marks", "_resting", "_steps", "favoured", "heard", "partial_since", "share")
+    __slots__ = ("_fed", "_marks", "_resting", "_steps", "favoured", "heard", "leaving", "partial_since", "share")
 
     def __init__(self, server: Accepting[Self]) -> None:
         super().__init__(server)
@@ -38,6 +40,7 @@ class Reading(Replying):
         self._marks: deque[tuple[int, int]] = deque()
         self.heard = 0
         self.favoured = False
+        self.leaving = False
         self.partial_since: float | None = None
         self.share = Share()
 
@@ -182,7 +185,7 @@ class Reading(Replying):
             # From the frame's first byte on: one that drips in byte by byte must not live for ever.
             self.partial_since = server.now()
         if unread > INPUT_BYTES_SLOWED and (
-            self.deferred or (not self.favoured and server.budget.level >= Pressure.SLOWED)
+            self.deferred or (not (self.favoured or self.leaving) and server.budget.level >= Pressure.SLOWED)
         ):
             full = True
         if full == self._reading and self._transport is not None and not self.ended:

@@ -20,6 +20,8 @@ from proxy.port.reply_slot import SLOT_BYTES, Lost, ReplySlot
 from proxy.tls.channel import TlsTransport
 from proxy.wire.frames import FrameSplitter
 
+READ_BYTES_MIN = 64 * 1024
+"""What a slow peer has to read within `write_seconds_max`, unless less waits for it."""
 CARRIED_MAX = 4
 """Replies with messages, of those the peer may not have got, that go back at once after a reset."""
 
@@ -38,7 +40,7 @@ class Replying:
         ended: The client said that it sends no more; its pulls must not wait.
         quota: What its client may take; None where nobody is limited.
         received_at: Monotonic seconds when the last bytes were received that were handled.
-        stuck_since: Monotonic seconds since when the peer takes no more; None while it does.
+        stuck_since: Monotonic seconds since when replies wait because the peer does not read; None when none waits.
         unread_bytes: Bytes received of frames that are not handled yet.
     """
 
@@ -58,6 +60,8 @@ class Replying:
         "_splitter",
         "_stuck_bytes",
         "_stuck_replies",
+        "_taken_at",
+        "_taken_bytes",
         "_tls",
         "_transport",
         "_writable",
@@ -103,6 +107,9 @@ class Replying:
         self.received_at = 0.0
         self.quota: Quota | None = None
         self.stuck_since: float | None = None
+        self._taken_at = 0.0
+        self._taken_bytes = 0
+        """While replies wait: what the kernel had taken at `_taken_at`, when the peer last read enough."""
 
     # What services call.
 
@@ -183,12 +190,34 @@ class Replying:
 
     @property
     def doing(self) -> str:
-        """What the connection does at present, in a word: `waiting` (a parked pull), `busy`, `slow` or `idle`."""
-        if self._out_bytes:
-            return "slow"
+        """What the connection does at present, in a word: `writing`, `waiting` (a parked pull), `busy` or `idle`."""
+        if self.unsent_bytes:
+            return "writing"
         if self._slots:
             return "waiting" if self._slots[0].withdraw is not None else "busy"
         return "idle"
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of replies that the connection holds because the peer has not read them."""
+        return self._out_bytes + self._stuck_bytes
+
+    def reads_too_little(self, now: float) -> bool:
+        """Whether replies wait and the peer read less than `READ_BYTES_MIN` of them in `write_seconds_max`.
+
+        Called once a second: the time begins anew whenever enough was read.
+        """
+        if self.stuck_since is None:
+            return False
+        taken = self._taken()
+        if taken >= self._taken_bytes + READ_BYTES_MIN:
+            self._taken_bytes, self._taken_at = taken, now
+        return now - self._taken_at >= self._server.limits.write_seconds_max
+
+    def _taken(self) -> int:
+        """Return how many bytes the kernel has taken so far."""
+        sent = self._sent if self._tls is None else self._tls.sent
+        return sent - (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def leave_unanswered(self) -> None:
         """Close at once, without an answer to the request being handled and without handling another one."""
@@ -245,7 +274,7 @@ class Replying:
         if transport is None or self.closed:
             return
         out = self._out
-        count = self._stuck_replies
+        count, size = self._stuck_replies, self._stuck_bytes
         while out and self._writable and not transport.is_closing():
             data, lost = out.popleft()
             count = 1
@@ -274,10 +303,12 @@ class Replying:
             self._out_bytes -= size
             self._counted -= size
             self._server.budget.used -= size
-        if not self._writable:
-            # What was written last is not all with the kernel.
+        if self._writable:
+            self.stuck_since = None
+        else:
+            # What was written last is not all with the kernel: the transport keeps the whole of it until it is.
             self._stuck_replies = count
-            stuck = transport.get_write_buffer_size()
+            stuck = max(size, transport.get_write_buffer_size())
             self.hold(stuck - self._stuck_bytes)
             self._stuck_bytes = stuck
         if self.ended:

@@ -66,6 +66,7 @@ _WHY = {
     "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
     "memory": "the node is short of memory (memoryMax)",
     "slow_frame": "a frame took longer than frameTimeout to arrive",
+    "slow_reader": "it read less than 64 KiB of its replies within writeTimeout, and more of them wait",
     "expired": "the token by which it said who it is has expired",
     "limit": "as many connections of this client are open as the section limits allows",
     "limit_idle": "it was idle for longer than its client's idleTimeout under limits",
@@ -386,7 +387,7 @@ class ThriftServer:
                 self._dirty.append(connection)
 
     def sweep(self) -> None:
-        """Close connections whose frame has been arriving for too long. Called every second or so."""
+        """Close connections whose frame arrives, or whose replies leave, too slowly. Called every second or so."""
         now = self._clock.monotonic()
         oldest = now - self.limits.frame_seconds_max
         idle_since = now - self.limits.idle_seconds
@@ -394,9 +395,15 @@ class ThriftServer:
         for connection in list(self.connections):
             if len(self._idle) < IDLE_LISTED and connection.is_idle(idle_since):
                 self._idle[connection] = None
+            connection.look_for_end()
+            if connection.closed:
+                continue
             if connection.partial_since is not None and connection.partial_since < oldest:
                 self._refuse("slow_frame", connection)
                 connection.abort()
+            elif connection.reads_too_little(now):
+                self._refuse("slow_reader", connection)
+                connection.drop()
             elif self._access is not None and connection.rights is not None and self._access.is_over(connection.rights):
                 self._refuse("expired", connection)
                 connection.drop()
@@ -441,6 +448,14 @@ class ThriftServer:
         """Close a connection that holds much, at once; whoever asked for it tells which."""
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, "memory").add()
         connection.drop()
+
+    def is_stranger(self, connection: Connection) -> bool:
+        """Whether a peer has no rights or, where there are no rules, has never completed a call."""
+        if self._access is None:
+            return not connection.requests
+        if connection.rights is None:
+            connection.rights = self._access.rights_of(connection.host, connection.certificate)
+        return not connection.rights.has_any
 
     def _unknown(self, method: str) -> str:
         other = {"consumer": "producer", "producer": "consumer"}.get(self.service)

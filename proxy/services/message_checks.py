@@ -24,6 +24,7 @@ from broker.store import Store
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.message_rules import Limited, PropertyRules, Refusal
 from proxy.services.topic_port import TopicPort
+from proxy.wire.texts import shown
 from proxy.wire.values import SendMessage
 from pyddmq.codes import ResultCode
 from upstream.waiting.limits import TokenBucket
@@ -277,11 +278,11 @@ class MessageChecks:
 
     def _new_port(self, name: bytes) -> TopicPort:
         try:
-            port = self._auto_create(name.decode())
+            port = self._auto_create(shown(name))
         except StoreError as error:
             raise store_refusal(error) from error
         if port is None:
-            raise self._no_topic(name.decode())
+            raise self._no_topic(shown(name))
         return port
 
     def _no_topic(self, text: str) -> Refusal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.format.properties import LETTER_PROPERTIES, PRIVATE_PREFIX, SYSTEM_PROPERTIES
+from proxy.wire.texts import fitted, shown
 from proxy.wire.values import Properties
 from pyddmq.codes import ResultCode
 
@@ -29,9 +30,9 @@ class Refusal(Exception):
 
     def __init__(self, code: ResultCode, text: str, *, after_ms: int | None = None) -> None:
         self.code = code
-        self.text = text
+        self.text = fitted(text)
         self.after_ms = after_ms
-        super().__init__(text)
+        super().__init__(self.text)
 
 
 class Limited(Refusal):
@@ -76,7 +77,7 @@ class PropertyRules:
             names, values = properties
             for value in values:
                 if not value or value.isspace():
-                    raise _illegal(f"property {names[values.index(value)].decode()!r} has a blank value")
+                    raise _illegal(f"property {shown(names[values.index(value)])!r} has a blank value")
             pairs += len(values)
             block = (self.good.get(names) or self._check_names(names)) % values
         if key and tags:
@@ -96,7 +97,7 @@ class PropertyRules:
         """Return the pairs of these names with a gap for each value, as `%` fills it."""
         for name in names:
             if name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIXES):
-                raise _illegal(f"property {name.decode()!r} is a name of the broker's own: choose another")
+                raise _illegal(f"property {shown(name)!r} is a name of the broker's own: choose another")
             if not name.strip():
                 raise _illegal("a property has a blank name")
         pairs = b"".join([name.replace(b"%", b"%%") + b"\x01%b\x02" for name in names])

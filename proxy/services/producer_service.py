@@ -28,7 +28,7 @@ from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
 from proxy.services.topic_port import TopicPort
 from proxy.wire.call import Call
-from proxy.wire.errors import TextError
+from proxy.wire.errors import MessageError
 from proxy.wire.replies import encode_result_reply
 from proxy.wire.scanning.scan import scan_send, scan_send_batch
 from proxy.wire.values import BatchCall, Receipt, SendMessage
@@ -88,7 +88,7 @@ class ProducerService:
         """Store one message; the reply carries message id, queue and offset."""
         try:
             message, timeout_ms = scan_send(call)
-        except TextError as error:
+        except MessageError as error:
             self._publishing.refuse_text(connection, call, error)
             return
         connection.note_client(message.version)
@@ -164,7 +164,7 @@ class ProducerService:
         """Store a batch, all or nothing (D8); receipts per message on request. Empty: 0 (R100)."""
         try:
             request = scan_send_batch(call)
-        except TextError as error:
+        except MessageError as error:
             text = _of_batch(error.place or 0, error.count, str(error))
             refusal = Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
             self._publishing.refuse(connection, call, refusal, error.count)

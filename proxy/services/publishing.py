@@ -16,7 +16,7 @@ from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
 from proxy.wire.call import Call
-from proxy.wire.errors import TextError
+from proxy.wire.errors import MessageError
 from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.budget import Budget, Pressure
@@ -162,9 +162,9 @@ class Publishing:
         answer(refused(call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms))
 
     def refuse_text(
-        self, connection: Connection, call: Call, error: TextError, refused: Refused = encode_result_reply
+        self, connection: Connection, call: Call, error: MessageError, refused: Refused = encode_result_reply
     ) -> None:
-        """Answer a call with a text that is no UTF-8: code 11, which leaves the node in DDMQ's lists (S9)."""
+        """Answer a call with a message that breaks a rule: code 11, which leaves the node in DDMQ's lists (S9)."""
         self.refuse(connection, call, Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error)), error.count, refused)
 
     def tell_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:

@@ -22,7 +22,7 @@ from proxy.services.publishing import SENDS_REFUSED
 from proxy.services.results.held_calls import HeldCalls, carries_results
 from proxy.services.transaction_service import FETCHES_REFUSED
 from proxy.wire.call import Call
-from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, TextError
+from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, MessageError, TextError
 from proxy.wire.fetch_reply import encode_fetch_refusal
 from proxy.wire.generic.calls import encode_application_exception
 from proxy.wire.replies import encode_bool_reply, encode_delay_result_reply, encode_pull_exception, encode_result_reply
@@ -136,7 +136,7 @@ class StartingService:
             messages = scan_send_batch(call).messages
             count = len(messages)
             refusal = _denial(lambda: self._look(connection, call, messages))
-        except TextError as error:
+        except MessageError as error:
             count = error.count
         self._refuse(connection, call, refusal, count=count)
 

@@ -31,9 +31,11 @@ TLS_BYTES = 20 * 1024
 """What a connection takes for TLS beside its objects: OpenSSL's state and buffers; 17 KB were measured."""
 HANDSHAKE_BYTES_MAX = 128 * 1024
 """What a client may send before the end of its handshake: OpenSSL takes chains of up to 100 KB."""
-CONTROL_BYTES_MAX = 64 * 1024
+CONTROL_BYTES_MAX = 4 * 1024
 """Answers to the peer's TLS messages (key updates) that may wait while it reads nothing."""
-_READ_BYTES = 256 * 1024
+_PIECE_BYTES = 16 * 1024
+"""What passes through a memory BIO at once. A BIO keeps the largest size that it ever had, so a reply of 4 MiB in one
+piece would cost its connection as much until its end."""
 _CLIENT_HELLO = 0x16
 _BAD_RECORD = b"\x17\x03\x03\x00\x40" + bytes(64)
 _HTTP = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC", b"PRI "))
@@ -130,6 +132,7 @@ class TlsChannel(asyncio.Protocol):
         "_fed",
         "_incoming",
         "_keep",
+        "_not_fed",
         "_outgoing",
         "_port",
         "_transport",
@@ -148,6 +151,8 @@ class TlsChannel(asyncio.Protocol):
         self._port = port
         self._engine: ssl.SSLObject | None = None
         self._incoming = ssl.MemoryBIO()
+        self._not_fed = bytearray()
+        """Bytes received during the handshake that wait for a place in `_incoming`."""
         self._outgoing = ssl.MemoryBIO()
         self._transport: TlsTransport | None = None
         self._fed = 0
@@ -193,11 +198,10 @@ class TlsChannel(asyncio.Protocol):
             if self._fed > HANDSHAKE_BYTES_MAX:
                 self.fail(Failure("too_long"))
                 return
-            self._incoming.write(data)
+            self._not_fed += data
             self._port.ask(self)
         else:
-            self._incoming.write(data)
-            self._decrypt()
+            self._decrypt(data)
 
     def eof_received(self) -> bool | None:
         """Nothing more comes; a peer that left without close_notify is one that left."""
@@ -238,15 +242,21 @@ class TlsChannel(asyncio.Protocol):
         if self._engine is None:
             self.context = self._port.current
             self._engine = self.context.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        try:
-            self._engine.do_handshake()
-        except ssl.SSLWantReadError:
-            self._send()
-            return
-        except ssl.SSLError as error:
-            self._send()
-            self.fail(failure_of(error))
-            return
+        while True:
+            if not self._incoming.pending:
+                self._incoming.write(self._not_fed[:_PIECE_BYTES])
+                del self._not_fed[:_PIECE_BYTES]
+            try:
+                self._engine.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                if not self._not_fed:
+                    self._send()
+                    return
+            except ssl.SSLError as error:
+                self._send()
+                self.fail(failure_of(error))
+                return
         assert self.context is not None, "the engine has it"
         if self.context.asks and self._engine.session_reused:
             self._forget_session(self._engine)
@@ -262,7 +272,8 @@ class TlsChannel(asyncio.Protocol):
         self._port.finished(self, self._engine.version() or "?")
         self._above.secured(self.certificate)
         self._send()
-        self._decrypt()
+        rest, self._not_fed = bytes(self._not_fed), bytearray()
+        self._decrypt(rest)
 
     def fail(self, failure: Failure, *, at_once: bool = False) -> None:
         """End a handshake that cannot succeed; what was answered leaves, unless it is to end at once."""
@@ -288,7 +299,7 @@ class TlsChannel(asyncio.Protocol):
         """
         self._incoming.write(_BAD_RECORD)
         with contextlib.suppress(ssl.SSLError):
-            while engine.read(_READ_BYTES):
+            while engine.read(_PIECE_BYTES):
                 pass
         self._send()
 
@@ -309,24 +320,28 @@ class TlsChannel(asyncio.Protocol):
 
     # Bytes.
 
-    def _decrypt(self) -> None:
-        """Hand on what can be read."""
+    def _decrypt(self, data: bytes) -> None:
+        """Hand on what can be read after `data` was received."""
         engine, transport = self._engine, self._transport
         assert engine is not None, "the handshake is over"
         assert transport is not None, "it was made"
         parts = []
         ended, broken = False, False
-        try:
-            while part := engine.read(_READ_BYTES):
-                parts.append(part)
-            ended = True
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            ended = True
-        except ssl.SSLError:
-            # Renegotiation, a wrong sum, an alert: nobody can say what would have come.
-            broken = True
+        view = memoryview(data)
+        for begin in range(0, max(len(data), 1), _PIECE_BYTES):
+            self._incoming.write(view[begin : begin + _PIECE_BYTES])
+            try:
+                while part := engine.read(_PIECE_BYTES):
+                    parts.append(part)
+                ended = True
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLZeroReturnError:
+                ended = True
+            except ssl.SSLError:
+                # Renegotiation, a wrong sum, an alert: nobody can say what would have come.
+                broken = True
+            break
         if self._outgoing.pending:
             self._answer_control()
         if parts:
@@ -359,12 +374,15 @@ class TlsChannel(asyncio.Protocol):
         engine = self._engine
         if engine is None or self.handshaking:
             raise ssl.SSLWantReadError("the handshake is not over")
-        size = engine.write(data)
-        if size < len(data):
-            view = memoryview(data)
-            while size < len(data):
-                size += engine.write(view[size:])
-        return self._outgoing.read()
+        if len(data) <= _PIECE_BYTES:
+            # OpenSSL takes all of it: a memory BIO is never full.
+            engine.write(data)
+            return self._outgoing.read()
+        view, size, records = memoryview(data), 0, []
+        while size < len(data):
+            size += engine.write(view[size : size + _PIECE_BYTES])
+            records.append(self._outgoing.read())
+        return b"".join(records)
 
     def farewell(self) -> bytes:
         """Return close_notify, and what waits to be sent before it."""

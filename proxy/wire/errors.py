@@ -47,22 +47,36 @@ class ArgumentsError(WireError):
     kind = APPLICATION_PROTOCOL_ERROR
 
 
-class TextError(ArgumentsError):
-    """A text of a message that is sent is no UTF-8.
+class MessageError(ArgumentsError):
+    """A message that is sent breaks a rule that its producer can keep.
 
     DDMQ's client libraries take a server out of their list after any TApplicationException, so the sends answer this
     with a code of their own result.
 
     Attributes:
-        field: Which text it is.
         place: Of a batch, which message, counted from 0; None of a single one.
         count: Messages of the call.
     """
 
-    def __init__(self, field: str) -> None:
-        self.field = field
+    def __init__(self, text: str) -> None:
         self.place: int | None = None
         self.count = 1
+        super().__init__(text)
+
+
+class PropertiesError(MessageError):
+    """The messages of one call have too many properties."""
+
+
+class TextError(MessageError):
+    """A text of a message is no UTF-8.
+
+    Attributes:
+        field: Which text it is.
+    """
+
+    def __init__(self, field: str) -> None:
+        self.field = field
         super().__init__(f"the {field} is no UTF-8: encode it so, or put other bytes into the body")
 
 

@@ -74,6 +74,15 @@ class FrameSplitter:
         return len(self._buffer) - self._pos + len(self._rest)
 
     @property
+    def missing(self) -> int:
+        """Bytes that the frame which has begun still lacks, as far as its length is known."""
+        if self._cut_left:
+            return self._cut_left - self.buffered
+        held = self.buffered
+        head = (self._buffer[self._pos : self._pos + 4] + self._rest[:4])[:4]
+        return _FROM_BYTES(head, "big") + 4 - held if held >= 4 else 4 - held
+
+    @property
     def partial(self) -> bool:
         """Whether a frame has begun and is not complete. Meaningful after `next` returned None."""
         return not self.ready and (self.buffered > 0 or self._cut_left > 0)

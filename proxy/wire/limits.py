@@ -27,6 +27,9 @@ STEPS_PER_MESSAGE = 2
 PROPERTIES_MAX = 1_024
 """Properties of one message; RocketMQ's block of 32,767 bytes holds fewer useful ones."""
 
+PROPERTIES_PER_CALL_MAX = 65_536
+"""Properties of all messages of a batch: each costs the loop about a microsecond, however short it is."""
+
 REASON_BYTES_MAX = 2_048
 """What is kept of a reason that a client gives for a failure."""
 

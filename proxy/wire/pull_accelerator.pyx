@@ -82,7 +82,7 @@ cdef object _signed(Cursor* at, int bits):
 cdef object _str(Cursor* at):
     """Read a text; None when it is wrong."""
     cdef Py_ssize_t size
-    if not take_size(at, &size):
+    if not take_size(at, &size) or size > 1024:  # Longer than any name: the general way cuts it.
         return None
     try:
         text = PyUnicode_DecodeUTF8(<const char*>at.data + at.pos, size, NULL)

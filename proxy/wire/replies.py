@@ -14,6 +14,7 @@ from typing import Any
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head, zigzag
 from proxy.wire.errors import WireMisuse
 from proxy.wire.generic.calls import encode_reply
+from proxy.wire.texts import fitted
 from proxy.wire.values import Receipt
 from pyddmq.codes import Repeat, ResultCode
 
@@ -253,7 +254,7 @@ def encode_pull_exception(call: Call, code: int, text: str, *, retry_after_ms: i
         text: For people; says what to do.
         retry_after_ms: Field 101, when to come again.
     """
-    error: dict[str, Any] = {"code": int(code), "message": text}
+    error: dict[str, Any] = {"code": int(code), "message": fitted(text)}
     if retry_after_ms is not None:
         error["retryAfterMs"] = retry_after_ms
     return encode_reply(call, {"error": error})

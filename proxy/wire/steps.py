@@ -8,7 +8,7 @@ millions. What is passed over as one slice (bytes, numbers of fixed width) is on
 from __future__ import annotations
 
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.limits import OFFSETS_MAX, STEPS_MAX
+from proxy.wire.limits import OFFSETS_MAX, PROPERTIES_PER_CALL_MAX, STEPS_MAX
 
 
 class Steps:
@@ -18,14 +18,16 @@ class Steps:
         left: How many.
         offsets: How many success and fail offsets it may still have.
         numbers: How many numbers of deliveries and reasons.
+        properties: How many properties of messages.
     """
 
-    __slots__ = ("left", "numbers", "offsets")
+    __slots__ = ("left", "numbers", "offsets", "properties")
 
     def __init__(self, left: int = STEPS_MAX) -> None:
         self.left = left
         self.offsets = OFFSETS_MAX
         self.numbers = OFFSETS_MAX
+        self.properties = PROPERTIES_PER_CALL_MAX
 
     def take(self, count: int = 1) -> None:
         """Take so many of them. Raises ArgumentsError, with nothing taken, when there are not as many."""

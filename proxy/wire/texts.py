@@ -12,6 +12,11 @@ from proxy.wire.errors import TextError
 VALUE = 3
 """Field id of the body of old clients, kept as it came."""
 
+NAME_BYTES_MAX = 1_024
+"""What is decoded of a name: no topic, group or queue has one a quarter as long (`broker.runtime.names`), and bytes
+that are not UTF-8 cost a hundred times what others do."""
+TEXT_CHARS_MAX = 1_000
+"""Longest text for people in a reply."""
 CLIENT_NAME_MAX = 64
 """Characters of a client's own name that are kept."""
 
@@ -19,8 +24,15 @@ _NAMES = {1: "topic", 2: "key", 5: "tags", 8: "version"}
 
 
 def shown(raw: bytes) -> str:
-    """Return a name that somebody asks for; one that is no UTF-8 becomes one that nothing can have."""
+    """Return a name that a client asks for; one that is not UTF-8 or too long becomes one that nothing can have."""
+    if len(raw) > NAME_BYTES_MAX:
+        return raw[:NAME_BYTES_MAX].decode("utf-8", "replace") + "…"
     return raw.decode("utf-8", "backslashreplace")
+
+
+def fitted(text: str) -> str:
+    """Return a text for people that may quote a client; what is longer than `TEXT_CHARS_MAX` ends in an ellipsis."""
+    return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
 
 
 def client_name(said: str | bytes) -> str:
@@ -41,7 +53,9 @@ def client_name(said: str | bytes) -> str:
 
 
 def text_or_none(raw: bytes) -> str | None:
-    """Return a text, or None for one that is no UTF-8: a result that names nothing is passed over (D13)."""
+    """Return a name, or None for one that nothing can have: a result that names nothing is passed over (D13)."""
+    if len(raw) > NAME_BYTES_MAX:
+        return None
     try:
         return raw.decode()
     except UnicodeDecodeError:

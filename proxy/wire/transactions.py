@@ -186,7 +186,7 @@ def _message(fields: dict[str, Any]) -> SendMessage:
     return SendMessage(
         topic=fields.get("topic", "").encode(),
         key=_bytes(fields.get("key")),
-        value=None if "value" not in fields else fields["value"].encode("utf-8", "surrogateescape"),
+        value=_bytes(fields.get("value")),
         hash_id=fields.get("hashId", 0),
         tags=_bytes(fields.get("tags")),
         partition_id=fields.get("partitionId", -1),
@@ -200,5 +200,5 @@ def _message(fields: dict[str, Any]) -> SendMessage:
     )
 
 
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+def _bytes(text: str | bytes | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text

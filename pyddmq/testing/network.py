@@ -369,6 +369,12 @@ class SimPeer:
         """Whether the peer's end of file has arrived, read or not."""
         return self._transport.end_arrived
 
+    def unread(self) -> int | None:
+        """How many bytes have arrived from the peer and were not read."""
+        now = self._transport._loop.time()
+        pieces = self._transport._peer._pipe.pieces
+        return sum(len(piece) for at, piece in pieces if piece is not None and at <= now)
+
     def acknowledged(self) -> int | None:
         """How many bytes have arrived, read or not."""
         return self._transport.arrived

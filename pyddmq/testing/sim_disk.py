@@ -27,6 +27,7 @@ from broker.runtime.file_bytes import FileBytes, resized, written
 from broker.runtime.seams import Buffer
 
 SECTOR_BYTES = 512
+_PAGE_BYTES = 4096
 CRASH_MODES = ("none", "all", "prefix", "sectors")
 
 
@@ -66,6 +67,7 @@ class SimFile:
         """Write the buffers in a row."""
         data = b"".join(buffers)
         self._check()
+        self._disk.write_pages(self._path, offset, offset + len(data), size=len(self._node.content))
         self._disk.step("write", self._path, lambda: self._apply(offset, data[: len(data) // 2]))
         self._disk.take_space(self._node, offset + len(data))
         self._apply(offset, data)
@@ -80,6 +82,7 @@ class SimFile:
         self._check()
         self._disk.trip("read", self._path)
         data = bytes(self._node.content[offset : offset + size])
+        self._disk.read_pages(self._path, offset, offset + len(data))
         self._disk.read_bytes[self._path] += len(data)
         return data
 
@@ -187,6 +190,8 @@ class SimDisk:
         synced_files: Number of syncs of files.
         faults_hit: Number of injected faults that were raised, by operation; `full` for ENOSPC.
         read_bytes: Bytes read, by path.
+        bad_pages: Pages of 4 KiB that cannot be read, by path, as after a bad sector: reading one raises EIO, and so
+            does writing a part of it; writing it whole makes it good. They survive `kill` and `crash`.
     """
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
@@ -195,6 +200,7 @@ class SimDisk:
         self.synced_files = 0
         self.faults_hit: dict[str, int] = {}
         self.read_bytes: Counter[str] = Counter()
+        self.bad_pages: dict[str, set[int]] = {}
         self.epoch = 0
         self.locks: set[str] = set()
         self._folders: set[str] = {"/", ""}
@@ -363,6 +369,22 @@ class SimDisk:
             skip: How many matching operations succeed before.
         """
         self._faults.append(_Fault(operation, error, path_part, skip))
+
+    def read_pages(self, path: str, start: int, end: int) -> None:
+        """Raise EIO when one of the bytes [start, end) of a file is on a bad page."""
+        if any(start < (page + 1) * _PAGE_BYTES and page * _PAGE_BYTES < end for page in self.bad_pages.get(path, ())):
+            self.faults_hit["bad_page"] = self.faults_hit.get("bad_page", 0) + 1
+            raise OSError(errno.EIO, "injected", path)
+
+    def write_pages(self, path: str, start: int, end: int, *, size: int) -> None:
+        """Make good the bad pages that a write covers, as far as the file's size; raise EIO for a part of one."""
+        bad = self.bad_pages.get(path)
+        if not bad:
+            return
+        bad -= {
+            page for page in bad if start <= page * _PAGE_BYTES and min((page + 1) * _PAGE_BYTES, max(size, 1)) <= end
+        }
+        self.read_pages(path, start, end)
 
     def heal(self) -> None:
         """Withdraw all injected faults."""

@@ -7,18 +7,21 @@ prints what it saw as JSON.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import selectors
 import socket
+import ssl
 import struct
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import cycle
 
 from tests.hostile.bombs import bombs
-from tests.hostile.floods import FLOODS, post
+from tests.hostile.floods import FLOODS, bulk_pull, post
 
 CONNECT_SECONDS = 240.0
 PULSE_SECONDS = 0.02
@@ -42,6 +45,9 @@ def drip(number: int) -> bytes:
 DRIPPED = struct.pack(">i", 60_000) + b"\x80\x01\x00\x01" + bytes(60_000)
 
 _BOMBS = bombs()
+_ANY_CERTIFICATE = ssl.create_default_context()
+_ANY_CERTIFICATE.check_hostname = False
+_ANY_CERTIFICATE.verify_mode = ssl.CERT_NONE
 
 
 def bomb(number: int) -> bytes:
@@ -54,6 +60,27 @@ def fill(_: int) -> bytes:
     return struct.pack(">i", 4_900_000) + bytes(4_000_000)
 
 
+def partial(_: int) -> bytes:
+    """Send as much of a frame as is read whatever the pressure, and stop."""
+    return struct.pack(">i", 4_900_000) + bytes(60_000)
+
+
+def name(_: int) -> bytes:
+    """Send a pull of a group whose name has megabytes that are not UTF-8."""
+    return NAME
+
+
+NAME = bulk_pull(b"\xff" * 4_800_000)
+
+
+def unread(_: int) -> bytes:
+    """Send pulls whose replies nothing reads."""
+    return UNREAD
+
+
+UNREAD = bulk_pull(b"bulk") * 3
+
+
 def slow_header(_: int) -> bytes:
     """Begin an HTTP request and never end it."""
     return b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
@@ -64,6 +91,11 @@ KINDS: dict[str, tuple[Opening, bool]] = {
     "drip": (drip, True),
     "bomb": (bomb, False),
     "fill": (fill, False),
+    "partial": (partial, False),
+    "name": (name, False),
+    "unread": (unread, False),
+    "unread_tls": (unread, False),
+    "sip": (unread, False),
     "slow_header": (slow_header, True),
     "slow_post": (post, False),
     **dict.fromkeys(FLOODS, (idle, False)),
@@ -71,9 +103,17 @@ KINDS: dict[str, tuple[Opening, bool]] = {
 """What each kind sends first, and whether it then sends a byte at a time."""
 
 
+READ_BY_NONE = frozenset({"unread", "unread_tls", "sip"})
+"""Kinds whose clients do not read what they get."""
+SIP_SECONDS = 2.9
+"""How often those of the kind `sip` read a byte."""
+
+
 def port_of(kind: str, number: int) -> str:
     """Return which port a client of a kind goes to."""
-    if kind in FLOODS:
+    if kind == "unread_tls":
+        return "consumerTls"
+    if kind in FLOODS or kind in READ_BY_NONE or kind == "name":
         return "consumer"
     return "admin" if kind in ("slow_header", "slow_post") else ("producer", "consumer")[number % 2]
 
@@ -90,6 +130,10 @@ class Attacker:
         self.to_open: list[tuple[str, int, str]] = []
         self.floods: dict[str, bytes] = {}
         self.flooding: dict[socket.socket, tuple[str, int]] = {}
+        self.unread: list[socket.socket] = []
+        self.sipping: list[socket.socket] = []
+        self.sips_at = time.monotonic() + SIP_SECONDS
+        self.finishing: dict[socket.socket, tuple[bytes, int]] = {}
 
     def open(self, kind: str, number: int, port: str) -> None:
         """Connect and send what this kind sends first."""
@@ -99,9 +143,20 @@ class Attacker:
         except OSError as error:
             self.counts[f"connect_{type(error).__name__}"] += 1
             return
+        if kind == "unread_tls":
+            try:
+                client = _ANY_CERTIFICATE.wrap_socket(client)
+            except OSError as error:
+                self.counts[f"handshake_{type(error).__name__}"] += 1
+                return
         client.setblocking(False)
         self.counts[f"{kind}_opened"] += 1
-        self.selector.register(client, selectors.EVENT_READ, (kind, number, port))
+        if kind in READ_BY_NONE:
+            self.unread.append(client)
+            if kind == "sip":
+                self.sipping.append(client)
+        else:
+            self.selector.register(client, selectors.EVENT_READ, (kind, number, port))
         self._send(client, opening(number))
         if kind in FLOODS:
             self.floods.setdefault(kind, FLOODS[kind]())
@@ -113,7 +168,9 @@ class Attacker:
     def _send(self, client: socket.socket, data: bytes) -> None:
         try:
             if data:
-                client.send(data)
+                sent = client.send(data)
+                if sent < len(data) == len(NAME):
+                    self.finishing[client] = data, sent
         except (BlockingIOError, InterruptedError):
             self.counts["blocked"] += 1
         except OSError:
@@ -135,6 +192,20 @@ class Attacker:
                 sent = 0
             self.flooding[client] = kind, sent
 
+    def _finish(self) -> None:
+        """Send what is left of long frames; the next one follows its answer."""
+        for client, (data, at) in list(self.finishing.items()):
+            try:
+                sent = at + client.send(memoryview(data)[at:])
+            except (BlockingIOError, InterruptedError):
+                continue
+            except OSError:
+                sent = len(data)
+            self.finishing[client] = data, sent
+            if sent == len(data):
+                self.counts["names"] += 1
+                del self.finishing[client]
+
     def pulse(self, turns: Iterator[int]) -> None:
         """Read what came, reopen some of what was closed, and send the next bytes."""
         for key, _ in self.selector.select(PULSE_SECONDS):
@@ -144,15 +215,18 @@ class Attacker:
                 data = client.recv(65_536)
             except OSError:
                 data = b""
+            kind, number, port = key.data
             if data:
                 self.counts["answered"] += 1
+                if kind == "name" and client not in self.finishing:
+                    self._send(client, NAME)
                 continue
-            kind, number, port = key.data
             self.counts[f"{kind}_closed"] += 1
             self.selector.unregister(client)
             self.dripping.pop(client, None)
             self.slow_text.pop(client, None)
             self.flooding.pop(client, None)
+            self.finishing.pop(client, None)
             client.close()
             if kind != "idle":
                 self.to_open.append((kind, number, port))
@@ -160,6 +234,12 @@ class Attacker:
             self.open(kind, number, port)
         del self.to_open[:REOPENED_PER_PULSE]
         self._flood()
+        self._finish()
+        if time.monotonic() >= self.sips_at:
+            self.sips_at = time.monotonic() + SIP_SECONDS
+            for client in self.sipping:
+                with contextlib.suppress(OSError):
+                    self.counts["sipped"] += len(client.recv(1))
         clients = list(self.dripping)
         for _ in range(min(BYTES_PER_PULSE, len(clients))):
             client = clients[next(turns) % len(clients)]
@@ -175,9 +255,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     addresses: dict[str, str] = json.loads(sys.argv[1])
     ports: dict[str, tuple[str, int]] = {}
-    for name in ("producer", "consumer", "admin"):
-        host, _, port = addresses[name].rpartition(":")
-        ports[name] = (host, int(port))
+    for port_name in ("producer", "consumer", "admin", "consumerTls"):
+        host, _, port = (addresses.get(port_name) or "").rpartition(":")
+        if port:
+            ports[port_name] = (host, int(port))
     attacker = Attacker(ports)
     turns = cycle(range(1 << 30))
     words = sys.argv[2:]

@@ -32,4 +32,12 @@ def post(_: int = 0) -> bytes:
     return b"POST /api/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
 
 
+def bulk_pull(group: bytes) -> bytes:
+    """Return a pull that waits for nothing."""
+    head = b"\x80\x01\x00\x01" + struct.pack(">i", 4) + b"pull" + bytes(4)
+    request = struct.pack(">bhi", 11, 1, len(group)) + group + struct.pack(">bhi", 8, 11, 1)
+    body = head + struct.pack(">bh", 12, 1) + request + b"\x00\x00"
+    return struct.pack(">i", len(body)) + body
+
+
 FLOODS = {"stats": stats, "unknown": unknown, "offsets": offsets}

@@ -129,6 +129,10 @@ class WatchedMember:
         """Owe an answer."""
         self._member.commit(commits, self._debts.answer(done), soon=soon)
 
+    def abandon(self) -> None:
+        """Pass on."""
+        self._member.abandon()
+
     def ends(self, places: Sequence[Place], told: Ends) -> None:
         """Owe an answer."""
         self._member.ends(places, self._debts.answer(told))

@@ -35,6 +35,12 @@ def delete_records(address: str, name: str, partition: int, before: int) -> None
     admin.delete_records([where])[where].result(SECONDS)
 
 
+def delete_topic(address: str, name: str) -> None:
+    """Delete a topic."""
+    admin = _admin(address)
+    admin.delete_topics([name])[name].result(SECONDS)
+
+
 def topic_names(address: str) -> set[str]:
     """All topics."""
     return set(_admin(address).list_topics(timeout=SECONDS).topics)

@@ -11,7 +11,16 @@ from proxy.operate.attention.kinds import KINDS
 from tests.simulation.staged import STAGES, Stage
 from tests.simulation.ward import Ward
 
-ELSEWHERE = {"call_stuck", "kafka_trouble", "lag_webhook", "tls_expiring", "tls_crl_expiring", "tls_reload_refused"}
+ELSEWHERE = {
+    "call_stuck",
+    "kafka_trouble",
+    "kafka_topic_trouble",
+    "kafka_producer_broken",
+    "lag_webhook",
+    "tls_expiring",
+    "tls_crl_expiring",
+    "tls_reload_refused",
+}
 """Staged where there is what they need: tests/unit/upstream/calls, tests/unit/upstream/kafka, tests/tls, and
 test_node_verdicts."""
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from broker.runtime.seams import Buffer
 from proxy.port.replying import CARRIED_MAX
-from proxy.tls.channel import TlsTransport
+from proxy.tls.channel import TLS_BYTES, TlsTransport
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import MIB
@@ -88,7 +89,7 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
         client.write(world.pull_frame(client.raw, linger_ms=1))
     world.run(0.5)
     [connection] = world.node.consumer.connections
-    assert (connection.doing, connection.carries_messages) == ("slow", True)
+    assert (connection.doing, connection.carries_messages) == ("writing", True)
     stuck = below(world).get_write_buffer_size()
     assert stuck > 1_000_000, "ciphertext that waits is in the account"
     assert connection.held_bytes >= stuck
@@ -102,6 +103,40 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
         assert len(world.pull(other.raw).value.messages) == 1
     jobs = [job for queue in world.node.groups["billing"].group_queues() for job in queue.live.values()]
     assert {job.deliveries for job in jobs} == {1}
+
+
+class _Engine:
+    """OpenSSL's end of a connection, and the most that its memory BIOs held."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self.engine = channel._engine
+        self.largest = 0
+
+    def write(self, data: Buffer) -> int:
+        count: int = self.engine.write(data)
+        self.largest = max(self.largest, self.channel._outgoing.pending)
+        return count
+
+    def read(self, count: int) -> bytes:
+        self.largest = max(self.largest, self.channel._incoming.pending)
+        data: bytes = self.engine.read(count)
+        return data
+
+
+def test_openssl_keeps_no_more_of_a_large_reply_or_frame_than_is_counted(certificates: Certificates) -> None:
+    """A memory BIO keeps the largest size that it had: what passes through one is cut into small pieces."""
+    world = TlsWorld(certificates)
+    client = world.open()
+    [connection] = world.node.consumer.connections
+    channel = connection._transport._channel  # type: ignore[union-attr]
+    channel._engine = engine = _Engine(channel)
+    world.node.store.put("orders", bytes(1_500_000))
+    assert len(world.pull(client.raw).value.messages) == 1
+    client.write(world.pull_frame(client.raw, acks=50_000))
+    world.run(0.5)
+    assert len(client.raw.replies) == 2
+    assert 0 < engine.largest < TLS_BYTES
 
 
 def asked(node: RunningNode) -> Any:
@@ -159,7 +194,7 @@ def test_kernel_that_takes_no_more_is_noticed_at_once(certificates: Certificates
         stack.callback(client.close)
         node.call(lambda: [node.node.store.put("orders", b"x" * BODY) for _ in range(COUNT)])
         client.sendall(pull_frame(1) * COUNT)
-        until(lambda: in_flight(node) == COUNT and asked(node).doing == "slow", "the socket to be full")
+        until(lambda: in_flight(node) == COUNT and asked(node).doing == "writing", "the socket to be full")
         connection = asked(node)
         waiting = node.call(connection._transport.get_write_buffer_size)
         assert 0 < waiting < 2 * BODY

@@ -156,7 +156,7 @@ class StatsReader(JobReader):
                             since_ms=since_ms,
                         )
                     )
-                elif job.state is State.BURYING and subscription is not None:
+                elif job.state in (State.BURYING, State.UNDECIDED) and subscription is not None:
                     dead_letters_refused += subscription.outcomes.leaving.is_refused(job)
                 if job.state is State.STOPPED:
                     stopped.append(job)

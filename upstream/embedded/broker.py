@@ -99,6 +99,14 @@ class EmbeddedBroker(EmbeddedQueues):
 
     # Appending
 
+    def is_dead_letter_refused(self, job: UpstreamJob) -> bool:
+        """What is taken is not refused later."""
+        return False
+
+    def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
+        """Likewise."""
+        return False
+
     def append_dead_letter(self, group: str, job: UpstreamJob, reason: str, done: Appended) -> None:
         """Append a record that replaces the job's; see `Broker.append_dead_letter`."""
         self._append(lambda: dead_letter(self.store, group, job, reason, self._record(job)), done)

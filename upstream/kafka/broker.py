@@ -9,6 +9,7 @@ from broker.errors import StoreError
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.models import GroupConfig
+from upstream.budget import Budget
 from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.blobs import Blobs
 from upstream.kafka.dead_letters import DeadLetterWriter
@@ -59,6 +60,7 @@ class KafkaBroker:
     """One group's share of a cluster.
 
     Attributes:
+        budget: The node's account of memory.
         partitions: What its member was given.
         membership: When it has one.
     """
@@ -76,6 +78,7 @@ class KafkaBroker:
         """
         blobs = Blobs(config.group, settings.commit_topic, reader=ways.reader, producer=ways.producer, runtime=runtime)
         self.partitions = Partitions(config, member=ways.member, blobs=blobs, runtime=runtime, settings=settings)
+        self.budget = Budget()
         self._ways = ways
         self._runtime = runtime
         self._settings = settings
@@ -123,7 +126,7 @@ class KafkaBroker:
         found = self.partitions.expanded(config or self.partitions.subscriptions.config)
         share = self._settings.waiting_bytes // max(1, len(found.enabled_topics))
         for source in self._sources:
-            source.bytes_max = share
+            source.keep_up_to(share)
         return found
 
     @property
@@ -239,7 +242,9 @@ class KafkaBroker:
             may_hand_out=self.may_hand_out,
             clock=self._runtime.clock,
             counters=counters,
+            expired=self.partitions.logs.expired,
             bytes_max=self._settings.waiting_bytes,
+            budget=self.budget,
             left_out=self._runtime.metrics.counter(LEFT_OUT, subscription.group, subscription.config.topic),
         )
         self._sources.append(source)
@@ -261,6 +266,14 @@ class KafkaBroker:
             self._read_again(job)
             raise StoreError(f"the body of {job.topic} {job.qid} {job.offset} is being read again")
         self._dead_letters.write(self.dead_letter_topic(group), job, source.record(job), reason, done)
+
+    def is_dead_letter_refused(self, job: UpstreamJob) -> bool:
+        """Whether Kafka has refused it so far."""
+        return self._dead_letters.is_refused(job)
+
+    def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
+        """Try no more to write it."""
+        return self._dead_letters.withdraw(job)
 
     def _read_again(self, job: UpstreamJob) -> None:
         for source in self._sources:

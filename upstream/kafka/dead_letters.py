@@ -1,20 +1,36 @@
 """Dead letters of a Kafka group: copies in `<group>.DLQ`, acknowledged by Kafka before the offset moves.
 
 A copy has the record's key, value and headers, and headers that say why and where from. What Kafka has not
-acknowledged is tried again for as long as it takes: the message keeps its place, and its key waits. Where a node ends
-between the acknowledgement and its next commit the message is delivered again, and may become a dead letter twice.
+acknowledged is tried again for as long as it takes, unless an operator ends the message: it keeps its place, and its
+key waits. What only an operator of Kafka can change (a size, a right, a missing topic) is tried ever less often, at
+last once a minute. Where a node ends between the acknowledgement and its next commit the message is delivered again,
+and may become a dead letter twice.
 """
 
 from __future__ import annotations
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
+from broker.runtime.seams import Handle
 from upstream.job import UpstreamJob
 from upstream.kafka.link import KafkaFailure, KafkaRecord, Producer
 from upstream.kafka.topics import own
 from upstream.source import Appended
 
 AGAIN_SECONDS = 1.0
+AGAIN_SECONDS_MAX = 60.0
+_PASSING = frozenset(
+    [
+        "FATAL",
+        "MSG_TIMED_OUT",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_LEADER_FOR_PARTITION",
+        "QUEUE_FULL",
+        "TIMED_OUT",
+        "TRANSPORT",
+    ]
+)
+"""Refusals that end by themselves."""
 _NAME = "pyddmq."
 _REASON_BYTES = 4_000
 
@@ -25,6 +41,13 @@ FAILED = declare(
 )
 
 
+_Spot = tuple[str, int, int]
+
+
+def _spot(job: UpstreamJob) -> _Spot:
+    return job.topic, job.queue_id, job.offset
+
+
 class DeadLetterWriter:
     """Produces the dead letters of one group."""
 
@@ -32,6 +55,19 @@ class DeadLetterWriter:
         self._producer = producer
         self._runtime = runtime
         self._group = group
+        self._refused: dict[_Spot, Handle] = {}
+        """Letters that were refused, with their next attempts."""
+
+    def is_refused(self, job: UpstreamJob) -> bool:
+        """Whether a job's letter was refused, and waits for its next attempt."""
+        return _spot(job) in self._refused
+
+    def withdraw(self, job: UpstreamJob) -> bool:
+        """Make no other attempt; False: one is under way."""
+        handle = self._refused.pop(_spot(job), None)
+        if handle is not None:
+            handle.cancel()
+        return handle is not None
 
     def write(self, topic: str, job: UpstreamJob, record: KafkaRecord, reason: str, done: Appended) -> None:
         """Produce a dead letter until it is acknowledged, and tell `done` then."""
@@ -48,6 +84,8 @@ class DeadLetterWriter:
         headers = [(name, value) for name, value in record.headers if not name.startswith(_NAME)]
         headers += [(_NAME + name, value) for name, value in facts.items()]
 
+        seconds = AGAIN_SECONDS
+
         def produced(failure: KafkaFailure | None, partition: int, offset: int) -> None:
             if failure is None:
                 done(None, topic, partition, offset)
@@ -55,13 +93,17 @@ class DeadLetterWriter:
                 refused(failure)
 
         def refused(failure: KafkaFailure) -> None:
+            nonlocal seconds
             self._runtime.metrics.counter(FAILED, self._group, failure.code).add()
             self._runtime.limited_log.note(
                 "dead_letter_refused", self._group, topic=topic, offset=record.offset, error=str(failure)
             )
-            self._runtime.scheduler.call_later(AGAIN_SECONDS, attempt)
+            self._refused[_spot(job)] = self._runtime.scheduler.call_later(seconds, attempt)
+            if failure.code not in _PASSING:
+                seconds = min(seconds * 2, AGAIN_SECONDS_MAX)
 
         def attempt() -> None:
+            self._refused.pop(_spot(job), None)
             if own(job.group_queue.queue).gone:
                 # Whoever has the partition now decides anew. Another generation of this member waits for the letter.
                 return

@@ -44,7 +44,7 @@ class Assignment(NamedTuple):
     Attributes:
         low: First offset that is kept.
         high: Its end: the offset of the next record.
-        committed: What the group has committed; None: nothing that is still there.
+        committed: What the group has committed, be it still in the log or not; None: nothing.
         metadata: The text that was committed with it (D53).
         at_time: Offset of the first record at or after the moment that was asked for with the topic; None: not asked.
     """
@@ -56,6 +56,11 @@ class Assignment(NamedTuple):
     committed: int | None
     metadata: str
     at_time: int | None
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the log is shorter than what the group has committed: it lost records, or the topic is another."""
+        return self.committed is not None and self.committed > self.high
 
     @property
     def place(self) -> Place:
@@ -91,16 +96,21 @@ class KafkaFailure(Exception):
 Done = Callable[[KafkaFailure | None], None]
 """Told, in the loop's thread and never from within the call that was given it, how something ended."""
 
+Broken = Callable[[KafkaFailure], None]
+"""Called, in the loop's thread, when something has ended by a fault and works no more."""
+
 Produced = Callable[[KafkaFailure | None, int, int], None]
 """Likewise, with partition and offset of the record; -1 each where they are not known."""
 
 
-Ends = Callable[[Sequence[tuple[Place, int, int]]], None]
-"""Told, in the loop's thread, some time later, partitions with their first offsets and their ends."""
+Ends = Callable[[Sequence[tuple[Place, int, int]], Mapping[Place, KafkaFailure]], None]
+"""Called, in the loop's thread, some time later, with partitions, their first offsets and their ends; and with what the
+cluster said of the others."""
 
 
-Topics = Callable[[Mapping[str, int]], None]
-"""Told likewise which topics are there, each with the number of its partitions."""
+Topics = Callable[[Mapping[str, int], Mapping[str, KafkaFailure]], None]
+"""Called likewise with the topics that are there, each with the number of its partitions; and with what the cluster
+said of named topics that are missing, denied, or have a partition without a leader."""
 
 OffsetsTold = Callable[[Mapping[Place, int | None] | None], None]
 """Told, in the loop's thread, some time later, offsets of partitions; None of one: no record is so late. None in all:
@@ -202,6 +212,10 @@ class GroupMember(Protocol):
         """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""
         ...
 
+    def abandon(self) -> None:
+        """End without waiting for anything, as far as that can be done; nothing more is told."""
+        ...
+
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the group; partitions are revoked first, as in a rebalance. Nothing is told after `done`."""
         ...
@@ -272,6 +286,6 @@ class KafkaClient(Protocol):
         """Return a reader."""
         ...
 
-    def producer(self) -> Producer:
-        """Return the producer; one for all of a node."""
+    def producer(self, broken: Broken) -> Producer:
+        """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
         ...

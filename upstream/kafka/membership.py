@@ -34,6 +34,9 @@ RESTARTS = declare(
 class Enters(Protocol):
     """What becomes a member, and is none any more."""
 
+    def look(self) -> None:
+        """Give up a member that stands."""
+
     def enter(self, member: GroupMember) -> None:
         """Join by a member that has not joined."""
 
@@ -84,6 +87,8 @@ class Membership:
         """Join or leave, if it is time."""
         if self._over or self._leaving:
             return
+        if self.is_in:
+            self._enters.look()
         now = self._runtime.clock.monotonic()
         wanted = self._wanted()
         if wanted and not self.is_in and now >= self._not_before:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 
 from broker.runtime.bundle import Runtime
@@ -30,10 +31,12 @@ from upstream.kafka.blobs import Blobs, Named
 from upstream.kafka.commits import Commits
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
+from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.metadata import Known, decode, decode_blob
 from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.remembered import Remembered
+from upstream.kafka.silence import Silence
 from upstream.kafka.stream import Stream
 from upstream.kafka.subscriptions import Subscriptions, is_expression
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
@@ -66,6 +69,8 @@ class Partitions:
         subscriptions: What the group reads.
         streams: What arrived of each and was not read yet.
         topics: By name; what the group subscribes is there, if only without partitions.
+        logs: Where the logs of its partitions begin and end.
+        topic_troubles: What is wrong with single topics.
     """
 
     truncated_to = UNKNOWN
@@ -110,6 +115,17 @@ class Partitions:
         self._gauge = runtime.metrics.counter(PARTITIONS, self.group)
         volatile = replace(runtime, disk=VolatileDisk(), syncs=None)
         self.progress = run_now(Progress.opening("", queues=self, runtime=volatile))
+        self.logs = LogWatch(
+            self.group,
+            owned=self._owned,
+            streams=self.streams,
+            progress=self.progress,
+            runtime=runtime,
+            ask=self._ask_for_ends,
+            begin_anew=self._begin_anew,
+        )
+        self.topic_troubles = self.logs.troubles
+        self._silence = Silence(runtime.clock, settings.session_seconds, settings.revoke_seconds)
         self.commits = Commits(
             self.group,
             member=member,
@@ -152,6 +168,7 @@ class Partitions:
         """Become a member, by one that has not joined."""
         self._leaving = False
         self._is_in = True
+        self._silence.begin()
         self._member = self.commits.member = member
         self.commits.begin()
         self._ends.begin()
@@ -197,7 +214,9 @@ class Partitions:
         if names := self.subscriptions.names:
             self._member.topics(names, self._heard_topics)
 
-    def _heard_topics(self, there: Mapping[str, int]) -> None:
+    def _heard_topics(self, there: Mapping[str, int], failures: Mapping[str, KafkaFailure]) -> None:
+        self._silence.cluster_heard()
+        self.logs.log(self.topic_troubles.heard_topics(failures))
         self.subscriptions.heard(there, {place.topic for place in (*self._owned, *self._arriving)})
         self._expand()
 
@@ -212,6 +231,7 @@ class Partitions:
         def left() -> None:
             self._be_out()
             self._remembered.forget()
+            self.topic_troubles.forget()
             self.trouble = None
             done()
 
@@ -230,8 +250,26 @@ class Partitions:
         """The partitions that this node has."""
         return list(self._owned.values())
 
+    def look(self) -> None:
+        """Give up a member that stands; another one takes its place."""
+        failure = self.standing
+        if failure is not None and self._silence.is_over:
+            self._member.abandon()
+            self.lost(list(self._owned))
+            self.broken(failure)
+
+    @property
+    def standing(self) -> KafkaFailure | None:
+        """Why the member stands, of a cluster that answers; None: it does not."""
+        waits = self._is_in and not self._leaving and (bool(self._owned or self._arriving) or not self._is_member)
+        return self._silence.trouble(waits=waits)
+
     def unknown(self, topic: str) -> str | None:
         """Return why it is not known where the group stands in this member's partitions of a topic; None: it is."""
+        if (standing := self.standing) is not None:
+            return f"{WAITING}: {standing}"
+        if self._is_in and (failure := self.topic_troubles.of(topic)) is not None:
+            return failure
         arriving = any(place.topic == topic for place in self._arriving)
         owned = any(place.topic == topic for place in self._owned)
         if self._is_member and not arriving and (owned or self.trouble is None):
@@ -251,6 +289,7 @@ class Partitions:
             # They were somebody else's meanwhile, and nobody said so.
             self.lost(known)
         self._is_member = True
+        self._silence.heard()
         if assignments:
             self.subscriptions.given({each.topic for each in assignments})
             self._ask_for_topics()
@@ -274,11 +313,11 @@ class Partitions:
         """Claim a partition once what its text only names is read; without it where it cannot be had."""
 
         def come(text: str | None) -> None:
-            if text is not None and not (known := decode_blob(text, queue.start)).foreign:
+            if text is not None and not (known := decode_blob(text, queue.stood_at)).foreign:
                 self._knowns[queue] = known._replace(clean=self._knowns[queue].clean)
             self._claim([queue])
 
-        self._blobs.read(named, queue.place, queue.start, come)
+        self._blobs.read(named, queue.place, queue.stood_at, come)
 
     def _claim(self, queues: Sequence[KafkaQueue]) -> None:
         """Commit where partitions stand: it succeeds for their owner alone, and ends the note that they were left."""
@@ -315,9 +354,9 @@ class Partitions:
 
     def _known(self, queue: KafkaQueue) -> Known:
         assignment = queue.assignment
-        if assignment.committed is None or queue.start != assignment.committed:
+        if assignment.committed is None or assignment.is_beyond:
             return Known()
-        known = decode(assignment.metadata, queue.start)
+        known = decode(assignment.metadata, queue.stood_at)
         if known.foreign:
             self._runtime.metrics.counter(FOREIGN, self.group).add()
         return known
@@ -326,9 +365,11 @@ class Partitions:
         """Have a tracker stand where the commit and its text say, and what this node knew if that is of the same."""
         key = (self.group, queue.topic, queue.queue_id)
         tracker = self.progress.tracker(*key, first_offset=lambda: queue.start)
-        self.progress.reset(tracker, queue.start)
+        self.progress.reset(tracker, queue.stood_at)
         for start, end in (*known.ranges, *self._remembered.finished(queue.assignment)):
             tracker.finish_range(start, end)
+        # Retention took these while no node had the partition.
+        queue.expired = tracker.finish_range(queue.stood_at, queue.start)
         tracker.failures.update(
             {offset: failure for offset, failure in known.failures.items() if not tracker.is_finished(offset)}
         )
@@ -341,13 +382,19 @@ class Partitions:
         for queue in given:
             del self._arriving[queue.place]
             self._owned[queue.place] = queue
-            self.streams[queue] = Stream(queue, self._member)
+            self.streams[queue] = Stream(queue, self._member, self._stream_room)
             self.topic_named(queue.topic).give(queue)
+            self.logs.given(queue)
         self._tell(given)
+
+    def _stream_room(self) -> int:
+        """How many bytes each partition may hold that were not read yet."""
+        return self._settings.waiting_bytes // max(1, len(self._owned))
 
     def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
         """Give partitions up in order."""
         self._runtime.metrics.counter(REVOKED, self.group).add(len(places))
+        self._silence.heard()
         self._forget_arriving(places)
         queues = [self._owned[place] for place in places if place in self._owned]
         if not queues:
@@ -412,16 +459,18 @@ class Partitions:
         """Take what came."""
         queues = []
         for place, run in groupby(records, key=lambda record: Place(record.topic, record.partition)):
-            queue = self._owned.get(place)
-            if queue is not None:
-                self.streams[queue].arrived(list(run))
+            queue, came = self._owned.get(place), list(run)
+            if queue is None:
+                continue
+            if not self.logs.goes_back(queue, came[0].offset):
+                self.streams[queue].arrived(came)
                 queues.append(queue)
         self._tell(queues)
 
     def at_end(self, place: Place, offset: int) -> None:
         """Note that there is no more for now."""
         queue = self._owned.get(place)
-        if queue is not None:
+        if queue is not None and not self.logs.goes_back(queue, offset):
             self.streams[queue].at_end(offset)
             self._tell([queue])
 
@@ -441,6 +490,7 @@ class Partitions:
         return self._owned.values()
 
     def _committed(self, failure: KafkaFailure | None) -> None:
+        self._silence.heard(failure)
         if failure is not None and failure.fenced:
             # The member is none any more, or one of the partitions is another's: its client will say which. Until then,
             # or until a commit succeeds again, nothing is handed out.
@@ -449,14 +499,31 @@ class Partitions:
 
     def _ask_for_ends(self) -> None:
         if self._owned:
-            self._member.ends(list(self._owned), self._heard_ends)
+            known = {queue: queue.max_offset for queue in self._owned.values()}
+            self._member.ends(list(self._owned), partial(self._heard_ends, known))
+        elif not self._is_member:
+            self._ask_for_topics()
 
-    def _heard_ends(self, ends: Sequence[tuple[Place, int, int]]) -> None:
-        for place, low, high in ends:
-            queue = self._owned.get(place)
-            if queue is not None:
-                queue.min_offset = max(queue.min_offset, low)
-                queue.max_offset = max(queue.max_offset, high)
+    def _heard_ends(
+        self,
+        known: Mapping[KafkaQueue, int],
+        ends: Sequence[tuple[Place, int, int]],
+        failures: Mapping[Place, KafkaFailure],
+    ) -> None:
+        self._silence.cluster_heard()
+        self.logs.heard(known, ends, failures)
+
+    def _begin_anew(self, queue: KafkaQueue, made: Callable[[int | None], Assignment]) -> None:
+        config = self.subscriptions.of(queue.topic)
+
+        def begin(at_times: Mapping[Place, int | None] | None) -> None:
+            if self._owned.get(queue.place) is queue:
+                self.assigned([made(None if at_times is None else at_times.get(queue.place))])
+
+        if config is not None and config.consume_timestamp is not None:
+            self._member.offsets_at([queue.place], config.consume_timestamp, begin)
+        else:
+            begin(None)
 
     def _tell(self, queues: Sequence[KafkaQueue]) -> None:
         for name in dict.fromkeys(queue.topic for queue in queues):

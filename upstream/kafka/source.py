@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from broker.runtime.metrics import Counter
 from broker.runtime.seams import Clock
 from pyddmq.actions import Message, MessageUnreadable
+from upstream.budget import Budget
 from upstream.history import History
 from upstream.job import Generation, GroupQueue, OrderKey, Slices, UpstreamJob
 from upstream.kafka.headers import decode, message_id, property_block, unnamable
@@ -21,6 +22,7 @@ from upstream.kafka.link import KafkaRecord, PartitionReader, Place
 from upstream.kafka.stream import Stream, size_of
 from upstream.kafka.topics import KafkaQueue, own
 from upstream.progress.replay import finish_gone
+from upstream.progress.tracker import OffsetTracker
 from upstream.source import Counts
 from upstream.state import State
 
@@ -37,7 +39,7 @@ class KafkaSource:
 
     Attributes:
         closed: It reads nothing more.
-        bytes_max: Of bodies that are kept.
+        bytes_max: Of bodies that are kept; see `keep_up_to`.
     """
 
     bodies_come_later = True
@@ -52,7 +54,9 @@ class KafkaSource:
         may_hand_out: Callable[[], bool],
         clock: Clock,
         counters: Counts,
+        expired: Callable[[OffsetTracker, int], None],
         bytes_max: int,
+        budget: Budget,
         left_out: Counter | None = None,
     ) -> None:
         """Stand at the group queues' positions.
@@ -65,7 +69,9 @@ class KafkaSource:
             may_hand_out: Whether the partitions are this member's for certain (D54).
             clock: Dates failures.
             counters: Series of the subscription.
+            expired: Counts messages that retention took.
             bytes_max: Of bodies that are kept.
+            budget: The node's account of memory.
             left_out: Counts headers that no property can be named after.
         """
         config = subscription.config
@@ -75,6 +81,7 @@ class KafkaSource:
         self._may_hand_out = may_hand_out
         self._clock = clock
         self._counters = counters
+        self._expired = expired
         self.bytes_max = bytes_max
         self._left_out = left_out
         self._by_key = config.order_key == "KEY"
@@ -85,7 +92,9 @@ class KafkaSource:
         self._group_queues = deque(group_queues)
         self._held: dict[GroupQueue, Held] = {each: {} for each in group_queues}
         self._held_bytes = 0
-        self._sweep_at = _SWEEP_BYTES
+        self._sweep_at = min(_SWEEP_BYTES, bytes_max)
+        self._budget = budget
+        budget.settlers.append(self._forget_ended)
         self._dirty = True
         self.closed = False
         self._held_up: list[tuple[list[UpstreamJob], Callable[[list[UpstreamJob]], None]]] = []
@@ -94,6 +103,15 @@ class KafkaSource:
     def held_bytes(self) -> int:
         """Bytes of bodies that are kept, as last counted."""
         return self._held_bytes
+
+    def keep_up_to(self, bytes_max: int) -> None:
+        """Change how many bytes of bodies are kept."""
+        self.bytes_max = bytes_max
+        self._sweep_at = min(self._sweep_at, bytes_max)
+
+    def _hold(self, size: int) -> None:
+        self._held_bytes += size
+        self._budget.used += size
 
     @property
     def caught_up(self) -> bool:
@@ -112,8 +130,12 @@ class KafkaSource:
 
     def close(self) -> None:
         """Forget what is held and what is asked for."""
+        if self.closed:
+            return
         self.closed = True
         self._held.clear()
+        self._hold(-self._held_bytes)
+        self._budget.settlers.remove(self._forget_ended)
 
     # Reading
 
@@ -124,8 +146,7 @@ class KafkaSource:
         self._group_queues.rotate()
         for group_queue in self._group_queues:
             self._read_queue(group_queue, count - len(jobs), jobs)
-        if self._held_bytes > self._sweep_at:
-            self._sweep()
+        self._sweep_if_due()
         return jobs
 
     def _read_queue(self, group_queue: GroupQueue, count: int, jobs: list[UpstreamJob]) -> None:
@@ -133,7 +154,9 @@ class KafkaSource:
         stream = self._stream_of(queue)
         if group_queue.next < queue.min_offset:
             lost = finish_gone(group_queue.tracker, queue, group_queue.next)
-            self._counters.skipped("expired").add(lost)
+            if lost:
+                self._counters.skipped("expired").add(lost)
+                self._expired(group_queue.tracker, lost)
             group_queue.next = queue.min_offset
         if stream.position != group_queue.next:
             stream.seek(group_queue.next)
@@ -194,7 +217,7 @@ class KafkaSource:
         tracker = group_queue.tracker
         tracker.started = max(tracker.started, offset + 1)
         self._held[group_queue][offset] = record
-        self._held_bytes += size
+        self._hold(size)
         failure = tracker.failures.get(offset)
         if failure is not None or offset in group_queue.apart:
             history = job.history = History(self._clock.monotonic(), earlier=True)
@@ -204,12 +227,20 @@ class KafkaSource:
                 history.stopped = failure.stopped
         return job
 
-    def _sweep(self) -> None:
-        """Forget the bodies of jobs that are over, and where the rest is too much of those whose turn is not yet."""
+    def _sweep_if_due(self) -> None:
+        if self._held_bytes > self._sweep_at:
+            self._sweep()
+
+    def _forget_ended(self) -> None:
+        """Forget the bodies of jobs that are over."""
         for group_queue, held in self._held.items():
             live = group_queue.live
             for offset in [each for each in held if each not in live]:
-                self._held_bytes -= size_of(held.pop(offset))
+                self._hold(-size_of(held.pop(offset)))
+
+    def _sweep(self) -> None:
+        """Forget what is over, and where the rest is too much the bodies of jobs whose turn is not yet."""
+        self._forget_ended()
         if self._held_bytes > self.bytes_max:
             self._drop(self.bytes_max // 2)
         self._sweep_at = max(min(_SWEEP_BYTES, self.bytes_max), self._held_bytes + self.bytes_max // 8)
@@ -224,7 +255,7 @@ class KafkaSource:
         waiting.sort(key=lambda each: each[0] - each[1].tracker.watermark)
         while waiting and self._held_bytes > wanted:
             offset, group_queue = waiting.pop()
-            self._held_bytes -= size_of(self._held[group_queue].pop(offset))
+            self._hold(-size_of(self._held[group_queue].pop(offset)))
 
     # Bodies
 
@@ -267,13 +298,16 @@ class KafkaSource:
         def come(records: Sequence[KafkaRecord]) -> None:
             if self.closed:
                 return
+            # A backlog that drains reads nothing new, and what has ended since would stay.
+            self._sweep_if_due()
             found = {record.offset: record for record in records}
             held = self._held[group_queue]
             for job in jobs:
                 record = found.get(job.offset) or KafkaRecord(*place, job.offset, -1, None, None, _GONE)
                 if job.offset in group_queue.live and job.offset not in held:
                     held[job.offset] = record
-                    self._held_bytes += size_of(record)
+                    self._hold(size_of(record))
+            self._budget.add(0)
             there(jobs)
 
         self._reader.fetch(Place(*place), [job.offset for job in jobs], come)

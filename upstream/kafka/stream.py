@@ -8,7 +8,7 @@ what is under way of other offsets is passed over.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from upstream.kafka.link import GroupMember, KafkaRecord
 from upstream.kafka.topics import KafkaQueue
@@ -34,8 +34,10 @@ class Stream:
         bytes: What it holds.
     """
 
-    def __init__(self, queue: KafkaQueue, member: GroupMember) -> None:
+    def __init__(self, queue: KafkaQueue, member: GroupMember, room: Callable[[], int] = lambda: BYTES_MAX) -> None:
+        """Set up; `room` says how many bytes it may hold at present, of BYTES_MAX at most."""
         self.queue = queue
+        self._room = room
         self._member = member
         self._records: deque[KafkaRecord] = deque()
         self._told = -1
@@ -67,7 +69,7 @@ class Stream:
                 self._told = record.offset + 1
         self.queue.newest = (records[-1].offset, records[-1].timestamp_ms)
         self.queue.max_offset = max(self.queue.max_offset, self._told)
-        if not self._rests and (len(self._records) > RECORDS_MAX or self.bytes > BYTES_MAX):
+        if not self._rests and (len(self._records) > RECORDS_MAX or self.bytes > self._bytes_max):
             self._rests = True
             self._member.pause([self.queue.place])
 
@@ -76,6 +78,15 @@ class Stream:
         if self.position >= 0:
             self._told = max(self._told, offset)
             self.queue.max_offset = max(self.queue.max_offset, offset)
+
+    def goes_back(self, offset: int) -> bool:
+        """Whether what comes lies below what came before: Kafka sends offsets in order, so the log is another one."""
+        return self.position >= 0 and offset < self._told
+
+    @property
+    def reached(self) -> int:
+        """Offset below which everything came; -1: nothing was read yet."""
+        return self._told if self.position >= 0 else -1
 
     @property
     def is_drained(self) -> bool:
@@ -100,7 +111,11 @@ class Stream:
         self.position = max(self.position, self._told)
         return self.position
 
+    @property
+    def _bytes_max(self) -> int:
+        return min(BYTES_MAX, self._room())
+
     def _ease(self) -> None:
-        if self._rests and len(self._records) <= RECORDS_MAX // 2 and self.bytes <= BYTES_MAX // 2:
+        if self._rests and len(self._records) <= RECORDS_MAX // 2 and self.bytes <= self._bytes_max // 2:
             self._rests = False
             self._member.resume([self.queue.place])

@@ -55,8 +55,8 @@ class Subscriptions:
 
     @property
     def names(self) -> list[str]:
-        """What the cluster is to be asked for: expressions, and topics of which a part is to be known."""
-        return [each.topic for each in self.config.enabled_topics if is_expression(each.topic) or each.total_max_tps]
+        """What the cluster is to be asked for: topics and expressions."""
+        return [each.topic for each in self.config.enabled_topics]
 
     def of(self, topic: str) -> SubscriptionConfig | None:
         """Return the entry that a topic is read by; None: no entry means it."""
@@ -71,9 +71,9 @@ class Subscriptions:
         return fitting[0] if fitting else None
 
     def start_of(self, assignment: Assignment) -> int:
-        """Return where the group goes on, or where one begins that never committed (D6)."""
-        if assignment.committed is not None:
-            return min(max(assignment.committed, assignment.low), assignment.high)
+        """Return where the group goes on, or where one begins that never committed (D6), or whose log is another."""
+        if assignment.committed is not None and not assignment.is_beyond:
+            return max(assignment.committed, assignment.low)
         config = self.of(assignment.topic)
         if config is None or config.consume_from_where == "first":
             return assignment.low

@@ -21,6 +21,9 @@ class KafkaQueue:
         max_offset: The end, as last heard.
         newest: Offset and time (ms) of the last record that came.
         gone: It is the member's no more.
+        expired: Messages that retention took before the partition was given.
+        missing: The cluster does not have it at present.
+        doubted: Something of it came that lies below what came before.
     """
 
     base_offset = void_from = 0
@@ -35,6 +38,15 @@ class KafkaQueue:
         self.max_offset = max(assignment.high, start)
         self.newest = (UNKNOWN, UNKNOWN)
         self.gone = False
+        self.expired = 0
+        self.missing = False
+        self.doubted = False
+
+    @property
+    def stood_at(self) -> int:
+        """Where the group had committed, be it kept still or not; where it begins otherwise."""
+        committed = self.assignment.committed
+        return self.start if committed is None or self.assignment.is_beyond else committed
 
     def void_above(self, offset: int) -> int:
         """No gap is known before it is read."""

@@ -8,6 +8,7 @@ from typing import Any
 from broker.runtime.seams import Clock
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
+from upstream.kafka.link import Broken
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.member import LibrdkafkaMember
 from upstream.kafka_client.package import confluent
@@ -64,7 +65,7 @@ class LibrdkafkaClient:
         """Return a reader. Raises KafkaUnusable."""
         return LibrdkafkaReader(self._client_id, settings=self._settings, loop=self._loop)
 
-    def producer(self) -> LibrdkafkaProducer:
+    def producer(self, broken: Broken = lambda _: None) -> LibrdkafkaProducer:
         """Return the producer; one for all of a node. Raises KafkaUnusable."""
         return LibrdkafkaProducer(
             self._client_id,
@@ -73,6 +74,7 @@ class LibrdkafkaClient:
             clock=self._clock,
             asking=self._asking,
             asker=self._ask_by,
+            broken=broken,
         )
 
     def close(self) -> None:

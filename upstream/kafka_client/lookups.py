@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from upstream.kafka.link import Assignment, Place, Subscribed
+from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
 from upstream.kafka.subscriptions import fits, is_expression
-from upstream.kafka_client.package import confluent
+from upstream.kafka_client.package import confluent, failure_of
 
 ANSWER_SECONDS = 5.0
 _FIRST = -2
@@ -34,56 +34,130 @@ def ends_of(consumer: Any, places: Iterable[Place]) -> dict[Place, tuple[int, in
     return {each: (firsts[each], max(ends[each], firsts[each])) for each in wanted}
 
 
-def assignments_of(consumer: Any, places: Sequence[Place], topics: Sequence[Subscribed]) -> list[Assignment]:
-    """Return what a member must know of partitions that it was given. Raises KafkaException."""
+def ends_of_each(
+    consumer: Any, places: Iterable[Place]
+) -> tuple[dict[Place, tuple[int, int]], dict[Place, KafkaFailure]]:
+    """Return first offsets and ends of those partitions of which the cluster tells them, and what it says of others.
+
+    Raises:
+        KafkaException: The cluster does not answer.
+    """
+    wanted = list(places)
+    try:
+        return ends_of(consumer, wanted), {}
+    except confluent().KafkaException:
+        # librdkafka answers for all, or with the failure of one.
+        if not (failures := _refused(consumer, wanted)):
+            raise
+    rest = [each for each in wanted if each not in failures]
+    return ends_of(consumer, rest), failures
+
+
+def _refused(consumer: Any, places: Sequence[Place]) -> dict[Place, KafkaFailure]:
+    """Return the partitions that are missing, denied, or without a leader. Raises KafkaException."""
+    failures: dict[Place, KafkaFailure] = {}
+    for topic in dict.fromkeys(each.topic for each in places):
+        found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics.get(topic)
+        for place in [each for each in places if each.topic == topic]:
+            if (failure := _refusal(found, place)) is not None:
+                failures[place] = failure
+    return failures
+
+
+def _refusal(found: Any, place: Place) -> KafkaFailure | None:
+    if found is None:
+        return _missing(place.topic)
+    if found.error is not None:
+        return failure_of(found.error)
+    partition = found.partitions.get(place.partition)
+    if partition is None:
+        return _missing(place.topic)
+    return None if partition.leader >= 0 else _leaderless(place.topic)
+
+
+def _missing(topic: str) -> KafkaFailure:
+    return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {topic}, or not all of its partitions")
+
+
+def _leaderless(topic: str) -> KafkaFailure:
+    return KafkaFailure("LEADER_NOT_AVAILABLE", f"a partition of topic {topic} has no leader")
+
+
+def assignments_of(
+    consumer: Any, places: Sequence[Place], topics: Sequence[Subscribed]
+) -> tuple[list[Assignment], dict[Place, KafkaFailure]]:
+    """Return what a member must know of partitions that it was given, and why it is not known of some.
+
+    Raises:
+        KafkaException: The cluster does not answer, or refuses the group.
+    """
     package = confluent()
     asked = [package.TopicPartition(place.topic, place.partition) for place in places]
     answers = consumer.committed(asked, timeout=ANSWER_SECONDS)
+    failures = {Place(each.topic, each.partition): failure_of(each.error) for each in answers if each.error is not None}
+    answers = [each for each in answers if each.error is None]
     committed = _offsets(answers)
     texts = {Place(each.topic, each.partition): each.metadata or "" for each in answers}
-    # Asked for afterwards: what was committed lies below the end, unless the topic is another one now.
-    ends = ends_of(consumer, places)
-    for place, (_, end) in ends.items():
-        if not 0 <= committed[place] <= end:
-            del committed[place]
+    # Asked for afterwards: what was committed lies below the end, unless the log went back or is another one now.
+    ends, refused = ends_of_each(consumer, committed)
+    failures |= refused
+    places = list(ends)
+    standing = {place: committed[place] for place, (_, end) in ends.items() if 0 <= committed[place] <= end}
     wanted = {place: moment for place in places if (moment := _moment(place, topics)) is not None}
-    at_times = offsets_at(consumer, {each: moment for each, moment in wanted.items() if each not in committed})
-    return [
+    at_times = offsets_at(consumer, {each: moment for each, moment in wanted.items() if each not in standing})
+    assignments = [
         Assignment(
             *place,
             *ends[place],
-            committed.get(place),
-            texts[place] if place in committed else "",
+            committed[place] if committed[place] >= 0 else None,
+            texts[place] if committed[place] >= 0 else "",
             None if place not in at_times else at_times[place] if at_times[place] >= 0 else ends[place][1],
         )
         for place in places
     ]
+    return assignments, failures
 
 
-def partitions_of(consumer: Any, topic: str) -> int | None:
-    """Return how many partitions a topic has; None: there is none. Raises KafkaException."""
+def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
+    """Return how many partitions a topic has, or what the cluster says of it. Raises KafkaException."""
     package = confluent()
     found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics.get(topic)
     if found is None:
-        return None
+        return _missing(topic)
     if found.error is not None and found.error.code() != package.KafkaError.LEADER_NOT_AVAILABLE:
         if found.error.code() in (package.KafkaError.UNKNOWN_TOPIC_OR_PART, package.KafkaError._UNKNOWN_TOPIC):
-            return None
-        raise package.KafkaException(found.error)
-    return len(found.partitions) or None
+            return _missing(topic)
+        return failure_of(found.error)
+    return len(found.partitions) or _missing(topic)
 
 
-def topics_of(consumer: Any, names: Sequence[str], *, whole: bool) -> dict[str, int]:
-    """Return the topics of these names and expressions that are there, with their partitions. Raises KafkaException."""
-    if not any(is_expression(name) for name in names):
-        counts = {name: partitions_of(consumer, name) for name in names}
-        return {name: count for name, count in counts.items() if count}
-    listed = consumer.list_topics(timeout=ANSWER_SECONDS).topics
-    return {
-        topic: len(found.partitions)
-        for topic, found in listed.items()
-        if found.partitions and any(fits(name, topic, whole=whole) for name in names)
-    }
+def topics_of(consumer: Any, names: Sequence[str], *, whole: bool) -> tuple[dict[str, int], dict[str, KafkaFailure]]:
+    """Return the topics of these names and expressions that are there, with their partitions; and what is wrong.
+
+    Raises:
+        KafkaException: The cluster does not answer.
+    """
+    counts: dict[str, int] = {}
+    failures: dict[str, KafkaFailure] = {}
+    if expressions := [name for name in names if is_expression(name)]:
+        for topic, found in consumer.list_topics(timeout=ANSWER_SECONDS).topics.items():
+            if found.partitions and any(fits(name, topic, whole=whole) for name in expressions):
+                counts[topic] = len(found.partitions)
+    for name in [each for each in names if not is_expression(each)]:
+        found = consumer.list_topics(name, timeout=ANSWER_SECONDS).topics.get(name)
+        if found is not None and found.partitions:
+            counts[name] = len(found.partitions)
+        if (failure := _trouble(found, name)) is not None:
+            failures[name] = failure
+    return counts, failures
+
+
+def _trouble(found: Any, topic: str) -> KafkaFailure | None:
+    if found is None or (found.error is None and not found.partitions):
+        return _missing(topic)
+    if found.error is not None:
+        return failure_of(found.error)
+    return _leaderless(topic) if any(each.leader < 0 for each in found.partitions.values()) else None
 
 
 def _offsets(answers: Iterable[Any]) -> dict[Place, int]:

@@ -22,7 +22,7 @@ from upstream.kafka.link import (
 )
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.commits import Asked, not_ours
-from upstream.kafka_client.lookups import ends_of, offsets_at, topics_of
+from upstream.kafka_client.lookups import ends_of_each, offsets_at, topics_of
 from upstream.kafka_client.member_thread import MemberThread, Reading
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch
@@ -136,8 +136,9 @@ class LibrdkafkaMember:
         wanted = list(places)
 
         def ask() -> Callable[[], None]:
-            found = ends_of(self._asker(), wanted)
-            return lambda: None if self._over else told([(place, *found[place]) for place in wanted])
+            found, failures = ends_of_each(self._asker(), wanted)
+            ends = [(place, *found[place]) for place in wanted if place in found]
+            return lambda: None if self._over else told(ends, failures)
 
         self._asking.ask(ask)
 
@@ -146,8 +147,8 @@ class LibrdkafkaMember:
         wanted = list(names)
 
         def ask() -> Callable[[], None]:
-            found = topics_of(self._asker(), wanted, whole=self._whole)
-            return lambda: None if self._over else told(found)
+            found, failures = topics_of(self._asker(), wanted, whole=self._whole)
+            return lambda: None if self._over else told(found, failures)
 
         self._asking.ask(ask)
 
@@ -160,6 +161,15 @@ class LibrdkafkaMember:
             return lambda: told({place: None if offset < 0 else offset for place, offset in found.items()})
 
         self._asking.ask(ask, lambda: told(None))
+
+    def abandon(self) -> None:
+        """End; the thread leaves the group if it can."""
+        self._over = True
+        self._terms.clear()
+        self._epochs.clear()
+        if self._listener is not None:
+            self._listener = None
+            self._thread.leave()
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the group."""

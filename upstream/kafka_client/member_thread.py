@@ -255,15 +255,18 @@ class MemberThread:
     def _look_up(self) -> None:
         """Tell of partitions that were given; while the cluster does not answer they stay untold."""
         try:
-            found = assignments_of(self._consumer, self._new, self._topics)
+            found, failures = assignments_of(self._consumer, self._new, self._topics)
         except self._package.KafkaException as error:
             self._troubles.note(error.args[0])
             self._new_at = self._clock.monotonic() + _AGAIN_SECONDS
             return
-        self._new = []
+        # Those that cannot be read yet keep no others from being read.
+        self._new = [each for each in self._new if each in failures]
+        self._new_at = self._clock.monotonic() + _AGAIN_SECONDS
         self._troubles.answered()
         self._troubles.allowed(*{each.topic for each in found})
-        self._post(self._told.on_assigned, found, [self._terms[each.place] for each in found])
+        if found:
+            self._post(self._told.on_assigned, found, [self._terms[each.place] for each in found])
 
     def _seek(self) -> None:
         for place, reading in list(self._wanted.items()):

@@ -6,6 +6,7 @@ one that is not there. Records wait for that answer in their order.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
-from upstream.kafka.link import Headers, KafkaFailure, Produced
+from upstream.kafka.link import Broken, Headers, KafkaFailure, Produced
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.lookups import partitions_of
 from upstream.kafka_client.package import confluent, failure_of
@@ -21,7 +22,14 @@ from upstream.kafka_client.posting import Post
 from upstream.kafka_client.settings import Settings
 
 HELD_MAX = 10_000
+DENIED = frozenset(
+    {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
+)
+"""The cluster refuses the producer before it sends anything."""
+_TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 _POLL_SECONDS = 0.1
+_BOTH_SECONDS = 0.01
+"""Likewise while two are polled in turn."""
 _KNOWN_SECONDS = 60.0
 _UNKNOWN_SECONDS = 1.0
 
@@ -44,6 +52,7 @@ class _Topic:
         until: When it is asked for again.
         asking: Whether it is being asked for.
         held: Records that wait for the answer.
+        alone: A batch was too large for it: each record is sent alone.
     """
 
     def __init__(self) -> None:
@@ -51,13 +60,22 @@ class _Topic:
         self.until = 0.0
         self.asking = False
         self.held: list[_Record] = []
+        self.alone = False
 
 
 class LibrdkafkaProducer:
     """`upstream.kafka.link.Producer`."""
 
     def __init__(
-        self, client_id: str, *, settings: Settings, loop: ThreadLoop, clock: Clock, asking: Asking, asker: Any
+        self,
+        client_id: str,
+        *,
+        settings: Settings,
+        loop: ThreadLoop,
+        clock: Clock,
+        asking: Asking,
+        asker: Any,
+        broken: Broken = lambda _: None,
     ) -> None:
         """Make the producer.
 
@@ -68,6 +86,7 @@ class LibrdkafkaProducer:
             clock: For attempts again.
             asking: Asks for partitions, by a consumer,
             asker: which makes no topics.
+            broken: Called when the producer has ended by a fatal error.
 
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
@@ -77,12 +96,18 @@ class LibrdkafkaProducer:
         self._asking = asking
         self._asker = asker
         self._package = confluent()
+        self._settings = settings
+        self._client_id = client_id
         self._hide = settings.hide
         self._sent_seconds_max = settings.sent_seconds_max
         self._topics: dict[str, _Topic] = {}
         self._ended: deque[tuple[Produced, KafkaFailure | None, int, int]] = deque()
         self._closed = threading.Event()
-        self._producer = settings.producer(client_id)
+        self._broken = broken
+        self._fatal: KafkaFailure | None = None
+        self._producer = settings.producer(client_id, error_cb=self._note)
+        self._alone: Any = None
+        """Sends each record alone; made when a batch was too large for its topic."""
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-sent-{settings.cluster}")
         self._thread.start()
 
@@ -97,7 +122,7 @@ class LibrdkafkaProducer:
     ) -> None:
         """Append one record."""
         if self._closed.is_set():
-            raise KafkaFailure("DESTROY", "the producer is closed")
+            raise self._fatal or KafkaFailure("DESTROY", "the producer is closed")
         known = self._topics.get(topic)
         if known is not None and known.count is not None and not known.held:
             self._send(topic, partition, key, value, headers, done)
@@ -117,11 +142,13 @@ class LibrdkafkaProducer:
 
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way, and end. May be called in another thread."""
-        self._producer.flush(seconds)
+        until = self._clock.monotonic() + seconds
+        for each in (self._producer, self._alone):
+            if each is not None:
+                each.flush(max(0.0, until - self._clock.monotonic()))
         self._closed.set()
         # What is still under way is told as such.
-        self._producer.purge()
-        self._producer.flush(_POLL_SECONDS)
+        self._purge()
         self._thread.join()
         self._tell()
 
@@ -134,14 +161,31 @@ class LibrdkafkaProducer:
         headers: Headers,
         done: Produced,
     ) -> None:
+        known = self._known(topic)
+        alone = known.alone
+
         def delivered(error: Any, message: Any) -> None:
             if error is None:
                 self._ended.append((done, None, message.partition(), message.offset()))
-            else:
-                self._ended.append((done, failure_of(error, self._hide(error.str())), -1, -1))
+                return
+            failure = failure_of(error, self._hide(error.str()))
+            if failure.code == _TOO_LARGE and not alone:
+                # The batch was, of which this is a part.
+                self._post(again)
+                return
+            known.until = 0.0
+            known.count = None
+            self._ended.append((done, failure, -1, -1))
+
+        def again() -> None:
+            known.alone = True
+            try:
+                self._send(topic, partition, key, value, headers, done)
+            except KafkaFailure as failure:
+                done(failure, -1, -1)
 
         try:
-            self._producer.produce(
+            self._of(alone=alone).produce(
                 topic,
                 value=value,
                 key=key,
@@ -152,7 +196,28 @@ class LibrdkafkaProducer:
         except BufferError:
             raise KafkaFailure("QUEUE_FULL", "too many records wait for the cluster") from None
         except self._package.KafkaException as error:
-            raise failure_of(error) from None
+            raise self._reason(failure_of(error), unknown=False) from None
+
+    def _note(self, error: Any) -> None:
+        """Hear an error of librdkafka's, in the thread; of those that are not fatal records tell themselves."""
+        if error.fatal() and self._fatal is None:
+            self._fatal = failure_of(error, self._hide(error.str()))
+
+    def _reason(self, failure: KafkaFailure, *, unknown: bool) -> KafkaFailure:
+        """Return why a record failed: of a fatal error, what that was."""
+        if failure.code not in {"FATAL", "PURGE_QUEUE", "PURGE_INFLIGHT"} or self._fatal is None:
+            return failure
+        if self._fatal.code in DENIED:
+            return self._fatal
+        return KafkaFailure("FATAL", str(self._fatal), unknown=unknown)
+
+    def _of(self, *, alone: bool) -> Any:
+        """Return the producer of librdkafka that sends batches, or each record alone."""
+        if not alone:
+            return self._producer
+        if self._alone is None:
+            self._alone = self._settings.producer(self._client_id, alone=True, error_cb=self._note)
+        return self._alone
 
     def _known(self, topic: str) -> _Topic:
         return self._topics.setdefault(topic, _Topic())
@@ -163,20 +228,20 @@ class LibrdkafkaProducer:
         known.asking = True
 
         def ask() -> Callable[[], None]:
-            count = partitions_of(self._asker(), topic)
-            return lambda: self._answered(topic, known, count)
+            found = partitions_of(self._asker(), topic)
+            return lambda: self._answered(topic, known, found)
 
         self._asking.ask(ask, lambda: self._unanswered(topic, known))
 
-    def _answered(self, topic: str, known: _Topic, count: int | None) -> None:
+    def _answered(self, topic: str, known: _Topic, found: int | KafkaFailure) -> None:
         known.asking = False
+        count = None if isinstance(found, KafkaFailure) else found
         known.count = count
         known.until = self._clock.monotonic() + (_UNKNOWN_SECONDS if count is None else _KNOWN_SECONDS)
         held, known.held = known.held, []
         for each in held:
-            if count is None:
-                text = f"there is no topic {topic} in the cluster"
-                each.done(KafkaFailure("UNKNOWN_TOPIC_OR_PART", text), -1, -1)
+            if isinstance(found, KafkaFailure):
+                each.done(found, -1, -1)
                 continue
             try:
                 self._send(*each[:-1])
@@ -196,13 +261,37 @@ class LibrdkafkaProducer:
 
     def _live(self) -> None:
         while not self._closed.is_set():
-            self._producer.poll(_POLL_SECONDS)
+            try:
+                self._producer.poll(_POLL_SECONDS if self._alone is None else _BOTH_SECONDS)
+                if self._alone is not None:
+                    self._alone.poll(0)
+            except self._package.KafkaException as error:
+                self._note(error.args[0])
             self._tell()
+            if self._fatal is not None:
+                self._end(self._fatal)
+
+    def _end(self, failure: KafkaFailure) -> None:
+        """A producer with a fatal error takes nothing more: report what it has, and end."""
+        self._closed.set()
+        self._purge()
+        self._tell()
+        self._post(self._broken, failure)
+
+    def _purge(self) -> None:
+        """Have what is under way reported as such."""
+        for each in (self._producer, self._alone):
+            if each is not None:
+                with contextlib.suppress(self._package.KafkaException):
+                    each.purge()
+                    each.flush(_POLL_SECONDS)
 
     def _tell(self) -> None:
         ended: list[tuple[Produced, KafkaFailure | None, int, int]] = []
         while self._ended:
-            ended.append(self._ended.popleft())
+            done, failure, partition, offset = self._ended.popleft()
+            failure = failure and self._reason(failure, unknown=True)
+            ended.append((done, failure, partition, offset))
         if ended:
             self._post(_tell_all, ended)
 

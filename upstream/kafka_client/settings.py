@@ -14,6 +14,8 @@ HIDDEN = "***"
 _QUEUED_KBYTES = 8 * 1024
 _HEARTBEAT_MS_MAX = 3_000
 _SENT_MS_MAX = 30_000
+_MESSAGE_BYTES_MAX = 1_000_000_000
+"""The most that librdkafka takes."""
 
 
 class Settings:
@@ -92,18 +94,30 @@ class Settings:
         own = {"client.id": client_id, "log_level": 0}
         return self._make("AdminClient", {**self._common, **own, **callbacks})
 
-    def producer(self, client_id: str, **callbacks: Any) -> Any:
-        """Return a `Producer`. Raises KafkaUnusable."""
-        free = {"linger.ms": 2, "queue.buffering.max.kbytes": 64 * 1024}
+    def producer(self, client_id: str, *, alone: bool = False, **callbacks: Any) -> Any:
+        """Return a `Producer`; `alone`: it makes no batches. Raises KafkaUnusable."""
+        # Of sizes the topic's `max.message.bytes` is the limit, and the broker's word.
+        free: dict[str, Any] = {
+            "linger.ms": 2,
+            "queue.buffering.max.kbytes": 64 * 1024,
+            # Of sizes the topic's `max.message.bytes` is the limit, and the broker's word.
+            "message.max.bytes": _MESSAGE_BYTES_MAX,
+            # A topic was found before it is sent to: one that is unknown afterwards was deleted.
+            "topic.metadata.propagation.max.ms": 2_000,
+        }
         if not {"message.timeout.ms", "delivery.timeout.ms"} & self._common.keys():
             free["message.timeout.ms"] = _SENT_MS_MAX
-        own = {
+        own: dict[str, Any] = {
             "client.id": client_id,
             "enable.idempotence": "true",
             "acks": "all",
             # As Java's client: by the key, also an empty one; any without one.
             "partitioner": "murmur2_random",
+            # Also a refresh of what is known of a topic makes none.
+            "allow.auto.create.topics": "false",
         }
+        if alone:
+            own |= {"batch.num.messages": 1, "linger.ms": 0}
         return self._make("Producer", {**free, **self._common, **own, **callbacks})
 
     def _bounds(self) -> dict[str, Any]:

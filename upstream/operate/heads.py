@@ -235,7 +235,7 @@ def _may_end(head: Head, force: bool) -> str:
         return " An action had it and may still be at work."
     if job.state is State.SENDING:
         raise HeadRefused(_SENDING)
-    if job.state is State.UNDECIDED:
+    if job.state is State.UNDECIDED and not subscription.outcomes.leaving.call_off(job):
         raise HeadRefused(_UNDECIDED)
     if job.state is State.BURYING and not subscription.outcomes.leaving.call_off(job):
         raise HeadRefused("Its dead letter is being written; it is finished in a moment.")

@@ -45,7 +45,7 @@ def _is_stuck(job: UpstreamJob) -> bool:
 
 def _message(group: ConsumerGroup, job: UpstreamJob, subscription: Subscription, reader: JobReader) -> StuckMessage:
     known = asdict(reader.stuck(job))
-    if job.state is State.BURYING and subscription.outcomes.leaving.is_refused(job):
+    if job.state in (State.BURYING, State.UNDECIDED) and subscription.outcomes.leaving.is_refused(job):
         known["state"] = DEAD_LETTER_REFUSED
     due_ms = None
     if job.delivery is not None:

@@ -156,13 +156,13 @@ class Leaving:
         self._pump()
 
     def is_refused(self, job: UpstreamJob) -> bool:
-        """Whether the dead letter of a BURYING job has been refused so far; it is tried again."""
+        """Whether the dead letter of a BURYING or UNDECIDED job has been refused so far; it is tried again."""
         return self._dead_letters.refused(job)
 
     def call_off(self, job: UpstreamJob) -> bool:
-        """Give up writing the dead letter of a BURYING job; False when that is under way or done."""
-        assert job.state is State.BURYING, "only a dead letter can be called off"
+        """Give up writing the dead letter of a BURYING or UNDECIDED job; False when that is under way or done."""
+        assert job.state in (State.BURYING, State.UNDECIDED), "only a dead letter can be called off"
         if not self._dead_letters.withdraw(job):
             return False
-        self.count -= 1
+        self.count -= job.state is State.BURYING
         return True

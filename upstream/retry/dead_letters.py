@@ -68,8 +68,8 @@ class DeadLetters:
         return self._broker.is_dead_letter_topic(topic)
 
     def refused(self, job: UpstreamJob) -> bool:
-        """Whether the store has not taken a job's record; it is tried again every RETRY_SECONDS."""
-        return any(each is job for each, _, _ in self._refused)
+        """Whether the broker has not taken a job's record; it is tried again."""
+        return any(each is job for each, _, _ in self._refused) or self._broker.is_dead_letter_refused(job)
 
     def withdraw(self, job: UpstreamJob) -> bool:
         """Give up a dead letter whose append was refused so far; False when it is under way already."""
@@ -78,7 +78,11 @@ class DeadLetters:
                 del self._refused[place]
                 self.pending -= 1
                 return True
-        return False
+        if not self._broker.withdraw_dead_letter(job):
+            return False
+        job.group_queue.tracker.undecided.pop(job.offset, None)
+        self.pending -= job.state is State.BURYING
+        return True
 
     def stop(self) -> None:
         """Forget what was refused: those messages are read again by the next process or generation."""

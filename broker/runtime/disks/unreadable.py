@@ -67,17 +67,18 @@ def read_around(file: DiskFile, start: int, size: int) -> tuple[bytes, list[BadS
     return b"".join(parts), bad
 
 
-def write_around(file: DiskFile, offset: int, data: Buffer) -> None:
+def write_around(file: DiskFile, offset: int, data: Buffer) -> bool:
     """Write bytes of a file that can be made anew; a page that cannot be read, and so not in part, is written whole.
 
-    What else stood on such a page is zeros then.
+    Returns:
+        Whether there was such a page. Its other bytes are zeros now.
 
     Raises:
         OSError: It cannot be written either.
     """
     try:
         file.write(offset, [data])
-        return
+        return False
     except OSError as error:
         if error.errno not in UNREADABLE:
             raise
@@ -86,6 +87,7 @@ def write_around(file: DiskFile, offset: int, data: Buffer) -> None:
     whole = bytearray(read_around(file, begin, end - begin)[0])
     whole[offset - begin : offset - begin + len(data)] = data
     file.write(begin, [whole])
+    return True
 
 
 def good_parts(start: int, data: bytes, bad: list[BadStretch]) -> Iterator[tuple[int, bytes]]:

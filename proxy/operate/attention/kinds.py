@@ -73,6 +73,14 @@ KINDS: dict[str, Kind] = {
         "a Kafka cluster cannot be reached, or refuses",
         "Look at the brokers, the network to them and the settings under `kafka`; it is tried again by itself.",
     ),
+    "kafka_producer_broken": Kind(
+        "nothing can be sent to a Kafka cluster",
+        "Look at what the finding quotes; a denied user needs IdempotentWrite on the cluster and Write on its topics.",
+    ),
+    "kafka_topic_trouble": Kind(
+        "a topic in Kafka cannot be read, or lost messages",
+        "Look at the topic that the finding names; the group's other topics are read on.",
+    ),
     "memory": Kind("the memory ceiling is near", "See who holds most under Clients; else raise memoryMax and reload."),
     "loop_late": Kind(
         "the event loop is late", "Look for a slow disk, an action that blocks, or other work on this core."

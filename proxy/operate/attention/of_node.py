@@ -62,6 +62,11 @@ def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
         groups = ", ".join(sorted(name for name, each in troubles.kafka.items() if each == said))
         text = f"Kafka cannot be reached or refuses, as a member of {groups}: {said}. Nothing is handed out without it."
         yield found("kafka_trouble", True, text)
+    for cluster, said in troubles.kafka_producers.items():
+        text = f"The producer of Kafka cluster {cluster} failed and is being replaced: {said}."
+        yield found("kafka_producer_broken", True, text)
+    for said, names in troubles.kafka_topics.items():
+        yield found("kafka_topic_trouble", True, f"Kafka, for {', '.join(names)}: {said}.")
 
 
 def _of_state(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:

@@ -33,6 +33,8 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
         clock_forward_ago=0.0 if forward is None else forward.ago,
         clock_behind_seconds=vitals.clock_behind_seconds,
         kafka=node.kafka_groups.troubles(),
+        kafka_producers=node.kafka.producer_troubles(),
+        kafka_topics=node.kafka_groups.topic_troubles(),
         limited=node.limiter.held_now(),
         lag_webhook=node.recorder.verdicts.trouble,
         tls=TlsView(

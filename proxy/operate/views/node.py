@@ -52,7 +52,9 @@ class ConnectionView(View, frozen=True, kw_only=True):
         service: `producer` or `consumer`.
         since_ms: When it was made.
         requests: Requests so far.
-        state: A word such as idle or parked.
+        state: `idle`, `busy`, `waiting` (a parked pull) or `writing` (the client does not read its replies).
+        unsent_bytes: Bytes of replies that wait because the client does not read.
+        unsent_since_ms: Since when replies wait; null when none does.
         client: What the client says of itself, its library and version: at most 64 characters, not to be relied on;
             null where it says nothing.
     """
@@ -62,6 +64,8 @@ class ConnectionView(View, frozen=True, kw_only=True):
     since_ms: int
     requests: int
     state: str
+    unsent_bytes: int = 0
+    unsent_since_ms: int | None = None
     client: str | None = None
 
 

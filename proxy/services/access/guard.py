@@ -21,6 +21,7 @@ from proxy.wire.errors import APPLICATION_INTERNAL_ERROR
 from proxy.wire.fetch_reply import encode_fetch_refusal
 from proxy.wire.generic.calls import encode_application_exception
 from proxy.wire.replies import encode_bool_reply, encode_pull_exception
+from proxy.wire.texts import shown
 from proxy.wire.transactions import CheckCall, Ending, HalfCall
 from proxy.wire.values import ConsumeResult, PullRequest, SendMessage
 from pyddmq.codes import PullCode, ResultCode
@@ -110,7 +111,7 @@ class Guard:
         produces = rights.produces
         for message in messages:
             if message.topic not in produces and not rights.may_produce(message.topic):
-                self._refuse(connection, method, "produce to", message.topic.decode("utf-8", "replace"), len(messages))
+                self._refuse(connection, method, "produce to", shown(message.topic), len(messages))
 
     def numbers(self, connection: Connection, method: str, key: bytes | None, count: int = 1) -> None:
         """Look at whose the numbers of messages are that may be sent; their producer's name is the first's.

@@ -10,6 +10,7 @@ from proxy.wire.call import EXCEPTION, REPLY, Call, message_head
 from proxy.wire.generic.read import decode_struct
 from proxy.wire.generic.tables import Field, StructType, Type, method
 from proxy.wire.generic.write import encode_struct
+from proxy.wire.texts import fitted
 
 _LENGTH = struct.Struct(">I").pack
 
@@ -54,5 +55,5 @@ def encode_application_exception(call: Call, kind: int, text: str) -> bytes:
         text: For people.
     """
     head = message_head(call.protocol, EXCEPTION, call.method, call.seqid)
-    body = head + encode_struct(call.protocol, APPLICATION_EXCEPTION, {"message": text, "type": kind})
+    body = head + encode_struct(call.protocol, APPLICATION_EXCEPTION, {"message": fitted(text), "type": kind})
     return _LENGTH(len(body)) + body

@@ -17,6 +17,7 @@ from proxy.wire.generic.tables import StructType, Type
 from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX
 from proxy.wire.reading import STOP
 from proxy.wire.steps import Steps
+from proxy.wire.texts import NAME_BYTES_MAX, shown
 
 _Reader = Callable[[bytes, int], tuple[Any, int]]
 
@@ -68,8 +69,20 @@ def decode_struct(
         raise ArgumentsError(f"a {kind.name} that ends early") from error
 
 
-def _text(kind: Type, raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape" if kind.loose else "strict")
+def _text(kind: Type, raw: bytes) -> str | bytes:
+    if kind.loose or (kind.is_name and raw[NAME_BYTES_MAX:]):
+        return _any_text(kind, raw)
+    return raw.decode()
+
+
+def _any_text(kind: Type, raw: bytes) -> str | bytes:
+    """Return a text that may be bytes, or one that is longer than any name."""
+    if kind.is_name:
+        return shown(raw)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def _check(kind: StructType, values: dict[str, Any]) -> None:

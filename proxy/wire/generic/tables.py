@@ -19,6 +19,8 @@ SHARED_METHODS = frozenset({"authenticate"})
 
 _LOOSE = {("Message", "value")}
 """Strings that some clients put bytes into."""
+_NAMES = {"topic", "group", "groupId", "producerGroup", "consumerId", "cluster", "qid", "version"}
+"""Fields with names of topics, groups and the like."""
 
 _SCALARS = frozenset((binary.BOOL, binary.BYTE, binary.I16, binary.I32, binary.I64, binary.DOUBLE))
 
@@ -32,8 +34,8 @@ class Type:
         text: For STRING: whether it is a string (str in Python) or a binary (bytes).
         parts: For LIST and SET the element type, for MAP the key and value types.
         struct: For STRUCT.
-        loose: For STRING: a string that may hold any bytes; those that are no UTF-8 are surrogates in Python
-            (`surrogateescape`).
+        loose: For STRING: a string that may hold any bytes; it is bytes in Python where it is no UTF-8.
+        is_name: For STRING: what is longer than any name is cut before it is decoded.
     """
 
     kind: int
@@ -41,6 +43,7 @@ class Type:
     parts: tuple[Type, ...] = ()
     struct: StructType | None = None
     loose: bool = False
+    is_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ def struct_type(cls: Any) -> StructType:
             type_ = _type((kind, *detail))
             if type_.text and (known.name, name) in _LOOSE:
                 type_ = replace(type_, loose=True)
+            elif type_.text and name in _NAMES:
+                type_ = replace(type_, is_name=True)
             known.fields[field_id] = Field(field_id, name, type_, required)
         known.names = frozenset(each.name for each in known.fields.values())
     return known

@@ -65,10 +65,10 @@ def _integer(kind: int, value: Any) -> int:
 
 
 def _raw(kind: Type, value: Any) -> bytes:
-    if kind.text:
+    if kind.text and not (kind.loose and isinstance(value, bytes)):
         if not isinstance(value, str):
             raise WireMisuse(f"{value!r} is no text")
-        return value.encode("utf-8", "surrogateescape" if kind.loose else "strict")
+        return value.encode()
     if not isinstance(value, bytes | bytearray | memoryview):
         raise WireMisuse(f"{value!r} is not bytes")
     return bytes(value)

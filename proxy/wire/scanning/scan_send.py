@@ -6,8 +6,8 @@ from functools import partial
 
 from broker.runtime.accelerators import accelerated
 from proxy.wire import compact
-from proxy.wire.errors import ArgumentsError, TextError
-from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, STEPS_PER_MESSAGE
+from proxy.wire.errors import ArgumentsError, MessageError, PropertiesError
+from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, PROPERTIES_PER_CALL_MAX, STEPS_PER_MESSAGE
 from proxy.wire.reading import STOP, Reading
 from proxy.wire.steps import Steps
 from proxy.wire.texts import VALUE, check_pairs, check_text
@@ -89,7 +89,7 @@ def _messages(reading: Reading, frame: bytes, pos: int, count: int, steps: Steps
 
     Raises:
         ArgumentsError: There are too many, or one is wrong.
-        TextError: A text is no UTF-8; says which message has it.
+        MessageError: A text is no UTF-8, or there are too many properties; says which message it is.
     """
     if count > MESSAGES_MAX:
         raise ArgumentsError(f"a batch of {count} messages: at most {MESSAGES_MAX} are allowed")
@@ -98,10 +98,30 @@ def _messages(reading: Reading, frame: bytes, pos: int, count: int, steps: Steps
     scan = _compact_messages if reading is compact.READING else _binary_messages
     try:
         pos = scan(frame, memoryview(frame), pos, messages, count, partial(_message, reading, steps))
-    except TextError as error:
+    except MessageError as error:
         error.place, error.count = len(messages), count
         raise
+    if len(frame) > PROPERTIES_PER_CALL_MAX:
+        _count_properties(messages)
     return messages, pos
+
+
+def _count_properties(messages: list[SendMessage]) -> None:
+    """Check how many properties the messages have together. Raises PropertiesError."""
+    left = PROPERTIES_PER_CALL_MAX
+    for place, message in enumerate(messages):
+        if message.properties is not None:
+            left -= len(message.properties[0])
+            if left < 0:
+                error = _too_many_properties()
+                error.place, error.count = place, len(messages)
+                raise error
+
+
+def _too_many_properties() -> PropertiesError:
+    return PropertiesError(
+        f"the batch has more than {PROPERTIES_PER_CALL_MAX} properties up to here: send fewer messages at once"
+    )
 
 
 def _message(reading: Reading, steps: Steps, frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:
@@ -153,6 +173,10 @@ def _properties(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple
         return None, reading.skip_elements(frame, pos, (key, value), count, steps)
     if count > PROPERTIES_MAX:
         raise ArgumentsError(f"{count} properties: at most {PROPERTIES_MAX} are allowed")
+    # Before they are read: in Python that costs most.
+    steps.properties -= count
+    if steps.properties < 0:
+        raise _too_many_properties()
     names: list[bytes] = []
     values: list[bytes] = []
     for _ in range(count):

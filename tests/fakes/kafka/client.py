@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
-from upstream.kafka.link import Headers, KafkaFailure, KafkaRecord, Place, Produced
+from upstream.kafka.link import Broken, Headers, KafkaFailure, KafkaRecord, Place, Produced
 
 _AGAIN_SECONDS = 0.1
 
@@ -25,7 +26,7 @@ class SimClient:
         self._cluster = cluster
         self.link = cluster.link()
         self.members: list[SimMember] = []
-        self._producers: list[SimProducer] = []
+        self.producers: list[SimProducer] = []
 
     def member(self, group: str, client_id: str) -> SimMember:
         """Return a member."""
@@ -37,17 +38,17 @@ class SimClient:
         """Return a reader."""
         return SimReader(self._cluster, self.link)
 
-    def producer(self) -> SimProducer:
+    def producer(self, broken: Broken = lambda _: None) -> SimProducer:
         """Return a producer."""
-        producer = SimProducer(self._cluster, self.link)
-        self._producers.append(producer)
+        producer = SimProducer(self._cluster, self.link, broken)
+        self.producers.append(producer)
         return producer
 
     def kill(self) -> None:
         """The node has died."""
         for member in self.members:
             member.kill()
-        for producer in self._producers:
+        for producer in self.producers:
             producer.dead = True
 
 
@@ -63,7 +64,8 @@ class SimReader:
         """Read again; once more where no answer comes."""
 
         def request(answer: Answer) -> None:
-            records = self._cluster.partition(place).records
+            partition = self._cluster.found(place)
+            records = {} if partition is None else partition.records
             answer(there, [records[each] for each in offsets if each in records])
 
         def failed(_: KafkaFailure) -> None:
@@ -97,12 +99,15 @@ class SimProducer:
 
     _count = 0
 
-    def __init__(self, cluster: SimKafka, link: SimLink) -> None:
+    def __init__(self, cluster: SimKafka, link: SimLink, broken: Broken = lambda _: None) -> None:
         SimProducer._count += 1
+        self._broken = broken
+        self._context = contextvars.copy_context()
         self._name = SimProducer._count
         self._cluster = cluster
         self._link = link
         self._waiting: deque[_Sent] = deque()
+        self._batch: list[_Sent] = []
         self._number = 0
         self._sending = False
         self.dead = False
@@ -118,7 +123,7 @@ class SimProducer:
     ) -> None:
         """Append some time later."""
         if self.dead:
-            return
+            raise KafkaFailure("FATAL", "the producer has ended")
         self._number += 1
         until = self._cluster.now() + self._cluster.sent_seconds_max
         self._waiting.append(_Sent(self._number, topic, partition, (key, value, tuple(headers)), done, until))
@@ -132,17 +137,36 @@ class SimProducer:
     def close(self, seconds: float) -> None:
         """Nothing is held."""
 
+    def fail(self, failure: KafkaFailure) -> None:
+        """End by a fatal error: what is under way is reported with it, and nothing more is sent."""
+        if not self.dead:
+            self.dead = True
+            self._cluster.in_here(self._context, self._failed, failure)
+
+    def _failed(self, failure: KafkaFailure) -> None:
+        under_way, self._waiting, self._batch = [*self._batch, *self._waiting], deque(), []
+        for each in under_way:
+            each.done(failure, -1, -1)
+        self._broken(failure)
+
     def _send(self) -> None:
-        if self._sending or not self._waiting:
+        if self._sending or not self._waiting or self.dead:
+            return
+        if self._cluster.producers_denied is not None:
+            self.fail(self._cluster.producers_denied)
             return
         self._sending = True
         batch, self._waiting = list(self._waiting), deque()
+        self._batch = batch
 
         def request(answer: Answer) -> None:
             answer(told, [self._append(each) for each in batch])
 
         def told(ends: Sequence[tuple[KafkaFailure | None, int, int]]) -> None:
             self._sending = False
+            if self.dead:
+                return
+            self._batch = []
             for each, end in zip(batch, ends, strict=True):
                 each.done(*end)
             self._send()
@@ -152,6 +176,9 @@ class SimProducer:
 
         def again() -> None:
             self._sending = False
+            if self.dead:
+                return
+            self._batch = []
             now = self._cluster.now()
             self._waiting.extendleft(reversed([each for each in batch if each.until > now]))
             for each in batch:

@@ -29,6 +29,9 @@ class SimKafka:
         patience_seconds: A client of a cluster that is down says so after at most so long.
         sent_seconds_max: After so long a record that is not acknowledged has failed.
         missing: Topics to which nobody may produce.
+        producers_denied: Why every producer ends with its first record; None: they work.
+        refusals: What is said of topics that are denied, or without a leader.
+        deleted: Topics that were deleted, with their partitions.
         on_append, on_owned, on_committed, on_refused, on_held: Told what happens, where somebody wants to know.
     """
 
@@ -53,6 +56,9 @@ class SimKafka:
         self.patience_seconds = 0.0
         self.sent_seconds_max = 30.0
         self.missing: set[str] = set()
+        self.deleted: dict[str, int] = {}
+        self.producers_denied: KafkaFailure | None = None
+        self.refusals: dict[str, KafkaFailure] = {}
         self.links: list[SimLink] = []
         self.topics: dict[str, list[SimPartition]] = {}
         self.groups: dict[str, SimGroup] = {}
@@ -80,6 +86,11 @@ class SimKafka:
     def partition(self, place: Place) -> SimPartition:
         """Return a partition that is there."""
         return self.topics[place.topic][place.partition]
+
+    def found(self, place: Place) -> SimPartition | None:
+        """Return a partition, if it is there."""
+        partitions = self.topics.get(place.topic, ())
+        return partitions[place.partition] if place.partition < len(partitions) else None
 
     def places(self) -> Iterable[Place]:
         """All partitions."""
@@ -120,6 +131,21 @@ class SimKafka:
     def expire(self, place: Place, low: int) -> None:
         """Let retention take what is below an offset."""
         self.partition(place).expire(low)
+
+    def cut(self, place: Place, high: int) -> None:
+        """Lose what a partition has from an offset on."""
+        self.partition(place).cut(high)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, with what groups committed of it; members keep its partitions until they look again."""
+        self.deleted[topic] = len(self.topics.pop(topic))
+        for group in self.groups.values():
+            for place in [each for each in group.committed if each.topic == topic]:
+                del group.committed[place]
+
+    def make_again(self, topic: str) -> None:
+        """Make a deleted topic again, with as many partitions and nothing in them."""
+        self.topics[topic] = [SimPartition(Place(topic, number)) for number in range(self.deleted.pop(topic))]
 
     # Time, and ways
 

@@ -57,6 +57,14 @@ class SimPartition:
             del self.records[each.offset]
         return gone
 
+    def cut(self, high: int) -> None:
+        """Lose all from an offset on, as by an unclean election of a leader."""
+        for offset in [each for each in self.records if each >= high]:
+            del self.records[offset]
+        self._open.clear()
+        self.high = min(self.high, high)
+        self.low = min(self.low, self.high)
+
     def expire(self, low: int) -> None:
         """Let retention take what is below an offset."""
         self.low = max(self.low, min(low, self.high))

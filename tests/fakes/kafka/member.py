@@ -23,11 +23,12 @@ from upstream.kafka.link import (
     Subscribed,
     Topics,
 )
-from upstream.kafka.subscriptions import fits
+from upstream.kafka.subscriptions import fits, is_expression
 
 REVOKE_SECONDS = 10.0
 _BATCH = 50
 _AGAIN_SECONDS = 0.5
+_STANDS_SECONDS = 2.0
 _ROUNDS: dict[str, type[Rounds]] = {"classic": ClassicRounds, "consumer": IncrementalRounds}
 
 
@@ -38,6 +39,7 @@ class SimMember:
         client_id: Whose it is.
         paused: It hears and says nothing; what was under way is heard afterwards. Of a process that stands still as a
             whole (`pyddmq.testing.loop.Process`) all of this happens by itself.
+        stands: It has lost the coordinator and finds it no more: it says nothing and is answered nothing.
         dead: Its process is none any more, or it has left.
     """
 
@@ -60,6 +62,7 @@ class SimMember:
         self._giving: set[Place] = set()
         self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self.paused = False
+        self.stands = False
         self.dead = False
         self._rounds = _ROUNDS[cluster.protocol](cluster, link, self)
         self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._tell, self.later)
@@ -102,6 +105,10 @@ class SimMember:
         if self.paused:
             self._backlog.append((self.commit, (commits, done)))
             return
+        if self.stands:
+            failure = KafkaFailure("TIMED_OUT", "no answer to a commit", unknown=True)
+            self.later(_STANDS_SECONDS, self._tell, done, failure)
+            return
         terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
         if commits:
             self._commits.ask(Asked(commits, terms, done))
@@ -112,8 +119,9 @@ class SimMember:
         """Tell lows and ends."""
 
         def request(answer: Answer) -> None:
-            found = [(each, self._cluster.partition(each)) for each in places]
-            answer(self._tell, told, [(place, each.low, each.stable) for place, each in found])
+            found = {each: self._cluster.found(each) for each in places}
+            ends = [(place, each.low, each.stable) for place, each in found.items() if each is not None]
+            answer(self._tell, told, ends, {place: _missing(place) for place, each in found.items() if each is None})
 
         self._link.ask(request, lambda _: None)
 
@@ -123,7 +131,10 @@ class SimMember:
         def request(answer: Answer) -> None:
             topics = self._cluster.topics.items()
             found = {t: len(found) for t, found in topics if any(fits(name, t) for name in names)}
-            answer(self._tell, told, found)
+            named = [name for name in names if not is_expression(name)]
+            failures = {name: _missing(Place(name, 0)) for name in named if name not in found}
+            failures |= {name: self._cluster.refusals[name] for name in named if name in self._cluster.refusals}
+            answer(self._tell, told, found, failures)
 
         self._link.ask(request, lambda _: None)
 
@@ -134,6 +145,11 @@ class SimMember:
             answer(self._tell, told, {place: self._at(place, time_ms) for place in places})
 
         self._link.ask(request, lambda _: self._tell(told, None))
+
+    def abandon(self) -> None:
+        """End: the group hears of it by the session alone."""
+        self.dead = True
+        self._listener = None
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave: what it has is revoked first."""
@@ -267,7 +283,10 @@ class SimMember:
         terms = {place: self._terms[place] for place in places}
 
         def request(answer: Answer) -> None:
-            answer(self._tell, told, [self._found(place) for place in places])
+            there = [place for place in places if self._cluster.found(place) is not None]
+            answer(self._tell, told, [self._found(place) for place in there])
+            if len(there) < len(places):
+                self.later(_AGAIN_SECONDS, again)
 
         def told(found: Sequence[Assignment]) -> None:
             here = [each for each in found if self._terms.get(each.place) == terms[each.place]]
@@ -280,7 +299,8 @@ class SimMember:
             self.later(_AGAIN_SECONDS, again)
 
         def again() -> None:
-            if left := [place for place in places if self._terms.get(place) == terms[place]]:
+            left = [place for place in places if self._terms.get(place) == terms[place] and place not in self._known]
+            if left:
                 self._look_up(left)
 
         self._link.ask(request, failed)
@@ -288,8 +308,6 @@ class SimMember:
     def _found(self, place: Place) -> Assignment:
         partition = self._cluster.partition(place)
         offset, text = self._cluster.group(self.group_name).committed.get(place, (None, ""))
-        if offset is not None and not partition.low <= offset <= partition.high:
-            offset, text = None, ""
         times = [each.time_ms for each in self._topics if each.name == place.topic and each.time_ms is not None]
         at_time = None
         if times:
@@ -311,7 +329,13 @@ class SimMember:
         self._cluster.scheduler.call_later(self._cluster.delay(), self._poll)
 
     def _fetch(self, place: Place) -> None:
-        partition, epoch = self._cluster.partition(place), self._epochs.get(place, 0)
+        partition, epoch = self._cluster.found(place), self._epochs.get(place, 0)
+        if partition is None:
+            return
+        if self._positions[place] > partition.high:
+            # Out of range: where librdkafka begins is `auto.offset.reset`.
+            self._positions[place] = partition.low
+            self._ended.pop(place, None)
         found = partition.read(max(self._positions[place], partition.low), _BATCH)
         # What was fetched waits in the client for the next poll: one that stands still finds it there afterwards.
         if found:
@@ -337,3 +361,7 @@ class SimMember:
             self._backlog.append((call, arguments))
         else:
             call(*arguments)
+
+
+def _missing(place: Place) -> KafkaFailure:
+    return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no partition {place.partition} of topic {place.topic}")

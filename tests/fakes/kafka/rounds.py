@@ -23,6 +23,7 @@ class Body(Protocol):
 
     group_name: str
     dead: bool
+    stands: bool
 
     @property
     def claims(self) -> Collection[Place]:
@@ -64,7 +65,7 @@ class Rounds:
 
     def beat(self) -> None:
         """Send a heartbeat, or what stands in its place."""
-        if self._begun and not self._body.dead and not self._beating:
+        if self._begun and not self._body.dead and not self._body.stands and not self._beating:
             self._beating = True
             self._link.ask(self._question(), self._failed)
 
@@ -179,6 +180,7 @@ class ClassicRounds(Rounds):
         self._busy = False
         self._again = False
         self._leaves = False
+        self._attempt = 0
 
     def unsubscribed(self) -> None:
         """A join that is under way is none any more: its answer, with the next generation, is not heard."""
@@ -226,9 +228,10 @@ class ClassicRounds(Rounds):
             # It joins when it has given up what it must.
             self._again = True
             return
-        if self._joining or self._leaves or self._body.dead or not self._begun:
+        if self._joining or self._leaves or self._body.dead or self._body.stands or not self._begun:
             return
         self._joining = True
+        self._attempt += 1
         group, claims = self._group(), set(self._body.claims)
 
         def request(answer: Answer) -> None:
@@ -238,11 +241,13 @@ class ClassicRounds(Rounds):
 
     def _join_failed(self, _: KafkaFailure) -> None:
         # Until it has joined it sends no heartbeats, by which it would hear that the generation is over.
-        self._body.later(_AGAIN_SECONDS, self._rejoin)
+        self._body.later(_AGAIN_SECONDS, self._rejoin, self._attempt)
 
-    def _rejoin(self) -> None:
-        self._joining = False
-        self._join()
+    def _rejoin(self, attempt: int) -> None:
+        # One that was begun since has its own end.
+        if attempt == self._attempt:
+            self._joining = False
+            self._join()
 
     def _joined(self, joined: Joined) -> None:
         if self._body.dead or not self._joining:

@@ -170,6 +170,14 @@ class MemoryBroker:
 
     # Appends
 
+    def is_dead_letter_refused(self, job: UpstreamJob) -> bool:
+        """What is taken is not refused later."""
+        return False
+
+    def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
+        """Likewise."""
+        return False
+
     def append_dead_letter(self, group: str, job: UpstreamJob, reason: str, done: Appended) -> None:
         """Copy the message, some time later."""
         record = self._copy(group, job, {"REASON": reason})

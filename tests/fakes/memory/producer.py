@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.runtime.seams import Scheduler
-from upstream.kafka.link import GroupMember, Headers, KafkaFailure, KafkaRecord, PartitionReader, Place, Produced
+from upstream.kafka.link import (
+    Broken,
+    GroupMember,
+    Headers,
+    KafkaFailure,
+    KafkaRecord,
+    PartitionReader,
+    Place,
+    Produced,
+)
 
 _MASK = 0xFFFF_FFFF
 
@@ -102,7 +111,7 @@ class MemoryProducer:
             each.value or b"" for place in sorted(self.records) if place.topic == topic for each in self.records[place]
         ]
 
-    def producer(self) -> MemoryProducer:
+    def producer(self, broken: Broken = lambda _: None) -> MemoryProducer:
         """Itself."""
         return self
 

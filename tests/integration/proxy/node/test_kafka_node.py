@@ -26,12 +26,13 @@ from proxy.operate.live_node import LiveNode
 from proxy.operate.views.changes import ResetResult
 from proxy.operate.views.findings import Finding
 from proxy.process.exit_codes import ExitCode
+from pyddmq.codes import ResultCode
 from pyddmq.testing import VirtualClock, VirtualLoop
 from tests.fakes.kafka.client import SimClient
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.member import SimMember
 from tests.hostile.sim import HostileWorld, Raw
-from tests.simulation.wire import consumer_idl
+from tests.simulation.wire import consumer_idl, producer_idl
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka.partitions import NOT_IN, WAITING
 from upstream.views import running_text
@@ -298,7 +299,7 @@ def test_group_and_topic_that_a_reload_brings_are_read_from_kafka() -> None:
     bills = "  bills: {brokerCluster: main}\ngroups:\n  - {group: more, topics: [{topic: bills}]}\n"
     more = YAML.replace("groups:\n", bills)
     assert _reload(world, more).accepted
-    world.kafka.append(Place("bills", 0), b"k", b"body")
+    world.kafka.append(Place("bills", 0), b"k", b"body", gap=0)
     world.run(2)
     [position] = world.view.positions(group="more")
     assert (position.topic, position.max) == ("bills", 1)
@@ -383,3 +384,27 @@ def test_retention_of_the_store_goes_on_beside_a_group_of_kafka() -> None:
     world.kafka.append(Place("invoices", 0), b"k", b"body")
     world.run(40)
     assert [each.finding for each in world.found() if each.finding == "internal_fault"] == []
+
+
+def test_producer_that_kafka_denies_is_a_finding_and_is_replaced() -> None:
+    """Sends have the code of a denial meanwhile; afterwards they and dead letters are taken."""
+    world = World()
+    world.run(1)
+    client = world.connect("producer")
+
+    def send() -> int:
+        message = producer_idl.Message(topic="invoices", body=b"x", partitionId=-1, hashId=0)
+        client.transport.write(client.codec.call("sendSync", 1, message=message, timeout=1000))
+        world.run(1.5)
+        return int(client.replies.pop().value.code)
+
+    assert send() == ResultCode.OK
+    world.kafka.producers_denied = KafkaFailure("CLUSTER_AUTHORIZATION_FAILED", "not authorized")
+    assert [send(), send()] == [ResultCode.FAIL_TOPIC_NOT_ALLOWED] * 2
+    [finding] = world.found()
+    assert (finding.finding, finding.bad) == ("kafka_producer_broken", True)
+    world.kafka.producers_denied = None
+    world.run(5)
+    assert send() == ResultCode.OK
+    world.run(40)
+    assert world.found() == []

@@ -38,6 +38,7 @@ TESTED = {
     "idle_timeout",  # tests/hostile/test_places.py
     "memory_max",
     "frame_timeout",
+    "write_timeout",
     "max_outstanding_per_connection",
     "output_buffer_bytes",
     "max_parked_pulls",
@@ -158,12 +159,12 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
     change(
         node,
         "maxOutstandingPerConnection: 3, outputBufferBytes: 70000, maxLingerTime: 5, maxWaitingPerTopic: 17, "
-        "drainSeconds: 4, frameTimeout: 700, memoryMax: 70000000",
+        "drainSeconds: 4, frameTimeout: 700, writeTimeout: 1500, memoryMax: 70000000",
     )
     assert node.node.budget.limit == 70_000_000
     for server in (node.node.consumer, node.node.producer):
         assert (server.limits.outstanding_max, server.limits.output_bytes_max) == (3, 70_000)
-        assert server.limits.frame_seconds_max == 0.7
+        assert (server.limits.frame_seconds_max, server.limits.write_seconds_max) == (0.7, 1.5)
     assert node.node.opened.consumer_service.linger_ms_max == 5
     group = node.node.groups["billing"]
     subscription = group._slots["orders"].subscription

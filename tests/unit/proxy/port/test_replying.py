@@ -82,7 +82,7 @@ def test_what_a_peer_takes_no_more_of_stays_ours_and_goes_back_with_the_connecti
     for slot, data in zip(slow.ask(3), (b"first", b"second", b"third"), strict=True):
         slow.answer(slot, data)
     slow.port.server.flush()
-    assert (slow.peer.written, slow.connection.doing) == ([b"first"], "slow")
+    assert (slow.peer.written, slow.connection.doing) == ([b"first"], "writing")
     assert slow.connection.carries_messages
     slow.connection.connection_lost(None)
     assert (slow.lost, slow.port.budget.used) == ([b"second", b"third"], 0)

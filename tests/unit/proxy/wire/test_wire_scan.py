@@ -10,9 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.wire.call import BINARY, CALL, COMPACT, Call, encode_varint, message_head, parse_call
-from proxy.wire.errors import ArgumentsError, TextError, WireError
+from proxy.wire.errors import ArgumentsError, PropertiesError, TextError, WireError
 from proxy.wire.generic.tables import Field, StructType, Type, method
-from proxy.wire.limits import DEPTH_MAX, MESSAGES_MAX, OFFSETS_MAX, PROPERTIES_MAX, REASON_BYTES_MAX, RESULTS_MAX
+from proxy.wire.limits import (
+    DEPTH_MAX,
+    MESSAGES_MAX,
+    OFFSETS_MAX,
+    PROPERTIES_MAX,
+    PROPERTIES_PER_CALL_MAX,
+    REASON_BYTES_MAX,
+    RESULTS_MAX,
+)
 from proxy.wire.scanning.scan import (
     scan_ack,
     scan_delay,
@@ -24,6 +32,7 @@ from proxy.wire.scanning.scan import (
     scan_submit,
 )
 from proxy.wire.values import ConsumeResult
+from tests.fakes.codec import encode_call
 from tests.wire_values import PROTOCOLS, UNKNOWN_TYPES, call, newer, table, values, values_of, without_unknown
 
 pytestmark = pytest.mark.usefixtures("each_accelerator_way")
@@ -516,3 +525,17 @@ def test_scan_bounds_the_numbers_and_reasons_of_a_call(protocol: int) -> None:
         scan_submit(arguments(protocol, "submit", head + many + end))
     [found] = scan_submit(arguments(protocol, "submit", head + other + end))
     assert found.deliveries is None
+
+
+@pytest.mark.parametrize("protocol", [BINARY, COMPACT])
+def test_batch_has_a_budget_of_properties(protocol: int) -> None:
+    """Short properties by the thousand in each of many messages: refused with the limit and the place."""
+    each = {str(number): "v" for number in range(1000)}
+    message = {"topic": "orders", "body": b"x", "hashId": 0, "partitionId": -1, "properties": each}
+    few, many = PROPERTIES_PER_CALL_MAX // 1000, PROPERTIES_PER_CALL_MAX // 1000 + 1
+    fitting = parse_call(encode_call(protocol, "sendBatchSync", 1, {"messages": [message] * few})[4:])
+    assert len(scan_send_batch(fitting).messages) == few
+    call = parse_call(encode_call(protocol, "sendBatchSync", 1, {"messages": [message] * (many + 100)})[4:])
+    with pytest.raises(PropertiesError, match=f"more than {PROPERTIES_PER_CALL_MAX} properties") as refused:
+        scan_send_batch(call)
+    assert (refused.value.place, refused.value.count) == (few, many + 100)

@@ -17,6 +17,7 @@ from upstream.calls.node_calls import NodeCalls
 from upstream.kafka.dead_letters import AGAIN_SECONDS
 from upstream.kafka.link import KafkaFailure, Produced
 from upstream.kafka.partitions import MemberSettings
+from upstream.operate.heads import skip
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [], "timeout": 60_000, "maxPullBatchSize": 8}
 SETTINGS = MemberSettings(session_seconds=10, revoke_seconds=2)
@@ -142,3 +143,36 @@ def test_call_of_an_earlier_term_finishes_nothing_of_the_next() -> None:
     assert ground.committed() == offset, "the first call has ended, and the second is under way"
     ground.advance(60)
     assert (ground.committed() or 0) > offset
+
+
+TOO_LARGE = KafkaFailure("MSG_SIZE_TOO_LARGE", "Broker: Message size too large")
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["", "after another partition moved"])
+def test_operator_ends_a_message_whose_letter_kafka_refuses(moves: bool, kind: type[KafkaGround]) -> None:
+    """It is a finding, tried ever less often, and skipped on demand, in whichever generation: the key goes on."""
+    (ground, mailbag), client = _node(kind), Client()
+    for queue in range(2):
+        ground.put(f"bad {queue}", key=f"k{queue}", queue=queue)
+        ground.put(f"behind {queue}", key=f"k{queue}", queue=queue)
+    taken = ground.take(client)
+    ground.ack(client, *taken, fail=True)
+    kept = 0
+    if moves:
+        kept = 1 - ground.revoke()
+    mailbag.let_go(TOO_LARGE)
+    tries = 0
+    for _ in range(200):
+        ground.advance(1)
+        tries += len(mailbag.let_go(TOO_LARGE))
+    assert tries < 25
+    assert ground.group.stats().topics[0].dead_letters_refused == (1 if moves else 2)
+    [offset] = [place[1] for place in taken if place[0].endswith(str(kept))]
+    head = ground.head(ground.group_queue(kept).live[offset])
+    skip(head, force=False, progress=ground.progress)
+    ground.advance(1)
+    assert list(ground.take(client).values()) == [b"behind %d" % kept]
+    assert ground.group_queue(kept).tracker.is_finished(offset)
+    mailbag.let_go()
+    ground.advance(60)
+    assert mailbag.sent == [] or moves is False

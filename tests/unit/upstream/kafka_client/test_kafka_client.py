@@ -57,7 +57,7 @@ def test_pause_and_reading_from_elsewhere(clients: Clients) -> None:
     member.read_from(place, 0)
     clients.until(lambda: len(heard.got) == 2, "it again")
     ends: list[object] = []
-    member.ends([place], ends.append)
+    member.ends([place], lambda found, _: ends.append(found))
     clients.until(lambda: ends, "the end")
     assert ends == [[(place, 0, 1)]]
 

@@ -1,0 +1,114 @@
+"""The account of memory beside the process's own, and what healthy clients notice, for each attack on a real node.
+
+Each attack prints one line: the most that was in the account, how much the process grew, the healthy p99 before and
+during it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hostile.test_hostile_port import CEILING, MIB, attack, metrics, own_bytes
+from tests.patient import PATIENCE_SECONDS, Producer
+from tests.tls.conftest import Certificates
+
+SENDS = 200
+UNCOUNTED = 96 * MIB
+"""What the process may take beside the account: what the allocator keeps, reads under way, the attack's own replies."""
+BULK, BULK_BYTES = 260, 1_000_000
+
+CONFIGURATION = f"""
+node: {{memoryMax: {CEILING}, frameTimeout: 30000, writeTimeout: 3000, maxConnections: 12000, logLevel: error,
+       drainSeconds: 1, segmentBytes: 67108864}}
+topics:
+  orders: {{queues: 1}}
+  bulk: {{queues: 1}}
+groups:
+  - group: billing
+    topics: [{{topic: orders, timeout: 60000}}]
+  - group: bulk
+    topics: [{{topic: bulk, maxPullBatchSize: 32, concurrency: 100000, timeout: 600000}}]
+"""
+
+ATTACKS: dict[str, tuple[str | int, ...]] = {
+    "replies unread": ("unread", 100),
+    "replies unread, TLS": ("unread_tls", 100),
+    "a byte at times": ("sip", 100),
+    "unfinished frames": ("fill", 200),
+    "small frames, idle": ("partial", 800, "idle", 600),
+    "names not UTF-8": ("name", 12),
+    "heads and bodies of HTTP": ("slow_header", 100, "slow_post", 100),
+}
+
+
+class Watch(threading.Thread):
+    """Reads the account and the process's own memory until it ends."""
+
+    def __init__(self, node: Any) -> None:
+        super().__init__(daemon=True)
+        self.node = node
+        self.account = self.own = self.beside = 0
+        self.ends = threading.Event()
+
+    def run(self) -> None:
+        while not self.ends.is_set():
+            found = re.search(r'^pyddmq_memory_held_bytes\{what="connections"\} (\S+)$', metrics(self.node), re.M)
+            held = int(float(found[1])) if found else 0
+            own = own_bytes(self.node)
+            self.account, self.own = max(self.account, held), max(self.own, own)
+            self.ends.wait(0.25)
+
+
+def p99_ms(node: Any) -> float:
+    """The 99th percentile of how long a publish takes, refusals and new connections included."""
+    took = []
+    with Producer(node.ready["producer"], resends=200, resend_pause_ms=20, timeout_ms=30_000) as producer:
+        for _ in range(SENDS):
+            began = time.monotonic()
+            producer.send("orders", bytes(1000))
+            took.append(time.monotonic() - began)
+    return sorted(took)[SENDS * 99 // 100 - 1] * 1000
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_account_is_what_the_process_holds(name: str, start_node: Any, tmp_path: Path) -> None:
+    """The process grows by no more than the account says, and some; healthy publishes all come through."""
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    files = Certificates(folder).node_files
+    tls = f"tls: {{certificate: {files[0]}, key: {files[1]}, producer: {{port: 0}}, consumer: {{port: 0}}}}\n"
+    node = start_node(configuration=tls + CONFIGURATION)
+    kinds = ATTACKS[name]
+    if {"unread", "unread_tls", "sip"} & set(kinds):
+        with Producer(node.ready["producer"], resends=200, resend_pause_ms=100, timeout_ms=30_000) as producer:
+            for _ in range(BULK):
+                producer.send("bulk", bytes(BULK_BYTES))
+    quiet = p99_ms(node)
+    before = own_bytes(node)
+    watch = Watch(node)
+    watch.start()
+    with attack(node, *kinds) as seen:
+        attacked = p99_ms(node)
+        ends = time.monotonic() + 6.0
+        while time.monotonic() < ends:
+            attacked = max(attacked, p99_ms(node))
+    watch.ends.set()
+    watch.join(PATIENCE_SECONDS)
+    grown = watch.own - before
+    print(
+        f"\n{name} | account {watch.account // MIB} MiB | process +{grown // MIB} MiB | "
+        f"p99 quiet {quiet:.1f} ms | under attack {attacked:.1f} ms | {seen}"
+    )
+    assert node.process.poll() is None
+    assert watch.account <= CEILING
+    assert grown <= watch.account + UNCOUNTED
+
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

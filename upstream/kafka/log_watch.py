@@ -1,0 +1,145 @@
+"""Where the logs of a member's partitions begin and end, and what they lost: by retention, or since a log went back.
+
+Kafka sends offsets in order. So a log went back, or is another one, where what comes lies below what came before, where
+its end is lower than it was, or where the partition was missing meanwhile. Such a log is read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import declare
+from upstream.kafka.link import Assignment, KafkaFailure, Place
+from upstream.kafka.stream import Stream
+from upstream.kafka.topic_troubles import TopicTroubles, is_missing
+from upstream.kafka.topics import KafkaQueue
+from upstream.progress.progress import Progress
+from upstream.progress.tracker import OffsetTracker
+
+WENT_BACK = declare(
+    "pyddmq_kafka_logs_went_back_total",
+    "Partitions whose log became shorter than where the group stood, or whose topic was created again.",
+    ("group",),
+)
+
+
+class LogWatch:
+    """That of one member.
+
+    Attributes:
+        troubles: What is wrong with single topics.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        owned: Mapping[Place, KafkaQueue],
+        streams: Mapping[KafkaQueue, Stream],
+        progress: Progress,
+        runtime: Runtime,
+        ask: Callable[[], None],
+        begin_anew: Callable[[KafkaQueue, Callable[[int | None], Assignment]], None],
+    ) -> None:
+        """Set up.
+
+        Args:
+            group: Its name.
+            owned: The member's partitions.
+            streams: What arrived of them.
+            progress: How far they are.
+            runtime: Time, counts and log lines.
+            ask: Asks for ends, which `heard` is called with.
+            begin_anew: Gives a partition anew, by an assignment that is made from the offset of the group's moment.
+        """
+        self.troubles = TopicTroubles(runtime.clock)
+        self._group = group
+        self._owned = owned
+        self._streams = streams
+        self._progress = progress
+        self._runtime = runtime
+        self._ask = ask
+        self._begin_anew = begin_anew
+
+    def log(self, failures: Sequence[KafkaFailure]) -> None:
+        """Write new troubles of topics to the log."""
+        for failure in failures:
+            self._runtime.limited_log.note("kafka_trouble", self._group, kind=failure.code, error=str(failure))
+
+    def given(self, queue: KafkaQueue) -> None:
+        """Count what a log lost while no node of the group had the partition."""
+        if queue.expired:
+            self.expired(self._tracker(queue), queue.expired)
+        if queue.assignment.is_beyond:
+            self._went_back(queue, queue.assignment.high, 0)
+
+    def expired(self, tracker: OffsetTracker, count: int) -> None:
+        """Count messages that retention took before the group had finished them."""
+        self._progress.lost(tracker, count)
+        self._runtime.limited_log.note(
+            "messages_lost_to_retention", self._group, topic=tracker.topic, queue=tracker.queue_id, messages=count
+        )
+
+    def goes_back(self, queue: KafkaQueue, offset: int) -> bool:
+        """Whether what comes of a partition lies below what came before; then its ends are asked for."""
+        if not self._streams[queue].goes_back(offset):
+            return False
+        if not queue.doubted:
+            queue.doubted = True
+            self._ask()
+        return True
+
+    def heard(
+        self,
+        known: Mapping[KafkaQueue, int],
+        ends: Sequence[tuple[Place, int, int]],
+        failures: Mapping[Place, KafkaFailure],
+    ) -> None:
+        """Note ends, and which logs became shorter since these were asked for, when they ended as `known` says."""
+        self.log(self.troubles.heard(failures))
+        for place, failure in failures.items():
+            queue = self._owned.get(place)
+            if queue is not None and is_missing(failure):
+                queue.missing = True
+        for place, low, high in ends:
+            queue = self._owned.get(place)
+            if queue is None or queue not in known:
+                continue
+            if queue.missing or queue.doubted or high < self._standing(queue, known[queue]):
+                self._lose_all(queue, low, high)
+            elif high < known[queue]:
+                # What was lost this node had not read yet.
+                lost, queue.max_offset = queue.max_offset - high, high
+                self._progress.lost(self._tracker(queue), lost)
+                self._went_back(queue, high, lost)
+            else:
+                queue.min_offset = max(queue.min_offset, low)
+                queue.max_offset = max(queue.max_offset, high)
+
+    def _standing(self, queue: KafkaQueue, known: int) -> int:
+        """Return up to where a log was read when its end was asked for, at least."""
+        return min(known, max(self._streams[queue].reached, self._tracker(queue).watermark))
+
+    def _lose_all(self, queue: KafkaQueue, low: int, high: int) -> None:
+        """Read a log that went back, or is another one, as that of a partition without a committed offset.
+
+        What clients have of it is not this log's, so their answers finish nothing.
+        """
+        tracker = self._tracker(queue)
+        lost = tracker.unfinished(queue.max_offset)
+        if lost:
+            self._progress.lost(tracker, lost)
+        self._went_back(queue, high, lost)
+        self._begin_anew(queue, partial(Assignment, *queue.place, low, high, None, ""))
+
+    def _went_back(self, queue: KafkaQueue, end: int, lost: int) -> None:
+        self._runtime.metrics.counter(WENT_BACK, self._group).add()
+        self.troubles.went_back(queue.topic, lost)
+        self._runtime.limited_log.note(
+            "kafka_log_went_back", self._group, topic=queue.topic, queue=queue.queue_id, end=end, lost=lost
+        )
+
+    def _tracker(self, queue: KafkaQueue) -> OffsetTracker:
+        return self._progress.trackers[self._group, queue.topic, queue.queue_id]

@@ -1,0 +1,97 @@
+"""What is wrong with single topics of one group: missing, denied, without a leader, or with a log that went back.
+
+What the cluster says of one topic says nothing of the others: their state and their lag stay known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.runtime.seams import Clock
+from upstream.kafka.link import KafkaFailure, Place
+
+SHOWN_SECONDS = 3_600.0
+"""How long the finding of a log that went back stays."""
+WHOLE = -1
+"""In the place of a partition: all of the topic."""
+_LEADERLESS = "LEADER_NOT_AVAILABLE"
+
+_SENTENCES = {
+    "UNKNOWN_TOPIC_OR_PART": "the cluster does not have topic {topic}; create it, or remove it from the group",
+    "TOPIC_AUTHORIZATION_FAILED": "the cluster does not allow this node to read topic {topic}; grant Read and Describe",
+    _LEADERLESS: "a partition of topic {topic} has no leader; look at the brokers",
+}
+_SAME = {
+    "UNKNOWN_TOPIC": "UNKNOWN_TOPIC_OR_PART",
+    "UNKNOWN_PARTITION": "UNKNOWN_TOPIC_OR_PART",
+    "UNKNOWN_TOPIC_ID": "UNKNOWN_TOPIC_OR_PART",
+    "NOT_LEADER_FOR_PARTITION": _LEADERLESS,
+    "LEADER_UNKNOWN": _LEADERLESS,
+}
+
+
+def _kind(failure: KafkaFailure) -> str:
+    return _SAME.get(failure.code, failure.code)
+
+
+def is_missing(failure: KafkaFailure) -> bool:
+    """Whether the cluster says that it does not have a topic or partition."""
+    return _kind(failure) == "UNKNOWN_TOPIC_OR_PART"
+
+
+class TopicTroubles:
+    """Those of one group."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._places: dict[Place, KafkaFailure] = {}
+        self._back: dict[str, tuple[int, float]] = {}
+        """Messages lost by topic, and when."""
+
+    def heard(self, failures: Mapping[Place, KafkaFailure]) -> list[KafkaFailure]:
+        """Note all that the cluster says of partitions; returns what is new."""
+        return self._note(
+            {each: failure for each, failure in self._places.items() if each.partition == WHOLE}, failures
+        )
+
+    def heard_topics(self, failures: Mapping[str, KafkaFailure]) -> list[KafkaFailure]:
+        """Note all that the cluster says of topics as a whole; likewise."""
+        whole = {Place(topic, WHOLE): failure for topic, failure in failures.items()}
+        return self._note({each: failure for each, failure in self._places.items() if each.partition != WHOLE}, whole)
+
+    def _note(self, kept: dict[Place, KafkaFailure], failures: Mapping[Place, KafkaFailure]) -> list[KafkaFailure]:
+        before = {(place.topic, _kind(failure)) for place, failure in self._places.items()}
+        self._places = {**kept, **failures}
+        new = {(place.topic, _kind(failure)): failure for place, failure in failures.items()}
+        return [failure for key, failure in new.items() if key not in before]
+
+    def went_back(self, topic: str, lost: int) -> None:
+        """Note that a log of a topic is shorter than where the group stood."""
+        earlier, _ = self._back.get(topic, (0, 0.0))
+        self._back[topic] = (earlier + lost, self._clock.monotonic())
+
+    def forget(self) -> None:
+        """The member has left: what the cluster said of topics is unknown."""
+        self._places.clear()
+
+    def of(self, topic: str) -> str | None:
+        """Return what keeps all of a topic from being read; None: nothing."""
+        for place, failure in self._places.items():
+            if place.topic == topic and _kind(failure) != _LEADERLESS:
+                return _sentence(topic, failure)
+        return None
+
+    def texts(self) -> dict[str, str]:
+        """Return the topics with a trouble, each with a sentence."""
+        since = self._clock.monotonic() - SHOWN_SECONDS
+        found = {
+            topic: f"a log of topic {topic} went back, or the topic was created again; {lost} messages were lost"
+            for topic, (lost, at) in self._back.items()
+            if at >= since
+        }
+        return found | {place.topic: _sentence(place.topic, failure) for place, failure in self._places.items()}
+
+
+def _sentence(topic: str, failure: KafkaFailure) -> str:
+    known = _SENTENCES.get(_kind(failure))
+    return f"topic {topic}: {failure}" if known is None else f"{known.format(topic=topic)} ({failure.code})"
