@@ -16,7 +16,7 @@ from broker.scheduled.release import moved
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.parts import AHEAD_MS
-from broker.scheduled.timer.pending.log import Taken, TimersDamaged
+from broker.scheduled.timer.pending.log import MAGIC_DELETE, Taken, TimersDamaged
 from broker.scheduled.timer.timers import Timers
 
 _LOOKED_MAX = 8192
@@ -101,8 +101,9 @@ class TimerHold:
                 return found, number, Relocation.MORE
             position = log.position(number)
             unit = log.unit(position)
-            if unit.physical <= before:
-                raise TimersDamaged(f"the unit of the timer log at {position} names a record before that of the last")
+            following = log.following(position)
+            if unit.physical <= before or (following is not None and following <= unit.physical):
+                raise TimersDamaged(f"the unit of the timer log at {position} names a record out of order")
             before = unit.physical
             if unit.physical >= end:
                 due.check_named(unit)
@@ -110,7 +111,7 @@ class TimerHold:
             table.check_slot(unit, position, come_ms=come_ms)
             if table.is_pending(unit, position) and unit.physical not in due.superseded:
                 found.append(Taken(position, unit))
-            elif unit.size and unit.slot_ms >= table.read_ms:
+            elif unit.size and unit.slot_ms >= table.read_ms and not unit.magic & MAGIC_DELETE:
                 if due.delivery.in_flight:
                     return found, number, Relocation.BLOCKED
                 with suppress(DamagedRecord, RecordGone):

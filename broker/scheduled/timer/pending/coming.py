@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 
@@ -99,6 +100,10 @@ class Coming:
             return False
         place = bisect_left(bucket, position, self._taken.get(due, 0))
         return place < len(bucket) and bucket[place] == position
+
+    def __iter__(self) -> Iterator[int]:
+        for due, bucket in self._buckets.items():
+            yield from bucket[self._taken.get(due, 0) :]
 
     def clear(self) -> None:
         """Forget everything."""

@@ -492,13 +492,14 @@ class TimerTable:
         """Leave in the slots that were read only what is pending (D30), and forget that they were read.
 
         Raises:
-            TimersDamaged, OSError: As `slot_units`.
+            TimersDamaged, OSError: As `slot_units`; or a unit says no more when it was to be taken.
         """
+        waiting = {*self.coming, *self.rolls}
         for slot_ms in range(self.read_ms, self.next_ms, self.wheel.precision_ms):
             if self.wheel.get(slot_ms) is None:
                 continue
             units = [each for piece in self.slot_units(slot_ms) for each in piece]
-            left = [(position, unit) for position, unit in reversed(units) if self._stays(unit, position)]
+            left = [(position, unit) for position, unit in reversed(units) if self._stays(unit, position, waiting)]
             if len(left) == len(units):
                 continue
             kept = {position for position, _ in left}
@@ -515,5 +516,9 @@ class TimerTable:
             else:
                 self.wheel.empty(slot_ms)
 
-    def _stays(self, unit: Unit, position: int) -> bool:
-        return bool(unit.magic & MAGIC_DELETE) or self.is_pending(unit, position)
+    def _stays(self, unit: Unit, position: int, waiting: set[int]) -> bool:
+        if unit.magic & MAGIC_DELETE or self.is_pending(unit, position):
+            return True
+        if unit.size and position in waiting:
+            raise TimersDamaged(f"the unit of the timer log at {position} was due at another time when it was read")
+        return False

@@ -6,6 +6,7 @@ each timer comes once and at its moment, cancels and moves hold, nothing is dama
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,10 +15,11 @@ from broker.format.record import split
 from broker.retention import RetentionLimits
 from broker.scheduled.cancelling import CancelOutcome
 from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.pending.log import UNIT_BYTES
 from broker.scheduled.timer.retention_hold import TimerHold
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT
-from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
+from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 from tests.integration.waiting_tools import drive, put_durably, retain
 
 OTHER = "other"
@@ -42,6 +44,7 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.random = Random(f"timers {seed}")
         self.disk, self.clock = SimDisk(), ManualClock(START_MS)
+        self.options = replace(SMALL, log_file_bytes=UNIT_BYTES * self.random.choice((5, 8, 32)) + 16)
         self.beside = self.random.random() < 0.5
         self.waits: dict[bytes, int] = {}
         """What is to come, and when."""
@@ -51,7 +54,7 @@ class Run:
         self.overdue: dict[bytes, float] = {}
         self.delivered: set[bytes] = set()
         self.cancelled: set[bytes] = set()
-        self.flips = 0
+        self.flips = self.restarts_in = 0
         self.damaged = 0
         self.read_to = 0
         self.number = 0
@@ -59,7 +62,7 @@ class Run:
 
     def opened(self) -> Broker:
         """Open what is there."""
-        made = broker(self.disk, self.clock, segment_bytes=SEGMENT_BYTES, queue_file_units=100)
+        made = broker(self.disk, self.clock, segment_bytes=SEGMENT_BYTES, queue_file_units=100, timers=self.options)
         if OTHER not in made.store.topics:
             made.store.create_topic(OTHER, 1)
         made.store.retention.holds.append(TimerHold(made.timers, made.metrics))
@@ -78,7 +81,8 @@ class Run:
             body = b"%d" % self.number
             delay_ms = self.random.choice((1, 400, 1_500, 2_500, 2_500, 6_000, 20_000, 130_000, 400_000))
             due_ms = self.clock.wall_ms() + delay_ms
-            self.keys[body] = self.made.send(body, delay_ms)
+            # Of many lengths, so that no flipped bit leads from one record to another.
+            self.keys[body] = self.made.send(body + b" " * self.random.randrange(50), delay_ms)
             # The moment was fixed at receipt, which took what a sync takes.
             self.waits[body], self.highest[body] = due_ms, self.clock.wall_ms()
         self.look()
@@ -119,12 +123,16 @@ class Run:
                 step = TICK if due is None else min(TICK, max(due - made.scheduler.time(), 0.0))
                 self.clock.advance(max(step, 0.000_1))
                 self.look()
+        for _ in range(self.random.randrange(4)):
+            made.scheduler.run_turn()
         for _ in range(3):
             self.change()
 
     def change(self) -> None:
         """Cancel or move a timer, one that was delivered, too."""
         known = sorted(self.keys, key=int)[-60:]
+        if self.random.random() < 0.3:
+            known = [body for body in known if body in self.delivered]
         if not known:
             return
         body, moves = self.random.choice(known), self.random.random() < 0.5
@@ -168,7 +176,10 @@ class Run:
         if self.random.random() < 0.3:
             self.send(2)
         if restart == "in":
+            # What was late for its slot may have to be entered anew after that.
+            self.restarts_in += 1
             self.restart()
+            self.pass_time(TICK)
         self.clock.set_wall_ms(self.clock.wall_ms() - by_ms)
         self.look()
         if restart == "after":
@@ -198,7 +209,7 @@ class Run:
         assert queue.min_offset <= self.read_to, "a delivery went unseen"
         for offset in range(self.read_to, queue.max_offset):
             physical, size, _ = queue.read(offset, 1)[0]
-            body = bytes(split(made.store.read(physical, size))[0])
+            body = bytes(split(made.store.read(physical, size))[0]).rstrip()
             assert body not in self.delivered, f"{body!r} came twice"
             assert body not in self.cancelled, f"{body!r} came having been cancelled"
             due_ms = self.waits.pop(body)
@@ -225,9 +236,12 @@ class Run:
             self.clock.set_wall_ms(max(self.clock.wall_ms(), min(self.waits.values()) - 300))
             self.pass_time(1.5)
         self.pass_time(3)
-        assert self.made.pending == 0, "counted as pending"
+        # (A timer that ended while its unit was damaged stays in the count until all are made anew.)
+        assert self.flips or self.made.pending == 0, "counted as pending"
         self.check_lost()
-        assert self.damaged + self.made.metrics.value(counted.DAMAGED) <= self.flips, "damage that was not made here"
+        # (One that an orderly stop meets is met by the start, too.)
+        most = 2 * self.flips + self.restarts_in
+        assert self.damaged + self.made.metrics.value(counted.DAMAGED) <= most, "damage not made here"
         self.made.close()
 
 
