@@ -242,7 +242,7 @@ def test_missing_action_is_an_error_with_file_and_line(tmp_path: Path) -> None:
     done = command("config", "check", file)
     assert done.code == ExitCode.CONFIG_INVALID
     assert re.search(
-        r"node\.yaml:10: groups\[permits-audit\].*actions\[1\]: .*No module named 'shop'.*PYTHONPATH", done.out
+        r"node\.yaml:9: groups\[permits-audit\].*actions\[1\]: .*No module named 'shop'.*PYTHONPATH", done.out
     )
     served = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data")
     assert (served.code, served.err) == (ExitCode.CONFIG_INVALID, done.out.splitlines()[0] + "\n")
@@ -263,7 +263,7 @@ def test_action_that_cannot_be_made_is_a_sentence(
     node = start_node()
     file = tmp_path / "node.yaml"
     file.write_text(shaky)
-    why = ":10: groups[permits-audit].topics[permits].actions: action 'shaky:Shaky' cannot be made: OSError: no bank"
+    why = ":9: groups[permits-audit].topics[permits].actions: action 'shaky:Shaky' cannot be made: OSError: no bank"
     status, answer = api(node, "/api/reload", "POST")
     assert (status, answer["problems"]) == (409, [f"{file}{why}"])
     served = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "other")

@@ -22,7 +22,7 @@ from upstream.kafka.metadata import Known
 from upstream.kafka.partitions import Partitions
 from upstream.kafka.silence import Silence
 
-SEEDS = 8
+SEEDS = 10
 SEEDS_LONG = 200
 PROCESSES = 2
 COMMAND = "python -m tests.simulation.kafka --seed"
@@ -123,9 +123,9 @@ def _member_that_stands_for_ever(patch: pytest.MonkeyPatch) -> None:
     ("broken", "seed", "promise"),
     [
         (_lease_that_never_ends, 13, 3),
-        (_commit_without_its_text, 0, 2),
-        (_answer_before_the_commit, 0, 2),
-        (_interval_of_a_second, 1, 2),
+        (_commit_without_its_text, 2, 2),
+        (_answer_before_the_commit, 4, 2),
+        (_interval_of_a_second, 2, 2),
         (_log_that_is_not_watched, 3, 6),
         (_producer_that_is_not_replaced, 0, 6),
         (_member_that_stands_for_ever, 3, 6),
