@@ -83,8 +83,11 @@ ALLOWED: dict[str, frozenset[str]] = {
     "broker/embedded.py": frozenset({"random.*"}),
     # Finds out at import what is compiled, and from which sources.
     "broker/runtime/accelerators.py": frozenset({"os.*", "pathlib"}),
-    # Options of listening sockets, which asyncio leaves to the caller, and datagrams to a service manager.
-    "proxy/port/network.py": frozenset({"socket", "select"}),
+    # Options of listening sockets, which asyncio leaves to the caller, bytes that the kernel still has, datagrams to
+    # a service manager.
+    "proxy/port/network.py": frozenset({"socket", "select", "fcntl"}),
+    # Looks whether the socket of a kept connection has bytes that no request asked for.
+    "actions/http/client.py": frozenset({"select"}),
     # The timer of the system that wakes the loop.
     "proxy/node/alarms.py": frozenset({"os.*"}),
     # Reads one file, before there is a node.

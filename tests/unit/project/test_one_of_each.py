@@ -20,6 +20,7 @@ KEEPERS = {
     "actions/http/pace.py": "no room below it has a scheduler for actions; asyncio's loop",
     "broker/transaction/ops.py": "in the next turn, or after a pause",
     "upstream/delivery/generations.py": "one for each topic, with what it is called with",
+    "upstream/kafka/dead_letters.py": "one for each letter that Kafka refused",
     "proxy/admin/guard.py": "each call has a reason of its own; asyncio's loop",
 }
 """Modules that keep the handle of a call that is to come, and why."""

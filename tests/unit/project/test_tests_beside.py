@@ -34,6 +34,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # Threads around a real Kafka, and a mock one.
     "upstream/kafka_client/member.py": ("test_members", "test_fencing", "test_kafka_client"),
     "upstream/kafka_client/member_thread.py": ("test_members", "test_fencing", "test_kafka_client"),
+    "proxy/port/memory.py": ("test_memory_shares", "test_memory_ceiling"),
     "proxy/port/network.py": ("test_sim_network",),
     # A connection's both ways, each with a file of its own.
     "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_replying", "test_peers_gone"),

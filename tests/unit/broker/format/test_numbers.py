@@ -27,6 +27,7 @@ FIXED_FORMS = {
     "broker/runtime/names.py": "names of files, which file systems bound",
     "broker/runtime/disks/read_only_disk.py": "names of files, which file systems bound",
     "proxy/services/publishing.py": "addresses that the system gave",
+    "actions/http/reply.py": "seconds of a wait; nine digits of it count",
     "actions/http/client.py": "the length of a reply; as a number if it has 18 digits at most",
     "pyddmq/client/codec.py": "an address that the program gave",
 }
