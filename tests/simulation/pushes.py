@@ -99,7 +99,7 @@ class Habits:
         account = self._account
         if draw < 0.06:
             account.did["status"] += 1
-            return web.Response(status=self._random.choice((500, 503, 404, 302, 204)))
+            return web.Response(status=self._random.choice((500, 503, 404, 302, 410)))
         if draw < 0.12:
             account.did["reset"] += 1
             assert request.transport is not None

@@ -129,7 +129,10 @@ class SdkProducer:
         body = b"\xff%b:%d" % (message.key.encode(), message.number)
         sent: dict[str, Any] = {"topic": self._topic, "key": message.key, "hashId": 0, "partitionId": -1}
         if habits.body_in_value:
-            sent["value"] = body.decode("utf-8", "surrogateescape")
+            try:
+                sent["value"] = body.decode()
+            except UnicodeDecodeError:
+                sent["value"] = body
         else:
             sent["body"] = body
         if habits.numbered and odd is None:
