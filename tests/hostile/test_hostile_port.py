@@ -140,7 +140,8 @@ def test_ten_thousand_idle_a_thousand_slow_a_thousand_bombs(start_node: Any) -> 
         text = metrics(node)
         watch.append(own_bytes(node))
     assert seen["idle_opened"] == IDLE
-    assert seen.get("idle_closed", 0) == 0
+    # At pressure the idle ones above their address' share make room (D73); most stay.
+    assert seen.get("idle_closed", 0) < IDLE // 2
     assert seen["drip_opened"] >= SLOW
     assert seen["bomb_opened"] >= BOMBS
     assert 'pyddmq_calls_failed_total{kind="6"' not in text
