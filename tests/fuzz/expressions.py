@@ -114,8 +114,9 @@ class _Job:
 
     group, topic, qid, offset, message = "g", "t", "q", 7, _Message()
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, body: bytes) -> None:
         self.data = data
+        self.body = body
         self.outgoing = Outgoing()
 
 
@@ -137,7 +138,7 @@ def _actions() -> list[Action]:
 
 def transform(data: bytes) -> None:
     """Take these bytes as a body: parsed, through every transform, and written; or refused with a reason."""
-    raw = _Job(data)
+    raw = _Job(data, data)
     form = next(action for action in _actions() if action.name == "FormParams")
     form.act(cast("Job", raw))
     assert raw.outgoing.form[0][0] == "params"
@@ -148,7 +149,7 @@ def transform(data: bytes) -> None:
         return
     exact = decode_exact(data)
     assert decode_exact(encode(exact)) == exact or "nan" in repr(exact)
-    job = _Job(exact)
+    job = _Job(exact, data)
     for action in _actions():
         try:
             action.act(cast("Job", job))
