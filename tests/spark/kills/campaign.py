@@ -143,15 +143,16 @@ class Campaign:
             assert self._node.start()
             for running in self._running:
                 running.start()
-            for thread in threads:
-                thread.start()
+            threads[0].start()
+            # A pause is a change only for a group that was judged before; the first copy is later than the first round.
             self._wait_for(1)
+            threads[1].start()
             for whom in self._kills:
                 self._kill(whom)
             threads[1].join()
             self._over.set()
             threads[0].join()
-            assert not self._broken, self._broken
+            self._raise_broken()
             until(self._is_done, f"the jobs to end: {[each.said() for each in self._running]}")
             for each in self._running:
                 each.kill()
@@ -171,6 +172,11 @@ class Campaign:
         except BaseException as error:
             self._broken.append(error)
             self._over.set()
+
+    def _raise_broken(self) -> None:
+        """Raise what ended a thread, with where it came from."""
+        if self._broken:
+            raise AssertionError("a thread of the campaign ended") from self._broken[0]
 
     def _publish(self) -> None:
         """Send small batches, no further ahead than AHEAD_MAX; what was acknowledged is kept."""
@@ -193,17 +199,19 @@ class Campaign:
 
     def _pause(self) -> None:
         """Pause each group once, some with each kill; it goes on when the watch has said it."""
-        waiting, paused = list(self._groups), list[str]()
+        waiting, paused = list(self._groups), dict[str, float]()
         while (waiting or paused) and not self._over.is_set():
             later = len(self._groups) * (len(self._kills) - self.account.kills.total()) // (len(self._kills) + 1)
             while len(waiting) > later and len(paused) < PAUSES_AT_ONCE:
                 group = waiting.pop(0)
                 self._post("pause", group)
-                paused.append(group)
+                paused[group] = time.monotonic() + PATIENCE_SECONDS
             said = {each["group"] for each in written_changes(self._changes) if each["status"] == "PAUSED"}
             for group in [group for group in paused if group in said]:
                 self._post("resume", group)
-                paused.remove(group)
+                del paused[group]
+            late = [group for group, deadline in paused.items() if time.monotonic() > deadline]
+            assert not late, f"the watch did not say that {late} are paused"
             self._over.wait(0.2)
 
     def _post(self, action: str, group: str) -> None:
@@ -240,7 +248,7 @@ class Campaign:
         while self._copied() < aim and not self._broken:
             self._over.wait(0.05)
             assert time.monotonic() < deadline, f"waited in vain for {aim} copies"
-        assert not self._broken, self._broken
+        self._raise_broken()
 
     def _kill(self, whom: str) -> None:
         """Wait until some more was copied, kill, and start again."""
@@ -334,8 +342,11 @@ class Campaign:
 
 def written_changes(folder: Path) -> list[dict[str, Any]]:
     """Return the changes in the files that Spark's log of its sink has; others are of a batch that did not end."""
+    logs = sorted(folder.glob("_spark_metadata/[0-9]*"), key=lambda log: int(log.stem))
+    # A compact log has all that is before it, which Spark removes when it is ten minutes old.
+    first = max((at for at, log in enumerate(logs) if log.suffix == ".compact"), default=0)
     files = set()
-    for log in folder.glob("_spark_metadata/[0-9]*"):
+    for log in logs[first:]:
         for line in log.read_text().splitlines()[1:]:
             entry = json.loads(line)
             files.add(Path(urllib.parse.urlsplit(entry["path"]).path))
