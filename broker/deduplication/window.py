@@ -10,14 +10,15 @@ stored: a number that damage may have cost stays MISSING, however old it is, and
 anew only with its first number.
 
 All that peers can make grow is bounded: producers, places of each, and places of all together, since a name costs a
-peer nothing.
+peer nothing. Above a bound the owner with most names or places loses those of its producers that were silent longest:
+names that one principal makes up cost no other principal its own.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from broker.deduplication import metrics as counted
@@ -33,6 +34,8 @@ ELSEWHERE = -3
 
 RECEIPTS_MAX = 1 << 19
 """Offsets of all producers together."""
+FREED_SHARE = 100
+"""A hundredth of a bound is freed at once where owners are known."""
 HOLE_MAX = 100_000
 """Numbers in a row that damage may have cost; no batch is larger."""
 
@@ -82,9 +85,13 @@ class Window:
     Args:
         limits: Fixed while it lives.
         metrics: Counts what is forgotten.
+
+    Attributes:
+        owner_of: Returns the principal that a name belongs to. None: owners are not known, so all names have one owner.
     """
 
     def __init__(self, limits: WindowLimits, metrics: Metrics) -> None:
+        self.owner_of: Callable[[bytes], str | None] | None = None
         self.limits = limits
         self.producers: OrderedDict[bytes, Producer] = OrderedDict()
         self._receipts = 0
@@ -181,11 +188,44 @@ class Window:
         producers, silent_ms = self.producers, now_ms - self.limits.silence_ms
         self._forget_surplus()
         while producers and next(iter(producers.values())).last_ms < silent_ms:
-            self._forget_first("silent")
+            self._forget_one(next(iter(producers)), "silent")
 
     def _forget_surplus(self) -> None:
-        while len(self.producers) > self.limits.producers:
-            self._forget_first("producers")
+        while (surplus := len(self.producers) - self.limits.producers) > 0:
+            self._make_room(lambda _: 1, surplus, self.limits.producers, "producers")
+
+    def _make_room(self, weigh: Callable[[Producer], int], surplus: int, bound: int, reason: str) -> None:
+        """Forget the producers that were silent longest: of all, or of the owner with most where owners are known.
+
+        Args:
+            weigh: What of the bounded a producer has.
+            surplus: How much is to be freed. One owner's producers may have less.
+            bound: Finding that owner reads all producers, so at least a share of the bound is freed.
+            reason: For the counter.
+        """
+        names: Iterable[bytes] = self.producers
+        if self.owner_of is not None:
+            names, surplus = self._of_heaviest_owner(weigh), max(surplus, bound // FREED_SHARE)
+        going = []
+        for name in names:
+            if surplus <= 0:
+                break
+            surplus -= weigh(self.producers[name])
+            going.append(name)
+        for name in going:
+            self._forget_one(name, reason)
+
+    def _of_heaviest_owner(self, weigh: Callable[[Producer], int]) -> list[bytes]:
+        """Return the producers of the owner with most, longest silent first; the newest of several stays."""
+        assert self.owner_of is not None, "owners are known"
+        held: Counter[str | None] = Counter()
+        names: dict[str | None, list[bytes]] = {}
+        for name, producer in self.producers.items():
+            owner = self.owner_of(name)
+            held[owner] += weigh(producer)
+            names.setdefault(owner, []).append(name)
+        found = names[max(held, key=held.__getitem__)]
+        return found[:-1] or found
 
     def clear(self) -> None:
         """Know nothing."""
@@ -205,11 +245,11 @@ class Window:
             del places[:cut]
             producer.low += cut
             self._receipts -= cut
-        while self._receipts > RECEIPTS_MAX and len(self.producers) > 1:
-            self._forget_first("receipts")
+        while (surplus := self._receipts - RECEIPTS_MAX) > 0 and len(self.producers) > 1:
+            self._make_room(lambda each: len(each.places), surplus, RECEIPTS_MAX, "receipts")
 
-    def _forget_first(self, reason: str) -> None:
-        _, producer = self.producers.popitem(last=False)
+    def _forget_one(self, name: bytes, reason: str) -> None:
+        producer = self.producers.pop(name)
         self._receipts -= len(producer.places)
         self._known.value -= 1
         self._metrics.counter(counted.FORGOTTEN, reason).add()

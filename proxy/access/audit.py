@@ -21,6 +21,8 @@ from proxy.access.views import AuditEntry
 
 _ASKED_CHARS_MAX = 4_000
 _TEXT_CHARS_MAX = 500
+_PRINCIPALS_MAX = 500
+"""Principals whose denials are lines of their own; those of others share one."""
 
 
 class AuditUnwritable(Exception):
@@ -57,6 +59,7 @@ class Audit:
         self._settings = settings
         self._changes: Trail | None = None
         self._denials: Trail | None = None
+        self._principals: set[str] = set()
         self._gathered = RateLimitedLog(runtime.clock, log=_Lines(self))
 
     def open(self, data: str) -> None:
@@ -110,7 +113,7 @@ class Audit:
             self._add(trail, "changes", self._entry(trail, what, outcome, who, of=of, why=why))
 
     def denied(self, what: str, who: Who, *, resource: str, reason: str, count: int = 1) -> None:
-        """Count a denial; it is written at once, or with others of its kind when their minute is over.
+        """Count a denial; it is written at once, or with others of its kind and principal when their minute is over.
 
         Args:
             what: The request, one of few: its method and its route.
@@ -120,7 +123,10 @@ class Audit:
             count: How many.
         """
         facts = {**who._asdict(), "resource": resource, "reason": reason}
-        self._gathered.note(what, "", count, kind=reason, **facts)
+        if who.principal not in self._principals and len(self._principals) < _PRINCIPALS_MAX:
+            self._principals.add(who.principal)
+        apart = who.principal if who.principal in self._principals else ""
+        self._gathered.note(what, "", count, kind=f"{reason} {apart}", **facts)
 
     def flush(self, *, everything: bool = False) -> None:
         """Write what gathered, and have it synced; called about once a second."""

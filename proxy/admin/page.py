@@ -62,7 +62,7 @@ def render(
         _head(node, group, refresh, viewer),
         _opened(node),
         _attention(node, groups, loop_lag_seconds, of=None if is_whole else group),
-        _tiles(node, groups, loop_lag_seconds),
+        _tiles(node, groups, loop_lag_seconds, is_whole=is_whole),
         lag_section(lag, group),
         _groups_table(groups),
         _latencies_table(node, group),
@@ -146,27 +146,30 @@ def _attention(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: fl
     return f'<ul class="look">{"".join(lines)}</ul>'
 
 
-def _tiles(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float) -> str:
+def _tiles(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float, *, is_whole: bool) -> str:
     topics = [topic for group in groups for topic in group.topics]
     oldest = max((topic.lag_seconds or 0.0 for topic in topics), default=0.0)
     behind = f"{sum(topic.lag or 0 for topic in topics):,}"
     if any(topic.lag is None for topic in topics):
         behind = "unknown" if behind == "0" else f"{behind} and more"
     stuck = sum(topic.stuck_keys_total for topic in topics)
-    store = node.store()
     tiles = [
         ("lag, messages", behind),
         ("age of the oldest", age(oldest)),
         ("out with clients", f"{sum(topic.in_flight for topic in topics):,}"),
         ("waiting for their key", f"{sum(topic.waiting for topic in topics):,}"),
         ("keys held", f"{stuck:,}"),
-        ("clients connected", f"{len(node.connections()):,}"),
-        (
-            f"stored, {byte_size(store.free_bytes)} free" if store else "store",
-            byte_size(store.used_bytes) if store else "not open",
-        ),
-        ("worst loop delay", f"{loop_lag_seconds * 1000:,.1f} ms"),
     ]
+    if is_whole:
+        store = node.store()
+        tiles += [
+            ("clients connected", f"{len(node.connections()):,}"),
+            (
+                f"stored, {byte_size(store.free_bytes)} free" if store else "store",
+                byte_size(store.used_bytes) if store else "not open",
+            ),
+            ("worst loop delay", f"{loop_lag_seconds * 1000:,.1f} ms"),
+        ]
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
     return f'<dl class="tiles">{cells}</dl>'
 

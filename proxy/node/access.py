@@ -31,6 +31,7 @@ def open_owners(access: Access | None, opened: Opened, node: NodeConfig, runtime
         )
     except OSError as error:
         raise StoreUnwritable(node.data, error) from error
+    window.owner_of = access.owners.of
 
 
 def look_at_access(access: Access | None, audit: Audit, servers: Iterable[ThriftServer], threads: Threads) -> None:

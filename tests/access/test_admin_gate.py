@@ -168,6 +168,11 @@ def test_who_may_see_one_name_sees_that_and_no_other() -> None:
             assert answer.status == 200, path
             assert "secret-group" not in answer.text
             assert "secret-group" in (await world.ask(path, by="viewer")).text
+        tiles = ("clients connected", "worst loop delay", " free</dt>")
+        narrow = (await world.ask("/?group=permits-audit", by="narrow")).text
+        whole = (await world.ask("/?group=permits-audit", by="viewer")).text
+        assert [tile for tile in tiles if tile in narrow] == []
+        assert [tile for tile in tiles if tile in whole] == list(tiles)
         assert (await world.ask("/api/topics?topic=permits", by="narrow")).status == 200
         for change in CHANGES:
             status = (await world.ask(change.path, method=change.method, by="narrow", json=BODIES[change.name])).status

@@ -132,6 +132,22 @@ def test_denials_are_told_once_a_minute_with_principal_and_address() -> None:
     assert world.denied() == 20
 
 
+def test_denials_of_each_principal_have_lines_of_their_own() -> None:
+    """Who is denied a little stands beside who is denied a million times, in the log and in the audit trail."""
+    with structlog.testing.capture_logs() as lines:
+        world = AccessWorld(RULES)
+        for host, count in ((BILLING, 20), (STRANGER, 3)):
+            client = world.client("producer", host)
+            for _ in range(count):
+                client.call("sendSync", message=message("orders"), timeout=1000)
+        world.run(61)
+    told = [line for line in lines if line["event"] == "access_denied"]
+    counted = [("anonymous", 1), ("anonymous", 2), ("billing", 1), ("billing", 19)]
+    assert sorted((line["principal"], line["count"]) for line in told) == counted
+    entries, _ = world.node.audit.recent(10)
+    assert sorted((each.principal, each.count) for each in entries) == counted
+
+
 def test_batch_with_one_topic_without_the_right_stores_nothing() -> None:
     """A batch is all or nothing, by its rights too."""
     world = AccessWorld(RULES)

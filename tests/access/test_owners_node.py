@@ -60,18 +60,18 @@ def test_numbers_of_a_producer_are_its_principals(restart: Restart) -> None:
     assert send(first, 0) == 0
     world = restart(world)
     first, second = producers(world)
-    assert send(second, 1) == 13
+    assert send(second, 1) == 48
     numbered = message("orders", uniqKey=key(1))
-    assert second.call("sendBatchSync", messages=[numbered]).value.code == 13
-    assert second.call("sendHalfSync", message=numbered, producerGroup="deals", timeout=1000).value.code == 13
+    assert second.call("sendBatchSync", messages=[numbered]).value.code == 48
+    assert second.call("sendHalfSync", message=numbered, producerGroup="deals", timeout=1000).value.code == 48
     delayed = delay("orders", uniqKey=key(1), timestamp=soon(world))
-    assert second.call("sendDelaySync", delayMessage=delayed, timeout=1000).value.code == 13
+    assert second.call("sendDelaySync", delayMessage=delayed, timeout=1000).value.code == 48
     assert world.denied() == 4
     assert world.node.metrics.value(DENIED, "sendSync", "owner") == 1
     assert send(second, 0, "FE1" + "0" * 17) == 0
     assert send(first, 1) == 0
     # A repeat is answered to whose it is alone: its receipt says where the message is.
-    assert send(second, 0) == 13
+    assert send(second, 0) == 48
 
 
 def test_names_are_their_principals_after_a_restore() -> None:
@@ -87,7 +87,7 @@ def test_names_are_their_principals_after_a_restore() -> None:
     restore("/copy", data, disk=world.disk, clock=ManualClock())
     world = AccessWorld(RULES, disk=world.disk)
     first, second = producers(world)
-    assert send(second, 1) == 13
+    assert send(second, 1) == 48
     assert send(first, 1) == 0
 
 

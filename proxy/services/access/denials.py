@@ -18,6 +18,9 @@ LINGER_MS_MAX = 1_000
 HELD_MAX = 1_024
 """Denied calls that wait at a time, over all connections."""
 
+PRINCIPALS_MAX = 500
+"""Principals whose denials are counted apart."""
+
 HELD = declare("pyddmq_access_denied_held", "Denied calls whose answer waits for its linger", kind="gauge")
 
 _TEXT_MAX = 255
@@ -39,11 +42,12 @@ class Denials:
         self._limited_log = limited_log
         self._shown = metrics.counter(HELD)
         self.held = 0
+        self._principals: set[str] = set()
 
     def note(
         self, connection: Connection, method: str, resource: str, *, reason: str = "right", count: int = 1
     ) -> None:
-        """Count something that is denied and tell of it, once a minute for each method and reason.
+        """Count something that is denied and log it, once a minute for each method, reason and principal.
 
         Args:
             connection: Whose.
@@ -59,7 +63,7 @@ class Denials:
             "access_denied",
             "",
             count,
-            kind=f"{method} {reason}",
+            kind=f"{method} {reason} {self._kind_of(rights.principal)}",
             method=method,
             reason=reason,
             principal=rights.principal,
@@ -70,6 +74,14 @@ class Denials:
         if self._audit is not None:
             who = Who(rights.principal, rights.way, rights.proof, connection.address)
             self._audit.denied(method, who, resource=resource[:_TEXT_MAX], reason=reason, count=count)
+
+    def _kind_of(self, principal: str) -> str:
+        """Return by what the denials of a principal are counted apart; those above a number are counted together."""
+        if principal not in self._principals:
+            if len(self._principals) >= PRINCIPALS_MAX:
+                return ""
+            self._principals.add(principal)
+        return principal
 
     def hold(self, connection: Connection, reply: bytes, linger_ms: int | None) -> None:
         """Answer the request being handled when its linger is over, or its client is."""

@@ -129,8 +129,9 @@ class Guard:
         if not is_own:
             name = key[:NAME_BYTES].decode("ascii", "replace")
             self.denials.note(connection, method, name, reason="owner", count=count)
+            # Clients take a new name after a gap: theirs may have been forgotten, and taken by another one.
             text = f"the producer {name} is another principal's: send under a name of your own"
-            raise Refusal(ResultCode.FAIL_TOPIC_NOT_ALLOWED, text)
+            raise Refusal(ResultCode.FAIL_GAP, text)
 
     def topic(self, connection: Connection, method: str, topic: str) -> None:
         """Look at one topic. Raises Refusal."""

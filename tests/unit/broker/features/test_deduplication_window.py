@@ -129,3 +129,32 @@ def test_window_never_says_of_a_new_message_that_it_is_stored(calls: list[tuple[
         all_sent += places
         assert known.look(name, number, count) == places
         assert known.look(name, number + count + 1, 1) is None
+
+
+def test_names_that_one_owner_makes_up_cost_no_other_its_own() -> None:
+    """A stranger with ten times as many names as there is room for: those of others stay, its own oldest go."""
+    known, _ = window(producers=100)
+    own = [number.to_bytes(10).hex().upper().encode() for number in range(1, 6)]
+    known.owner_of = lambda name: "shop" if name in own else "stranger"
+    for name in own:
+        known.stored(name, first_number(name), [1], 1)
+    made_up = [number.to_bytes(10).hex().upper().encode() for number in range(1000, 2000)]
+    for name in made_up:
+        known.stored(name, first_number(name), [2], 2)
+    assert all(known.next_of(name) is not None for name in own)
+    assert len(known.producers) <= 100
+    assert known.next_of(made_up[-1]) is not None
+    assert known.next_of(made_up[0]) is None
+
+
+def test_places_of_one_owner_cost_no_other_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all places together are too many, the owner with most of them loses some."""
+    monkeypatch.setattr("broker.deduplication.window.RECEIPTS_MAX", 200)
+    known, _ = window(producers=100, messages=50)
+    own = b"0" * 20
+    known.owner_of = lambda name: "shop" if name == own else "stranger"
+    known.stored(own, first_number(own), [1] * 10, 1)
+    for number in range(1000, 1020):
+        name = number.to_bytes(10).hex().upper().encode()
+        known.stored(name, first_number(name), [2] * 50, 2)
+    assert known.next_of(own) == first_number(own) + 10
