@@ -280,10 +280,9 @@ class Retention:
         return expiring
 
     def _reason(self, expiring: ExpiringSegment, limits: RetentionLimits) -> str:
-        if limits.age_ms and expiring.last_ms is not None:
-            last_ms = self._arrivals.stored_ms(expiring.end - 1, expiring.last_ms)
-            if last_ms + limits.age_ms <= self._clock.wall_ms():
-                return "age"
+        last_ms = expiring.last_ms
+        if limits.age_ms and last_ms is not None and self._is_older(expiring.end - 1, last_ms, limits.age_ms):
+            return "age"
         if limits.log_bytes and self.log_bytes > limits.log_bytes:
             return "size"
         if not limits.disk_ratio and not limits.disk_ratio_forced:
@@ -294,6 +293,9 @@ class Retention:
         if limits.disk_ratio and used > limits.disk_ratio and not any(each.needs(expiring) for each in self.holds):
             return "disk"
         return ""
+
+    def _is_older(self, physical: int, store_ms: int, age_ms: int) -> bool:
+        return self._arrivals.stored_ms(physical, store_ms) + age_ms <= self._clock.wall_ms()
 
     @property
     def log_bytes(self) -> int:
@@ -317,12 +319,16 @@ class Retention:
         if self._log.visible_end <= end:
             return None
         if self._oldest is None or self._oldest.start != start:
-            queues = {(queue.topic, queue.queue_id): queue for queue in self._topics.queues()}
-            firsts = {key: queue.first_at(end) for key, queue in queues.items()}
-            minimums = {key: first for key, first in firsts.items() if first > queues[key].min_offset}
-            last_ms = self._last_ms([(queues[key], first) for key, first in minimums.items()], start, end)
-            self._oldest = ExpiringSegment(start=start, end=end, last_ms=last_ms, minimums=minimums)
+            self._oldest = self._file(start, end)
         return self._oldest
+
+    def _file(self, start: int, end: int) -> ExpiringSegment:
+        """Look at a file behind which there is a record."""
+        queues = {(queue.topic, queue.queue_id): queue for queue in self._topics.queues()}
+        firsts = {key: queue.first_at(end) for key, queue in queues.items()}
+        minimums = {key: first for key, first in firsts.items() if first > queues[key].min_offset}
+        last_ms = self._last_ms([(queues[key], first) for key, first in minimums.items()], start, end)
+        return ExpiringSegment(start=start, end=end, last_ms=last_ms, minimums=minimums)
 
     def _last_ms(self, firsts: list[tuple[ConsumeQueue, int]], start: int, end: int) -> int | None:
         """Store timestamp of the last record of a file: the furthest of the queues' last ones in it."""
@@ -396,6 +402,41 @@ class Retention:
 
     def _dropping_index_files(self) -> FileWrite:
         yield from self._checkpointer.index.dropping_before(self._log.min_offset)
+
+    # What would go
+
+    def end_under(self, limits: RetentionLimits) -> int:
+        """Return the commit-log offset up to which files would go at once under other limits.
+
+        `disk_ratio` takes no file that a group needs, and is left out.
+
+        Raises:
+            OSError: The log or a queue's file cannot be read.
+        """
+        segment_bytes, end = self._log.segment_bytes, self._log.min_offset
+        numbers = sorted(self._log.segments)
+        total = self._disk.total_bytes(self._root) if limits.disk_ratio_forced else 0
+        used = total - self._disk.free_bytes(self._root) if total else 0
+        for place, number in enumerate(numbers):
+            start, behind = number * segment_bytes, (number + 1) * segment_bytes
+            if self._log.visible_end <= behind:
+                break
+            is_over_size = bool(limits.log_bytes) and (len(numbers) - place) * segment_bytes > (limits.log_bytes or 0)
+            is_over_disk = total > 0 and (used - place * segment_bytes) / total > (limits.disk_ratio_forced or 0)
+            if not (is_over_size or is_over_disk or self._is_aged(start, behind, limits)):
+                break
+            end = behind
+        return end
+
+    def _is_aged(self, start: int, end: int, limits: RetentionLimits) -> bool:
+        """Whether the last record of a file is too old. The first one behind the file, if it is, says so for less."""
+        if not limits.age_ms:
+            return False
+        following = next(scan(self._log, end), None)
+        if following is not None and self._is_older(end - 1, following.store_ms, limits.age_ms):
+            return True
+        last_ms = self._file(start, end).last_ms
+        return last_ms is not None and self._is_older(end - 1, last_ms, limits.age_ms)
 
     # What is left
 

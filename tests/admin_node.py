@@ -155,7 +155,7 @@ class PlainNode(LiveNode):
     def memory(self) -> MemoryView:
         return self.memory_view
 
-    async def reload(self) -> ReloadResult:
+    async def reload(self, *, accept_loss: bool = False) -> ReloadResult:
         self.reloads += 1
         return self.outcome
 

@@ -13,6 +13,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         # The life of a node.
         "assertions_off": "Python runs with -O, so checks that stop a fault early are off: start without.",
         "config_file_back": "The configuration file is there again.",
+        "retention_file_unreadable": "The limits of the last run cannot be read; the configured ones hold.",
+        "retention_limits_wait": "The last limits stay; the configured ones would delete unfinished messages.",
         "config_file_missing": "The configuration file is gone; the node goes on as it was, a restart would fail.",
         "config_warning": "The configuration has a setting that is accepted and has no effect; the text says why.",
         "config_watch_failed": "The folder of the configuration cannot be watched; changes are found by looking again.",

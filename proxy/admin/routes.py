@@ -39,7 +39,7 @@ from proxy.admin.removed import refuse_removed
 from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
-from proxy.operate.changes.desk import Asker, Change, ChangeBody, ChangeDesk, ChangeRefused
+from proxy.operate.changes.desk import Asker, Change, ChangeDesk, ChangeRefused, ReloadBody
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups import dead_letters, delays, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
@@ -125,6 +125,7 @@ class Routes:
         application.router.add_get("/api/lag/objectives", self._objectives)
         application.router.add_get("/api/attention", self._attention)
         application.router.add_get("/api/limits", self._limits)
+        application.router.add_get("/api/losses", self._losses)
         application.router.add_get("/api/delays", self._delays)
         application.router.add_get("/api/transactions", self._transactions)
         application.router.add_get("/api/timers", self._timers)
@@ -297,6 +298,17 @@ class Routes:
         advice = "No client {!r} is counted; `pyddmq limits` and /api/limits list all."
         return self._listed(request, "client", self._node.limits, advice)
 
+    async def _losses(self, request: web.Request) -> web.Response:
+        try:
+            answer = self._node.losses(dict(request.query))
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=_sentence(error)) from error
+        except OSError as error:
+            raise web.HTTPServiceUnavailable(text=_sentence(error)) from error
+        if answer is None:
+            raise web.HTTPServiceUnavailable(text=_OPENING)
+        return _json(answer)
+
     async def _topics(self, request: web.Request) -> web.Response:
         advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."
         return self._listed(request, "topic", partial(answers.topics, self._node), advice)
@@ -432,10 +444,17 @@ class Routes:
         return handle
 
     def _reload_change(self) -> Change:
-        async def reload(_: ChangeBody) -> ReloadResult:
-            return await self._node.reload()
+        async def reload(body: ReloadBody) -> ReloadResult:
+            return await self._node.reload(accept_loss=body.accept_loss)
 
-        return Change(name="reload", path="/api/reload", action=Action.ADMINISTER, on=lambda _: (NODE,), run=reload)
+        return Change(
+            name="reload",
+            path="/api/reload",
+            body=ReloadBody,
+            action=Action.ADMINISTER,
+            on=lambda _: (NODE,),
+            run=reload,
+        )
 
 
 def _json(answer: View, status: int = 200) -> web.Response:

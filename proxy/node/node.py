@@ -321,7 +321,6 @@ class Node(Parts, CommitDriver):
             deduplication = await startup.run("waiting", opening_deduplication(store, node, runtime))
             ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
             ports.publish(self.config)
-            store.retention.limits = retention_limits(node)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
             opened = Opened(
                 store=store,
@@ -335,10 +334,13 @@ class Node(Parts, CommitDriver):
                 deduplication=deduplication,
                 redrives=Redrives(store, disk=runtime.disk),
                 pauses=Pauses.open(node.data, disk=runtime.disk, clock=runtime.clock),
-                retaining=Retaining(store, Expiry(store, progress, runtime, self.stored_groups), runtime.scheduler),
+                retaining=Retaining(
+                    store, Expiry(store, progress, runtime, self.stored_groups), runtime, lambda: self.config
+                ),
                 index_work=index_work,
                 consumer_service=consumer_service(self, store, progress, leaving=self._leaving_group),
             )
+            opened.retaining.begin(retention_limits(node))
             await asyncio.sleep(seconds_early(store.recovery.store_ms, runtime.clock))
         except (asyncio.CancelledError, GeneratorExit):
             # Nobody waits for it any more: as a kill, also where the loop has gone meanwhile.
@@ -362,7 +364,8 @@ class Node(Parts, CommitDriver):
         node = self.config.node
         self.opened.consumer_service.linger_ms_max = node.max_linger_time
         self.calls.pool.calls_max = node.action_threads
-        self.store.retention.limits = retention_limits(node)
+        if retention_limits(node) != self.opened.retaining.waiting:
+            self.opened.retaining.change(retention_limits(node))
         self.transactions.settings = check_settings(node)
         for server in self.servers:
             server.limits = server_limits(node, self.seams)

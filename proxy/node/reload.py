@@ -7,7 +7,7 @@ open. Groups that did not change are not touched at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,11 +20,12 @@ from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, Refusal, diff
 from conf.places import Path
 from conf.sections.access_files import AccessUnreadable
+from conf.sections.node import NodeConfig
 from lag.samples import EventKind
 from proxy.access.access import Policy
 from proxy.node.access import replace_policy
 from proxy.node.action_places import group_path, unmakeable
-from proxy.node.assembly import consumer_group
+from proxy.node.assembly import consumer_group, retention_limits
 from proxy.node.node import Node
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.node.views import ReloadResult
@@ -68,30 +69,39 @@ class Reloader:
         self._policy: Policy | None = None
         """What is prepared of `access`."""
 
-    def reload(self) -> ReloadResult:
-        """Read and apply; the outcome is logged and counted, and returned for whoever asked."""
+    def reload(self, *, accept_loss: bool = False) -> ReloadResult:
+        """Read and apply; the outcome is logged and counted, and returned.
+
+        Args:
+            accept_loss: Limits of retention come into force although they delete messages that are not finished.
+        """
         try:
             loaded = self._read()
         except ConfigError as error:
             return self._refuse(tuple(str(problem) for problem in error.problems))
         result = self.apply(
-            self._over(loaded.config), place=lambda refusal: str(loaded.problem(refusal.path, refusal.text))
+            self._over(loaded.config),
+            place=lambda refusal: str(loaded.problem(refusal.path, refusal.text)),
+            accept_loss=accept_loss,
         )
         if not result.accepted:
             return self._refuse(result.problems)
         outcome = "applied" if result.changes else "unchanged"
         self._node.metrics.counter(RELOADS, outcome).add()
-        warnings = tuple(str(warning) for warning in loaded.warnings)
+        warnings = (*(str(warning) for warning in loaded.warnings), *self._waiting_limits())
         self.configuration = replace(self.configuration, refused_ms=0, problems=())
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
         return ReloadResult(accepted=True, changes=result.changes, warnings=warnings)
 
-    def apply(self, config: Config, *, place: Callable[[Refusal], str] = str) -> ReloadResult:
+    def apply(
+        self, config: Config, *, place: Callable[[Refusal], str] = str, accept_loss: bool = False
+    ) -> ReloadResult:
         """Bring a checked configuration into force, or change nothing and say why.
 
         Args:
             config: The configuration.
             place: Makes the sentence of a refusal, with where its key stands.
+            accept_loss: See `reload`.
         """
         node = self._node
         if node.state not in ("ready", "failed"):
@@ -99,6 +109,8 @@ class Reloader:
         queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
         changes = diff(node.config, config, queues=queues)
         problems = [*changes.refusals, *self._still_draining(config, changes)]
+        if not accept_loss:
+            problems += self._losses(config)
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         # First of what can fail, for it leaves nothing behind. Certificates come with every reload (docs/tls.md).
@@ -108,7 +120,7 @@ class Reloader:
         if changes.empty:
             node.config = config
             node.tls.swap(contexts)
-            return ReloadResult(accepted=True)
+            return ReloadResult(accepted=True, changes=self._waited(accept_loss=accept_loss))
         try:
             prepared = self._prepare(config, changes)
         except _Unprepared as error:
@@ -117,7 +129,32 @@ class Reloader:
         node.tls.configure(config.tls)
         self._commit(config, changes, prepared)
         self._applied(config)
-        return ReloadResult(accepted=True, changes=tuple(changes.sentences()))
+        return ReloadResult(accepted=True, changes=(*changes.sentences(), *self._waited(accept_loss=accept_loss)))
+
+    def _losses(self, config: Config) -> list[Refusal]:
+        """Refuse limits of retention that would delete messages which groups have not finished."""
+        retaining, wanted = self._node.opened.retaining, retention_limits(config.node)
+        if wanted in (self._node.store.retention.limits, retaining.waiting):
+            return []
+        path = "node", retention_key(self._node.config.node, config.node)
+        try:
+            losses = retaining.losses_under(wanted)
+        except OSError as error:
+            text = f"unfinished messages that it would delete cannot be counted ({error}); {_CONFIRM}"
+            return [Refusal(path, text)]
+        return [Refusal(path, loss_sentence(losses))] if losses else []
+
+    def _waited(self, *, accept_loss: bool) -> tuple[str, ...]:
+        """Bring limits that wait into force if their loss is accepted; returns what changed."""
+        retaining = self._node.opened.retaining
+        if not accept_loss or retaining.waiting is None:
+            return ()
+        retaining.change(retaining.waiting)
+        return ("the limits of retention that waited are in force",)
+
+    def _waiting_limits(self) -> list[str]:
+        losses = self._node.opened.retaining.losses
+        return [f"the limits of retention are not in force: this {loss_sentence(losses)}"] if losses else []
 
     def _still_draining(self, config: Config, changes: Changes) -> list[Refusal]:
         leaving = {group.name for group in self._node.leaving}
@@ -219,6 +256,22 @@ class Reloader:
         self._node.metrics.counter(RELOADS, "refused").add()
         _log.error("reload_refused", problems=list(problems), text="the running configuration stays in force")
         return ReloadResult(accepted=False, problems=problems)
+
+
+_CONFIRM = "run `pyddmq reload --accept-loss` to accept the loss"
+
+
+def retention_key(old: NodeConfig, new: NodeConfig) -> str:
+    """Return the YAML name of the limit of retention that differs, the first of several."""
+    keys = ("retention_bytes", "retention_hours", "retention_disk_ratio_forced")
+    differ = [key for key in keys if getattr(old, key) != getattr(new, key)]
+    return str(NodeConfig.model_fields[differ[0] if differ else keys[0]].alias)
+
+
+def loss_sentence(losses: Mapping[str, int]) -> str:
+    """Say how many messages of which groups would be deleted, and how to confirm it."""
+    counts = ", ".join(f"{count:,} of group {group}" for group, count in sorted(losses.items()))
+    return f"would delete messages at once that are not finished: {counts}; {_CONFIRM}"
 
 
 class _Unprepared(Exception):

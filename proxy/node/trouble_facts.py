@@ -77,6 +77,8 @@ class Troubles:
         configuration: The file, refused or gone.
         waiting: What waits for its moment.
         retention_blocked: A log file is due, and what is pending in it cannot be put elsewhere now.
+        retention_waits: By group, unfinished messages that the configured limits of retention would delete, empty
+            where they cannot be counted; None: the configured limits are in force.
         failing: Work of the node that raises each time, by name, with what it raises.
         faults: Faults inside the node since the start, with the last one and how long ago it was.
         sync_seconds: Longest sync of the last minute.
@@ -104,6 +106,7 @@ class Troubles:
     configuration: ConfigurationView = ConfigurationView()
     waiting: WaitingView = WaitingView()
     retention_blocked: bool = False
+    retention_waits: Mapping[str, int] | None = None
     failing: Mapping[str, str] = field(default_factory=dict)
     faults: int = 0
     last_fault: str = ""

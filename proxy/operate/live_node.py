@@ -17,10 +17,12 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
+from conf.sections.node import NodeConfig
 from lag.history.reading import ROWS_MAX, Span, span_of
 from lag.journal.writer import FOLDER
 from lag.samples import QueueSample
 from lag.verdicts.changes import Verdict
+from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
 from proxy.node.parts import AccessMode
 from proxy.node.reload import Reloader
@@ -31,6 +33,7 @@ from proxy.operate.lookups.lag import lag_steps
 from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
 from proxy.operate.lookups.limits import limits_of
 from proxy.operate.moments import moment_text
+from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
@@ -252,10 +255,41 @@ class LiveNode:
         budget = self._node.budget
         return MemoryView(held_bytes=budget.used, max_bytes=budget.limit, pressure=budget.level.name.lower())
 
-    async def reload(self) -> ReloadResult:
-        """Read the configuration again and apply what changed, all or nothing, in one turn; what SIGHUP does."""
+    def losses(self, given: Mapping[str, str]) -> LossesAnswer | None:
+        """Return by group the unfinished messages that limits of retention, or the deletion of a topic, would delete.
+
+        Args:
+            given: `topic`, or the limits by their names in the configuration; one that is missing is as it is.
+
+        Raises:
+            ValueError: A limit is not a number.
+            OSError: The log or a queue's file cannot be read.
+        """
+        node = self._node
+        if not node.is_open:
+            return None
+        retaining, topic = node.opened.retaining, given.get("topic")
+        if topic is not None:
+            losses = retaining.losses_with(topic)
+        else:
+            update = {attribute: _limit(alias, given[alias]) for attribute, alias in _LIMITS.items() if alias in given}
+            losses = retaining.losses_under(retention_limits(node.config.node.model_copy(update=update)))
+        return LossesAnswer(groups=[GroupLoss(group=name, messages=count) for name, count in sorted(losses.items())])
+
+    async def reload(self, *, accept_loss: bool = False) -> ReloadResult:
+        """Read the configuration again and apply what changed, all or nothing, in one turn."""
         await asyncio.sleep(0)
-        return self._reloader.reload()
+        return self._reloader.reload(accept_loss=accept_loss)
+
+
+_LIMITS = {name: str(NodeConfig.model_fields[name].alias) for name in NodeConfig.model_fields if "retention_" in name}
+
+
+def _limit(name: str, text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError as error:
+        raise ValueError(f"invalid {name} {text[:100]!r}; pass a number, or an empty value for no limit") from error
 
 
 def ranges(topic: Topic) -> list[QueueRange]:

@@ -375,6 +375,18 @@ def stopped_retention(ward: Ward) -> Staging:
     ward.disk.capacity_bytes = None
 
 
+@stage("retention_waits")
+def waiting_limits(ward: Ward) -> Staging:
+    """The node starts with a smaller log than before, and groups have not finished what would go."""
+    ward.fill(5)
+    ward.run(15)
+    ward.wanted["node"].update(retentionBytes=3 * SEGMENT_BYTES)
+    ward.world.config = ward._load().config
+    ward.restart()
+    yield
+    assert ward.edit(accept_loss=True).accepted
+
+
 @stage("slow_sync", over_seconds=100.0)
 def slow_disk(ward: Ward) -> Staging:
     """Syncs take seconds."""

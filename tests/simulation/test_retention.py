@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from broker.retention import RetentionLimits
+from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import CHECKPOINTS
+from proxy.node.assembly import retention_limits
+from proxy.node.reload import Reloader
+from proxy.node.trouble_facts import ConfigurationView
+from proxy.operate.attention.troubles import troubles_of
+from proxy.operate.live_node import LiveNode
+from proxy.operate.views.changes import LossesAnswer
 from pyddmq.testing import NetworkFaults
 from tests.simulation.clients import PERFECT, Consumer, ProducerHabits
 from tests.simulation.world import DATA, World
@@ -23,7 +31,7 @@ def files(world: World) -> list[str]:
 
 def limit(world: World, **settings: Any) -> None:
     """Reload with settings of the node."""
-    assert world.reload(lambda wanted: wanted["node"].update(settings)).accepted
+    assert world.reload(lambda wanted: wanted["node"].update(settings), accept_loss=True).accepted
 
 
 def filled(seed: int, *, segments: int = 6) -> World:
@@ -131,4 +139,116 @@ def test_kills_while_files_go_leave_a_node_that_starts(power: bool) -> None:
         world.add_consumer(group, PERFECT)
     assert world.run(until=lambda: not world._lag(), seconds=600)
     assert node.failure is None
+    world.stop()
+
+
+def test_smaller_limit_is_refused_while_a_group_would_lose_messages() -> None:
+    """The refusal counts them by group; a restart keeps the old limit, with a finding; a confirmation deletes."""
+    world = filled(6)
+    before = files(world)
+    result = world.reload(lambda wanted: wanted["node"].update(retentionBytes=3 * SEGMENT_BYTES))
+    [problem] = result.problems
+    assert "simulated.yaml:" in problem
+    assert "node.retentionBytes" in problem
+    assert " of group by-key" in problem
+    assert "--accept-loss" in problem
+    assert world.node is not None
+    view = LiveNode(world.node, Reloader(world.node, lambda: world._load({})))
+    for given in ({"retentionBytes": str(3 * SEGMENT_BYTES)}, {"topic": "orders"}):
+        losses = view.losses(given)
+        assert losses is not None
+        assert "of group by-key" in losses.sentence
+    assert view.losses({"retentionBytes": ""}) == LossesAnswer(groups=[])
+    world.run(seconds=30)
+    assert files(world) == before
+    world.config = world.config.model_copy(
+        update={"node": world.config.node.model_copy(update={"retention_bytes": 3 * SEGMENT_BYTES})}
+    )
+    world.stop()
+    node = world.start()
+    world.run(seconds=30)
+    assert files(world)[0] == before[0]
+    waiting = troubles_of(node, ConfigurationView()).retention_waits
+    assert waiting is not None
+    assert waiting["by-key"] > 0
+    limit(world, retentionBytes=3 * SEGMENT_BYTES)
+    world.run(seconds=30)
+    assert len(files(world)) <= 3
+    assert troubles_of(node, ConfigurationView()).retention_waits is None
+    world.stop()
+
+
+def test_smaller_limit_holds_by_itself_once_the_groups_have_finished() -> None:
+    """A limit that waits since the start comes into force when no group would lose a message."""
+    world = filled(7)
+    world.config = world.config.model_copy(
+        update={"node": world.config.node.model_copy(update={"retention_bytes": 3 * SEGMENT_BYTES})}
+    )
+    world.stop()
+    node = world.start()
+    retention = node.store.retention
+    assert retention.limits == RetentionLimits(age_ms=72 * 3_600_000)
+    for group in ("by-key", "by-path", "free"):
+        world.add_consumer(group, PERFECT)
+    assert world.run(until=lambda: not world._lag(), seconds=300)
+    world.run(seconds=60)
+    assert retention.limits == RetentionLimits(age_ms=72 * 3_600_000, log_bytes=3 * SEGMENT_BYTES)
+    assert len(files(world)) <= 3
+    assert not any(node.metrics.value(MESSAGES_EXPIRED, group) for group in ("by-key", "by-path", "free"))
+    world.stop()
+
+
+def test_loss_that_is_accepted_in_a_refused_reload_deletes_nothing() -> None:
+    """A reload is all or nothing: the limits that wait stay out of force when another key of the file is refused."""
+    world = filled(8)
+    world.config = world.config.model_copy(
+        update={"node": world.config.node.model_copy(update={"retention_bytes": 3 * SEGMENT_BYTES})}
+    )
+    world.stop()
+    node = world.start()
+    before = files(world)
+
+    def change(wanted: dict[str, Any]) -> None:
+        wanted["node"].update(retentionBytes=3 * SEGMENT_BYTES, backlog=7)
+
+    assert not world.reload(change, accept_loss=True).accepted
+    world.run(seconds=30)
+    assert files(world) == before
+    assert troubles_of(node, ConfigurationView()).retention_waits
+    world.stop()
+
+
+def test_limits_wait_where_nothing_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unreadable queue file refuses the reload with its reason; limits that wait go on waiting, with a finding."""
+    world = filled(9)
+    assert world.node is not None
+    retaining = world.node.opened.retaining
+
+    def unreadable(*_: object) -> dict[str, int]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(retaining._expiry, "unfinished_below", unreadable)
+    before = files(world)
+    [problem] = world.reload(lambda wanted: wanted["node"].update(retentionBytes=3 * SEGMENT_BYTES)).problems
+    assert "cannot be counted ([Errno 5] Input/output error); run `pyddmq reload --accept-loss`" in problem
+    retaining.begin(RetentionLimits(log_bytes=3 * SEGMENT_BYTES))
+    world.run(seconds=60)
+    assert files(world) == before
+    assert troubles_of(world.node, ConfigurationView()).retention_waits == {}
+    world.kill()
+
+
+@pytest.mark.parametrize("limits", [None, {}, {"age_ms": 1}, {"age_ms": "1", "log_bytes": None}])
+def test_limits_of_a_file_that_holds_something_else_are_not_taken(limits: object) -> None:
+    """The configured ones hold, and the log says why; the file is written anew."""
+    world = filled(10)
+    world.stop()
+    full = {"age_ms": None, "log_bytes": None, "disk_ratio": None, "disk_ratio_forced": None}
+    kept = {"limits": {**full, **limits} if isinstance(limits, dict) and len(limits) > 1 else limits}
+    file = SealedFile(world.disk, f"{DATA}/pyddmq/retention.json")
+    file.save(kept)
+    node = world.start()
+    assert node.store.retention.limits == retention_limits(node.config.node)
+    world.run(seconds=3)
+    assert file.load()["limits"] == asdict(node.store.retention.limits)
     world.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import yaml
@@ -90,14 +91,14 @@ class Ward:
         return loads(text, file="node.yaml", actions=self.world.registry)
 
     def reload(self, **node: Any) -> None:
-        """Change settings of the node; it must take them."""
+        """Change settings of the node, by `pyddmq reload --accept-loss`; it must accept them."""
         self.wanted["node"].update(node)
-        assert self.edit().accepted
+        assert self.edit(accept_loss=True).accepted
 
-    def edit(self, text: str | None = None) -> Any:
+    def edit(self, text: str | None = None, *, accept_loss: bool = False) -> Any:
         """Write the file, with this text or as wanted, and have it read as SIGHUP does."""
         self.text = text
-        result = self.process_run(self.view._reloader.reload)
+        result = self.process_run(partial(self.view._reloader.reload, accept_loss=accept_loss))
         if result.accepted:
             self.world.config = self.node.config
         return result

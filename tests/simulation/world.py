@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -315,13 +316,14 @@ class World:
         """The account that a group's messages are in."""
         return self.loop_ledger if group == LOOPS else self.ledger
 
-    def reload(self, change: Callable[[dict[str, Any]], None]) -> ReloadResult:
-        """Change the configuration's text and have it read again, as SIGHUP does."""
+    def reload(self, change: Callable[[dict[str, Any]], None], *, accept_loss: bool = False) -> ReloadResult:
+        """Change the configuration's text and have it read again, as SIGHUP and `pyddmq reload` do."""
         assert self.process is not None
         assert self.node is not None
         wanted = self._settings()
         change(wanted)
-        result = self.process.run(Reloader(self.node, lambda: self._load(wanted)).reload)
+        reloader = Reloader(self.node, lambda: self._load(wanted))
+        result = self.process.run(partial(reloader.reload, accept_loss=accept_loss))
         if result.accepted:
             self.config = self.node.config
         return result

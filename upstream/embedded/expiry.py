@@ -268,6 +268,32 @@ class Expiry:
                     if not tracker.is_finished(offset)
                 )
 
+    def unfinished_below(self, end: int, is_wanted: Callable[[str, str], bool]) -> dict[str, int]:
+        """Count the messages before a commit-log offset that groups have not finished, by group.
+
+        Messages whose tag a group does not want count until it has read past them.
+
+        Args:
+            end: The commit-log offset.
+            is_wanted: Whether a group counts in a topic.
+
+        Raises:
+            OSError: A queue's file cannot be read.
+        """
+        counts: dict[str, int] = {}
+        firsts: dict[tuple[str, int], int] = {}
+        for tracker in list(self._progress.trackers.values()):
+            topic = self._store.topics.get(tracker.topic)
+            if topic is None or tracker.queue_id >= len(topic.queues) or not is_wanted(tracker.group, tracker.topic):
+                continue
+            place = tracker.topic, tracker.queue_id
+            if place not in firsts:
+                firsts[place] = topic.queues[tracker.queue_id].first_at(end)
+            count = tracker.unfinished(firsts[place])
+            if count:
+                counts[tracker.group] = counts.get(tracker.group, 0) + count
+        return counts
+
     # Told before
 
     def look_ahead(self) -> None:

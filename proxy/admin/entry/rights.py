@@ -77,6 +77,7 @@ READING: Mapping[str, Need] = MappingProxyType(
         "/api/lag/objectives": GROUP,
         "/api/attention": ALL,
         "/api/limits": ALL,
+        "/api/losses": ALL,
         "/api/stats": ALL,
         # Their counts are of all topics, whatever is listed.
         "/api/delays": ALL,

@@ -22,6 +22,14 @@ def check(
     *,
     file: Annotated[Path, typer.Argument(help="Configuration file.")],
     kafka: Annotated[bool, typer.Option("--kafka", help="Ask its Kafka clusters, too, whether they fit.")] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="HOST:PORT",
+            help="Admin port of a node: also report retention limits that would delete its unfinished messages.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check a configuration file: every problem with file, line and key, and what would be right."""
@@ -39,6 +47,9 @@ def check(
         if kafka and not problems:
             code, problems, more = look_at_clusters(loaded.config, str(file))
             warnings = [*warnings, *more]
+        if against is not None and not problems:
+            problems = _of_losses(loaded, against)
+            code = ExitCode.REFUSED if problems else code
     except ConfigError as error:
         problems = error.problems
     if as_json:
@@ -48,12 +59,33 @@ def check(
     for line in [*(str(problem) for problem in problems), *(f"warning: {warning}" for warning in warnings)]:
         print_line(line)
     if problems:
-        wrong = "is not valid" if code is ExitCode.CONFIG_INVALID else "does not fit its clusters"
+        wrong = _WRONG.get(code, "does not fit its clusters")
         print_line(f"{file} {wrong}: {amount(len(problems), 'problem')}")
         return code
     fits = ", and its clusters fit it" if kafka else ""
     told_of = f"{amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
     return print_line(f"{file} is valid{fits}: {told_of}")
+
+
+_WRONG = {
+    ExitCode.CONFIG_INVALID: "is not valid",
+    ExitCode.REFUSED: "would delete messages of the node",
+}
+
+
+def _of_losses(loaded: Loaded, admin: str) -> list[Problem]:
+    """Ask a node how many unfinished messages the file's limits of retention would delete."""
+    from proxy.cli.admin_client import get
+    from proxy.node.reload import loss_sentence
+    from proxy.operate.views.changes import LossesAnswer
+
+    settings = loaded.config.node.model_dump(by_alias=True)
+    limits = {name: settings[name] or "" for name in settings if name.startswith("retention")}
+    losses = get(admin, "/api/losses", LossesAnswer, asked=limits)
+    if not losses.groups:
+        return []
+    text = loss_sentence({each.group: each.messages for each in losses.groups})
+    return [loaded.problem(("node", "retentionBytes"), text)]
 
 
 def _of_certificates(loaded: Loaded) -> list[Problem]:

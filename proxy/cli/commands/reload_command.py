@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from proxy.cli.admin_client import post
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, printable
@@ -9,9 +13,17 @@ from proxy.node.views import ReloadResult
 from proxy.process.exit_codes import ExitCode
 
 
-def reload(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
+def reload(
+    *,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Apply lower retention limits even if they delete unfinished messages."),
+    ] = False,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
     """Have a node read its configuration file again, all or nothing; says what changed, or why nothing did."""
-    answer = post(admin, "/api/reload", None, ReloadResult, also=(409,))
+    answer = post(admin, "/api/reload", {"acceptLoss": accept_loss}, ReloadResult, also=(409,))
     code = ExitCode.OK if answer.accepted else ExitCode.REFUSED
     if as_json:
         print_json(answer)

@@ -14,7 +14,7 @@ from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line
 from proxy.operate.text import amount
-from proxy.operate.views.changes import DeletionResult, TopicResult
+from proxy.operate.views.changes import DeletionResult, LossesAnswer, TopicResult
 from proxy.operate.views.topics import TopicsAnswer
 from proxy.process.exit_codes import ExitCode
 
@@ -82,8 +82,13 @@ def delete(
 def _asked(topic: str, admin: str) -> str:
     """Show what would go and ask for the name; without a terminal it must be given by --yes."""
     if not sys.stdin.isatty():
-        raise CliError(f"say --yes {topic} to delete without being asked.", ExitCode.USAGE)
+        losses = get(admin, "/api/losses", LossesAnswer, asked={"topic": topic})
+        unfinished = f"not finished are {losses.sentence}; " if losses.groups else ""
+        raise CliError(f"{unfinished}pass --yes {topic} to delete without confirmation.", ExitCode.USAGE)
     [found] = get(admin, "/api/topics", TopicsAnswer, asked={"topic": topic}).topics
     print(f"{amount(found.messages, 'message')} in {amount(len(found.queues), 'queue')} go.", file=sys.stderr)
+    losses = get(admin, "/api/losses", LossesAnswer, asked={"topic": topic})
+    if losses.groups:
+        print(f"Not finished are {losses.sentence}.", file=sys.stderr)
     print("Type the topic's name to delete it: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()

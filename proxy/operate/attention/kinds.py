@@ -27,13 +27,15 @@ KINDS: dict[str, Kind] = {
     "not_ready": Kind("the node starts, recovers or stops", "Wait; /readyz?verbose and the log say how far it is."),
     "acks_refused": Kind(
         "the disk is full, even for the ack journal",
-        "Free space, or lower retentionBytes or retentionHours and reload; acks are taken again by themselves.",
+        "Free space; or lower retentionBytes, which may need `pyddmq reload --accept-loss`.",
     ),
     "disk_full": Kind(
         "the disk is full",
-        "Free space, or lower retentionBytes or retentionHours and reload; publishes are taken again by themselves.",
+        "Free space; or lower retentionBytes, which may need `pyddmq reload --accept-loss`.",
     ),
-    "disk_low": Kind("the disk is nearly full", "Free space, or lower retentionBytes or retentionHours and reload."),
+    "disk_low": Kind(
+        "the disk is nearly full", "Free space; or lower retentionBytes, which may need `pyddmq reload --accept-loss`."
+    ),
     "reserve_missing": Kind(
         "nothing is set aside for dead letters",
         "Free space for two log files; then the space is set aside by itself.",
@@ -41,6 +43,10 @@ KINDS: dict[str, Kind] = {
     "retention_blocked": Kind(
         "retention has stopped: pending messages cannot be put elsewhere",
         "Free space by other means; it goes on by itself.",
+    ),
+    "retention_waits": Kind(
+        "lower limits of retention are configured and not in force",
+        "Let the groups finish, or delete their messages by `pyddmq reload --accept-loss`.",
     ),
     "slow_sync": Kind("the disk is slow", "Look at the disk, and at what else writes to it."),
     "damage": Kind(

@@ -98,6 +98,10 @@ def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     if troubles.retention_blocked:
         text = "A log file is due for deletion, and what is pending in it cannot be put elsewhere: retention waits."
         yield found("retention_blocked", True, text)
+    if troubles.retention_waits is not None:
+        counts = ", ".join(f"{count:,} of group {group}" for group, count in sorted(troubles.retention_waits.items()))
+        text = f"The configured limits of retention would delete messages that are not finished: {counts or 'unknown'}."
+        yield found("retention_waits", False, text)
     if troubles.sync_seconds >= SLOW_SYNC_SECONDS:
         text = f"A sync of the log took {age(troubles.sync_seconds)} within the last minute; publishes wait for it."
         yield found("slow_sync", False, text)

@@ -48,7 +48,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
 
 
 def _of_store(node: Node, common: Troubles) -> Troubles:
-    store = node.store
+    store, retaining = node.store, node.opened.retaining
     return replace(
         common,
         clock_behind_seconds=max(common.clock_behind_seconds, store.arrivals.ahead_seconds(store.store_ms)),
@@ -64,6 +64,7 @@ def _of_store(node: Node, common: Troubles) -> Troubles:
         index_failed=bool(node.metrics.value(INDEX_FAILED)),
         waiting=_waiting(node),
         retention_blocked=store.retention.blocked,
+        retention_waits=None if retaining.waiting is None else dict(retaining.losses),
     )
 
 

@@ -99,6 +99,12 @@ class NoBody(ChangeBody, frozen=True):
     """Body of a change that needs to be told nothing."""
 
 
+class ReloadBody(ChangeBody, frozen=True):
+    """Whether limits of retention come into force although they delete messages that are not finished."""
+
+    accept_loss: bool = False
+
+
 class ChangeRefused(Exception):
     """A change is not made; nothing has happened.
 
@@ -295,8 +301,8 @@ def decode(raw: bytes, content_type: str, change: Change) -> ChangeBody:
     Raises:
         ChangeRefused: It is not said to be JSON (415), or it is not what the model says (400).
     """
-    if change.body is NoBody and not raw:
-        return NoBody()
+    if change.body in (NoBody, ReloadBody) and not raw:
+        return change.body()
     if content_type != "application/json":
         # A form of another site can be sent without being asked for leave; application/json cannot.
         text = f"{change.path} takes JSON; send Content-Type: application/json."

@@ -130,7 +130,11 @@ class _Topics:
         need_ready(node)
         topic = self._found(body.topic)
         if body.confirm != body.topic:
-            raise ChangeRefused(400, f"Not confirmed: `confirm` must be the topic's name, {body.topic!r}.")
+            losses = node.opened.retaining.losses_with(body.topic)
+            counts = ", ".join(f"{count:,} of group {group}" for group, count in sorted(losses.items()))
+            unfinished = f" Not finished are {counts}." if losses else ""
+            text = f"Not confirmed: `confirm` must be the topic's name, {body.topic!r}.{unfinished}"
+            raise ChangeRefused(400, text)
         self._refuse_needed(topic)
         listed = body.topic in node.config.topics
         if listed and not body.force:

@@ -8,6 +8,33 @@ from broker.views import QueueRange, View
 from upstream.views import Move
 
 
+class GroupLoss(View, frozen=True, kw_only=True):
+    """Messages of a group that a change would delete.
+
+    Attributes:
+        group: The group.
+        messages: How many it has not finished.
+    """
+
+    group: str
+    messages: int
+
+
+class LossesAnswer(View, frozen=True, kw_only=True):
+    """What a change would delete at once.
+
+    Attributes:
+        groups: Groups that would lose messages, by name.
+    """
+
+    groups: Sequence[GroupLoss]
+
+    @property
+    def sentence(self) -> str:
+        """The counts by group, for people; empty when no group loses a message."""
+        return ", ".join(f"{each.messages:,} of group {each.group}" for each in self.groups)
+
+
 class PauseResult(View, frozen=True, kw_only=True):
     """What a pause, or its end, did.
 

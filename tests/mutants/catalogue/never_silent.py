@@ -6,6 +6,15 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a start takes lower limits of retention at once",
+        "proxy/node/retaining.py",
+        old="self._saved or wanted\n",
+        new="wanted\n",
+        caught_by=(
+            "tests/simulation/test_retention.py::test_smaller_limit_is_refused_while_a_group_would_lose_messages",
+        ),
+    ),
+    Mutant(
         "an exception in an action counts as success",
         "upstream/running/running.py",
         old="        outcomes.error(job, answer)\n",

@@ -293,3 +293,31 @@ def test_file_that_the_checkpoint_does_not_cover_stays() -> None:
     clock.advance(11)
     store.checkpoint()
     assert store.retention.step() is True
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        RetentionLimits(age_ms=3_600_000),
+        RetentionLimits(age_ms=120_000),
+        RetentionLimits(age_ms=1_000),
+        RetentionLimits(log_bytes=3 * SEGMENT_BYTES),
+        RetentionLimits(log_bytes=SEGMENT_BYTES, age_ms=200_000),
+        RetentionLimits(),
+    ],
+)
+@pytest.mark.parametrize("gap_seconds", [0, 5_000])
+def test_what_would_go_is_what_goes(limits: RetentionLimits, gap_seconds: int) -> None:
+    """Also where nothing came for long: the last record of a file is old, and the first one behind it is new."""
+    disk, clock = SimDisk(), ManualClock()
+    store = filled(disk, clock)
+    clock.advance(gap_seconds)
+    for number in range(3):
+        append(store, BODY, queue_id=number % 2)
+    store.flush()
+    clock.advance(11)
+    store.checkpoint()
+    end = store.retention.end_under(limits)
+    store.retention.limits = limits
+    run(store)
+    assert store.min_offset == end
