@@ -241,7 +241,7 @@ class KafkaGroups:
     async def end(self, *, threads: Threads, loop: asyncio.AbstractEventLoop) -> None:
         """Leave for all groups, with a last commit each, and close the ways to the clusters, within SECONDS each.
 
-        To the first comes what a last commit may have to wait for (`upstream.kafka.commits`).
+        To the first comes what a last commit may have to wait for (`upstream.kafka.commits.commits`).
         """
         seconds = SECONDS + max((each.leave_seconds for each in self._brokers.values()), default=0.0)
         if still := await self._leave(seconds):

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from broker.runtime.seams import Clock
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
 from upstream.kafka.all_groups import Standing, Survey, Surveyed
+from upstream.kafka.commits.metadata import decode
 from upstream.kafka.link import Place
-from upstream.kafka.metadata import decode
 
 READS_MAX = 200
 """Records that a round reads."""

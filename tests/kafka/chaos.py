@@ -28,8 +28,8 @@ from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
 from upstream.kafka.all_groups import Standing
+from upstream.kafka.commits.metadata import decode
 from upstream.kafka.link import KafkaFailure, Place
-from upstream.kafka.metadata import decode
 from upstream.kafka_client.all_groups_process import SurveyProcess
 
 PARTITIONS, KEYS = 12, 120

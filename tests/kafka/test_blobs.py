@@ -10,7 +10,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.kafka_world import Clients
-from upstream.kafka.blobs import Blobs, Named
+from upstream.kafka.commits.blobs import Blobs, Named
 from upstream.kafka.link import Place
 
 pytestmark = pytest.mark.long

@@ -11,11 +11,11 @@ from broker.runtime.metrics import declare
 from conf.models import GroupConfig
 from upstream.budget import Budget
 from upstream.job import Generation, GroupQueue, UpstreamJob
-from upstream.kafka.blobs import Blobs
+from upstream.kafka.commits.blobs import Blobs
+from upstream.kafka.commits.offsets import KafkaOffsets
 from upstream.kafka.dead_letters import DeadLetterWriter
 from upstream.kafka.link import GroupMember, PartitionReader, Place, Producer
 from upstream.kafka.membership import Membership
-from upstream.kafka.offsets import KafkaOffsets
 from upstream.kafka.partitions import MemberSettings, Partitions
 from upstream.kafka.source import KafkaSource
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own

@@ -27,15 +27,15 @@ from broker.runtime.later import Repeated
 from broker.runtime.steps import run_now
 from conf.models import GroupConfig
 from upstream.job import GroupQueue
-from upstream.kafka.blobs import Blobs, Named
-from upstream.kafka.commits import Commits
+from upstream.kafka.commits.blobs import Blobs, Named
+from upstream.kafka.commits.commits import Commits
+from upstream.kafka.commits.metadata import Known, decode, decode_blob
+from upstream.kafka.commits.offsets import KafkaOffsets
+from upstream.kafka.commits.remembered import Remembered
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
 from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
-from upstream.kafka.metadata import Known, decode, decode_blob
-from upstream.kafka.offsets import KafkaOffsets
-from upstream.kafka.remembered import Remembered
 from upstream.kafka.silence import Silence
 from upstream.kafka.stream import Stream
 from upstream.kafka.subscriptions import Subscriptions, is_expression

@@ -22,7 +22,7 @@ from typing import Any
 
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka.history import Event, History, Trouble
-from upstream.kafka.metadata import decode
+from upstream.kafka.commits.metadata import decode
 
 AWAY = "it was away"
 """The trouble of a node that is dead."""

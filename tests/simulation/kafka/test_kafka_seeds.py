@@ -14,11 +14,11 @@ from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka.faults import FAULTS
 from tests.simulation.kafka.plan import run_seed, way_of
 from tests.simulation.kafka.world import Report
-from upstream.kafka.commits import Commits
+from upstream.kafka.commits.commits import Commits
+from upstream.kafka.commits.metadata import Known
 from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.lease import Lease
 from upstream.kafka.log_watch import LogWatch
-from upstream.kafka.metadata import Known
 from upstream.kafka.partitions import Partitions
 from upstream.kafka.silence import Silence
 

@@ -46,7 +46,7 @@ MANY = {
     "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
     "proxy/services/delay_service.py::__init__": "likewise",
     "proxy/services/transaction_service.py::__init__": "likewise",
-    "upstream/kafka/commits.py::__init__": "what commits of one group work with; its broker makes them, in one place",
+    "upstream/kafka/commits/commits.py::__init__": "what commits of one group work with; made in one place",
     "upstream/kafka/source.py::__init__": "likewise",
     "upstream/kafka_client/member_thread.py::__init__": "likewise",
 }

@@ -8,8 +8,8 @@ from proxy.recording.cluster_samples import ClusterSampler
 from pyddmq.testing.manual_time import ManualClock
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
 from upstream.kafka.all_groups import Standing
+from upstream.kafka.commits.metadata import encode
 from upstream.kafka.link import Place
-from upstream.kafka.metadata import encode
 from upstream.progress.tracker import Failure
 
 A, B = Place("orders", 0), Place("orders", 1)

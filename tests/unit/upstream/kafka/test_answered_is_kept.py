@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround, Taken
 from tests.unit.upstream_world import Client
-from upstream.kafka.commits import LAST_TELL_SECONDS, SAID_MAX
+from upstream.kafka.commits.commits import LAST_TELL_SECONDS, SAID_MAX
 from upstream.kafka.link import Place
 from upstream.kafka.partitions import MemberSettings
 

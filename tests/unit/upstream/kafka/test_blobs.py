@@ -12,9 +12,9 @@ from broker.runtime.metrics import Metrics
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.blobs import NAME_MAX, Blobs, Named
+from upstream.kafka.commits.blobs import NAME_MAX, Blobs, Named
+from upstream.kafka.commits.metadata import TEXT_MAX, decode, decode_blob, encode, encode_named
 from upstream.kafka.link import Headers, KafkaRecord, Place, Produced
-from upstream.kafka.metadata import TEXT_MAX, decode, decode_blob, encode, encode_named
 from upstream.kafka.partitions import MemberSettings
 from upstream.progress.tracker import Failure
 
@@ -118,7 +118,7 @@ def test_blob_that_is_not_what_the_text_says_counts_for_nothing(fault: str) -> N
         records[named.offset] = records[named.offset]._replace(value=changed)
         if fault.startswith("of"):
             # With a sum that is right: somebody named another's.
-            from upstream.kafka import blobs
+            from upstream.kafka.commits import blobs
 
             told = named._replace(sum=blobs._sum(changed))
             first.cluster().group("g").committed[Place("t", 0)] = (offset, text.replace(str(named), str(told)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upstream.kafka.metadata import TEXT_MAX, Known, Ranges, decode, encode
+from upstream.kafka.commits.metadata import TEXT_MAX, Known, Ranges, decode, encode
 from upstream.progress.tracker import Failure
 
 

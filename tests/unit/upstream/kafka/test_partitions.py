@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyddmq.actions import Action, Job, Status
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
+from upstream.kafka.commits.metadata import decode
 from upstream.kafka.link import Place
-from upstream.kafka.metadata import decode
 from upstream.kafka.partitions import WAITING, MemberSettings
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [2000, 4000], "timeout": 30_000, "maxPullBatchSize": 8}

@@ -13,7 +13,7 @@ The text is `p1`, the committed offset that it belongs to, and parts with a lett
 written. `F`: failures as LEB128 numbers, six for each offset: its distance from the one before, fails, errors,
 timeouts, stop, and the moment of its next attempt (ms since the epoch, 0: at once). `x`: not all of it had room: the
 highest finished ranges are left out, then failures. `T`: where all of it stands, in the same form
-(`upstream.kafka.blobs`). What is left out, and stands nowhere, is delivered again, or counted anew.
+(`upstream.kafka.commits.blobs`). What is left out, and stands nowhere, is delivered again, or counted anew.
 
 Whoever reads it believes nothing: a text of another form, of another offset, or with numbers that cannot be is as
 none (`Known.foreign`).
@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from upstream.kafka.blobs import BLOB_MAX, NAME_MAX, Named
+from upstream.kafka.commits.blobs import BLOB_MAX, NAME_MAX, Named
 from upstream.progress.tracker import AHEAD_MAX, Failure, Stop
 
 TEXT_MAX = 4095

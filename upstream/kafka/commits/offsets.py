@@ -8,7 +8,7 @@ from broker.runtime.file_writes import Steps
 
 
 class KafkaOffsets:
-    """`upstream.queues.CommittedOffsets`; what commits to Kafka is `upstream.kafka.commits`."""
+    """`upstream.queues.CommittedOffsets`; what commits to Kafka is `upstream.kafka.commits.commits`."""
 
     def __init__(self, finish_writes: Callable[[], None]) -> None:
         self.changed_outside = False

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from upstream.kafka.commits.metadata import Ranges
 from upstream.kafka.link import Assignment, Place
-from upstream.kafka.metadata import Ranges
 from upstream.progress.tracker import OffsetTracker
 
 Said = tuple[int, str]

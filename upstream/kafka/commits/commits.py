@@ -17,11 +17,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
-from upstream.kafka.blobs import BLOB_MAX, Blobs, Named
+from upstream.kafka.commits.blobs import BLOB_MAX, Blobs, Named
+from upstream.kafka.commits.metadata import encode, encode_named
+from upstream.kafka.commits.remembered import Said
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Commit, GroupMember, KafkaFailure
-from upstream.kafka.metadata import encode, encode_named
-from upstream.kafka.remembered import Said
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.tracker import OffsetTracker
 
