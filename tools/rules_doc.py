@@ -9,7 +9,7 @@ from inspect import getdoc
 
 from lag.rules.causes import CAUSES
 from lag.rules.facts import WINDOW_FACTS
-from lag.rules.limits import Limits
+from lag.rules.limits import NO_LIMIT, Limits
 from lag.rules.quantities import ALL, TOPIC_QUANTITIES
 from lag.rules.statuses import STATUSES
 
@@ -114,7 +114,8 @@ def _lines() -> Iterator[str]:
     yield "| --- | --- | --- |"
     texts = meanings_of_limits()
     for field in fields(Limits):
-        yield f"| `{field.name}` | {getattr(Limits(), field.name):,} | {texts[field.name]} |"
+        value = getattr(Limits(), field.name)
+        yield f"| `{field.name}` | {'none' if value == NO_LIMIT else f'{value:,}'} | {texts[field.name]} |"
     yield _HISTORY.rstrip("\n")
 
 

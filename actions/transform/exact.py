@@ -102,7 +102,7 @@ def json_line(text: bytes) -> msgspec.Raw | None:
             json.loads(text.decode(), parse_constant=_no_constant)
         except (ValueError, RecursionError):
             return None
-    # Within a text of JSON there is no line end, so all that are there stand between tokens.
+    # A JSON string cannot contain a raw line end, so every line end here is between two tokens.
     return msgspec.Raw(text.replace(b"\n", b" ").replace(b"\r", b" "))
 
 

@@ -1,7 +1,8 @@
 """How old records are whose store timestamps are ahead of the wall clock.
 
-Store timestamps never go back (D4). After a clock that was ahead, by hours or years, all that is stored has the latest
-one of that time until the clock gets there: by it nothing would ever be old. Meanwhile marks are made, each second:
+Store timestamps never go back (D4). After a clock that was ahead by hours or years, every new record has the latest
+one of that time until the clock gets there. Judged by it, no record would become old.
+Meanwhile marks are made, each second:
 what is in the log below an offset was stored by this moment of the monotonic clock, which is never set. A record is at
 least as old as the first mark behind it says. Marks are in memory alone: after a restart, what was stored before counts
 as stored at the restart. So age is too small by that at most, and never too large.

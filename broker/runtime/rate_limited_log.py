@@ -88,7 +88,7 @@ class RateLimitedLog:
         what its frames worked on; they say what was raised and where.
 
         Args:
-            event: As `note`; it is told in this way only.
+            event: As `note`. Events logged here are logged by no other method.
             error: What was raised, and caught.
             kind: As `note`; the type of the error is added to it.
             example: As `note`.

@@ -14,8 +14,8 @@ class Limits:
     """Thresholds of the lag rules. All have values that suit most groups; `target_ms` is the one to set.
 
     Attributes:
-        target_ms: Time lag that a group is to stay under, in ms.
-        target_messages: Unfinished messages that a group is to stay under; the default is no limit.
+        target_ms: Maximum time lag of a group, in ms.
+        target_messages: Maximum of unfinished messages of a group; the default sets no limit.
         floor_messages: A lag of so many messages or fewer is no lag.
         floor_ms: Nor is one whose oldest message is this old at most.
         dead_band: Share of the produce rate that the lag may rise or fall by without having a trend.

@@ -18,7 +18,7 @@ from lag.rules.statuses import BY_NAME, Level, worst
 from lag.verdicts.windows import Judged
 
 SILENT: Final = "SILENT"
-"""Status of a node whose journal has no new round; only who looks from outside can tell."""
+"""Status of a node whose journal has no new round; only an observer outside the node can report it."""
 INCOMPLETE: Final = "INCOMPLETE"
 REMOVED: Final = "REMOVED"
 """Status of a group that was removed, or whose alarms were disabled."""
@@ -83,7 +83,7 @@ class VerdictChange:
     time_ms: int
 
     def as_fields(self, cluster: str, node: str, recipients: Sequence[str] = ()) -> dict[str, Any]:
-        """Return it as JSON has it; `key` is the same for the same change, whoever sees it.
+        """Return the fields of the JSON form; `key` is the same in each report of the same change.
 
         Args:
             cluster, node: Where the group was judged.
@@ -220,6 +220,6 @@ def _verdict(every: Sequence[Judged], time_ms: int) -> Verdict:
 
 
 def _since(found: Verdict, before: Verdict) -> Verdict:
-    """Return the new verdict with the beginning of the one that it goes on with."""
+    """Return the new verdict with the beginning of the one that it continues."""
     # After a step of the clock back, what began in the future begins now.
     return replace(found, since_ms=min(before.since_ms, found.since_ms))

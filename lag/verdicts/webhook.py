@@ -1,9 +1,10 @@
 """Changes as HTTP posts, by a thread of its own: nothing waits for the other end.
 
-A change is posted until a status from 200 to 299 comes back, with `Idempotency-Key: <its key>`, so that a receiver can
-tell a repeat. Gaps between tries grow from a second to five minutes. Changes go one after the other, in order. One that
-the receiver refuses is dropped, so that it does not block the next: a status from 300 to 499, but 408, 425 and 429, or
-`ANSWERS_MAX` answers of another kind. A receiver that does not answer concerns all changes, and is tried for ever.
+A change is posted until a status from 200 to 299 comes back, with `Idempotency-Key: <its key>`, so that a receiver
+can recognize a repeat. Gaps between tries grow from a second to five minutes. Changes are posted in order, one at a
+time. One that the receiver refuses is dropped, so that it does not block the next: a status from 300 to 499, but 408,
+425 and 429, or `ANSWERS_MAX` answers of another kind. A receiver that does not answer concerns all changes, and is
+tried for ever.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Webhook:
     """Posts to one address.
 
     Attributes:
-        trouble: Why the last change was not posted; null: it was.
+        trouble: Why the last change was not posted; None if it was.
         counts: Posts by outcome so far: `sent`, `failed` (tried again), `refused` and `dropped` (both lost).
 
     Args:

@@ -28,7 +28,7 @@ from proxy.node.action_places import group_path, unmakeable
 from proxy.node.assembly import consumer_group, retention_limits
 from proxy.node.node import Node
 from proxy.node.trouble_facts import ConfigurationView
-from proxy.node.views import ReloadResult
+from proxy.node.views import ReloadResult, by_group
 from proxy.services.topic_ports import wanted_types
 from proxy.tls.ports import Unusable
 from upstream.delivery.group import ConsumerGroup
@@ -270,8 +270,7 @@ def retention_key(old: NodeConfig, new: NodeConfig) -> str:
 
 def loss_sentence(losses: Mapping[str, int]) -> str:
     """Say how many messages of which groups would be deleted, and how to confirm it."""
-    counts = ", ".join(f"{count:,} of group {group}" for group, count in sorted(losses.items()))
-    return f"would delete messages at once that are not finished: {counts}; {_CONFIRM}"
+    return f"would delete messages at once that are not finished: {by_group(losses)}; {_CONFIRM}"
 
 
 class _Unprepared(Exception):

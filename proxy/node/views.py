@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.views import View
+
+
+def by_group(messages: Mapping[str, int]) -> str:
+    """Write counts of messages by group, by name: `1,200 of group billing, 3 of group mail`."""
+    return ", ".join(f"{count:,} of group {group}" for group, count in sorted(messages.items()))
 
 
 class RecoveryView(View, frozen=True, kw_only=True):

@@ -58,7 +58,7 @@ class NodeVerdicts:
 
     @property
     def trouble(self) -> str | None:
-        """Why the last change was not posted; None: it was, or there is no webhook."""
+        """Why the last change was not posted; None if it was posted or no webhook is configured."""
         return None if self._webhook is None else self._webhook.trouble
 
     def reported(self) -> list[tuple[str, Verdict, tuple[str, ...]]]:

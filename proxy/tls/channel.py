@@ -339,7 +339,7 @@ class TlsChannel(asyncio.Protocol):
             except ssl.SSLZeroReturnError:
                 ended = True
             except ssl.SSLError:
-                # Renegotiation, a wrong sum, an alert: nobody can say what would have come.
+                # Renegotiation, a wrong checksum or an alert: what would have followed is unknown.
                 broken = True
             break
         if self._outgoing.pending:

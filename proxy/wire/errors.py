@@ -69,7 +69,7 @@ class PropertiesError(MessageError):
 
 
 class TextError(MessageError):
-    """A text of a message is no UTF-8.
+    """A string of a message is not valid UTF-8.
 
     Attributes:
         field: Which text it is.

@@ -213,7 +213,7 @@ class GroupMember(Protocol):
         ...
 
     def abandon(self) -> None:
-        """End without waiting for anything, as far as that can be done; nothing more is told."""
+        """End without waiting for anything, as far as possible; no more calls back."""
         ...
 
     def leave(self, done: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
-"""Whether a member stands: the group's coordinator does not answer it, while the cluster answers others.
+"""Whether a member is stalled: the group's coordinator does not answer it, while the cluster answers others.
 
-A client whose connection to the coordinator is gone and is not made again reads nothing and says nothing. So a member
+A client whose connection to the coordinator is lost and not made again reads nothing and reports nothing. So a member
 that was not answered for several sessions, of a cluster that answers, is replaced.
 """
 
@@ -10,9 +10,9 @@ from broker.runtime.seams import Clock
 from upstream.kafka.link import KafkaFailure
 
 SESSIONS = 3
-"""A member that was not answered for so many sessions, and the time of a revoke, is replaced."""
+"""A member without an answer for this number of session timeouts, and the time of a revoke, is replaced."""
 _GAP_SECONDS = 5.0
-"""A cluster that was not heard for so long was away, or the node stood still; it is asked every second."""
+"""The cluster is queried every second: a longer gap means that it was away, or that the node was stopped."""
 _UNANSWERED = frozenset({"TIMED_OUT", "TRANSPORT", "WAIT_COORD", "REQUEST_TIMED_OUT", "ALL_BROKERS_DOWN"})
 
 

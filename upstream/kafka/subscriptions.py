@@ -71,7 +71,7 @@ class Subscriptions:
         return fitting[0] if fitting else None
 
     def start_of(self, assignment: Assignment) -> int:
-        """Return where the group goes on, or where one begins that never committed (D6), or whose log is another."""
+        """Return where the group continues; or begins (D6), if it never committed or its log is another one."""
         if assignment.committed is not None and not assignment.is_beyond:
             return max(assignment.committed, assignment.low)
         config = self.of(assignment.topic)

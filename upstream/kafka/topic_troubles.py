@@ -49,13 +49,13 @@ class TopicTroubles:
         """Messages lost by topic, and when."""
 
     def heard(self, failures: Mapping[Place, KafkaFailure]) -> list[KafkaFailure]:
-        """Note all that the cluster says of partitions; returns what is new."""
+        """Note every failure that the cluster reports of partitions; returns the new ones."""
         return self._note(
             {each: failure for each, failure in self._places.items() if each.partition == WHOLE}, failures
         )
 
     def heard_topics(self, failures: Mapping[str, KafkaFailure]) -> list[KafkaFailure]:
-        """Note all that the cluster says of topics as a whole; likewise."""
+        """Note every failure that the cluster reports of whole topics; returns the new ones."""
         whole = {Place(topic, WHOLE): failure for topic, failure in failures.items()}
         return self._note({each: failure for each, failure in self._places.items() if each.partition != WHOLE}, whole)
 

@@ -37,7 +37,7 @@ def ends_of(consumer: Any, places: Iterable[Place]) -> dict[Place, tuple[int, in
 def ends_of_each(
     consumer: Any, places: Iterable[Place]
 ) -> tuple[dict[Place, tuple[int, int]], dict[Place, KafkaFailure]]:
-    """Return first offsets and ends of those partitions of which the cluster tells them, and what it says of others.
+    """Return first offsets and ends by partition, and the failures of partitions for which the cluster returns none.
 
     Raises:
         KafkaException: The cluster does not answer.

@@ -199,7 +199,7 @@ class LibrdkafkaProducer:
             raise self._reason(failure_of(error), unknown=False) from None
 
     def _note(self, error: Any) -> None:
-        """Hear an error of librdkafka's, in the thread; of those that are not fatal records tell themselves."""
+        """Take an error of librdkafka's, in the thread. Errors that are not fatal arrive with their records."""
         if error.fatal() and self._fatal is None:
             self._fatal = failure_of(error, self._hide(error.str()))
 

@@ -74,7 +74,7 @@ class Layout:
         self._suffix = suffix
         self._prefix = f"{plain['group']}.{plain['topic']}"
         self._form = _PLACE.sub(lambda found: plain.get(found[1]) or "${" + found[1] + "}", path).strip("/")
-        # -1 is no minute of a folder; a path without a time has one folder for all messages.
+        # -1 matches no minute. A path without a time has one folder for all messages.
         self._minute = -1
         self._has_time = any(found[1] in _FORMS for found in _PLACE.finditer(self._form))
         self._folder = f"{root}/{self._form}" if self._form else root

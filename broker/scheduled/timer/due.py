@@ -167,8 +167,8 @@ class DueTimers:
         self._delivered()
 
     def begin_anew(self) -> None:
-        """Forget all that was read of timer log and wheel, which begin anew; nothing may be under way."""
-        assert not self.under_way, "what ends later would end with positions in a timer log that is gone"
+        """Forget what was read of timer log and wheel, which are rebuilt; nothing may be in flight."""
+        assert not self.under_way, "it would end with positions of the old timer log"
         self.refused.clear()
         self.superseded.clear()
         self._cancelled.clear()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from broker.runtime.store_metrics import REFUSED
 from proxy.node.trouble_facts import Risen, TlsView, Troubles
+from proxy.node.views import by_group
 from proxy.operate.attention.kinds import found
 from proxy.operate.live_node import LiveNode
 from proxy.operate.moments import moment_text
@@ -99,8 +100,8 @@ def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
         text = "A log file is due for deletion, and what is pending in it cannot be put elsewhere: retention waits."
         yield found("retention_blocked", True, text)
     if troubles.retention_waits is not None:
-        counts = ", ".join(f"{count:,} of group {group}" for group, count in sorted(troubles.retention_waits.items()))
-        text = f"The configured limits of retention would delete messages that are not finished: {counts or 'unknown'}."
+        counts = by_group(troubles.retention_waits) or "unknown"
+        text = f"The configured limits of retention would delete messages that are not finished: {counts}."
         yield found("retention_waits", False, text)
     if troubles.sync_seconds >= SLOW_SYNC_SECONDS:
         text = f"A sync of the log took {age(troubles.sync_seconds)} within the last minute; publishes wait for it."

@@ -13,6 +13,7 @@ from broker.queues.topics import DEAD_LETTER_PREFIX, QUEUES_MAX, Topic, is_syste
 from broker.runtime.steps import run_now
 from proxy.access.rules import NODE, Action
 from proxy.node.node import Node
+from proxy.node.views import by_group
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import run_steps
@@ -131,8 +132,7 @@ class _Topics:
         topic = self._found(body.topic)
         if body.confirm != body.topic:
             losses = node.opened.retaining.losses_with(body.topic)
-            counts = ", ".join(f"{count:,} of group {group}" for group, count in sorted(losses.items()))
-            unfinished = f" Not finished are {counts}." if losses else ""
+            unfinished = f" Not finished are {by_group(losses)}." if losses else ""
             text = f"Not confirmed: `confirm` must be the topic's name, {body.topic!r}.{unfinished}"
             raise ChangeRefused(400, text)
         self._refuse_needed(topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.views import QueueRange, View
+from proxy.node.views import by_group
 from upstream.views import Move
 
 
@@ -32,7 +33,7 @@ class LossesAnswer(View, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """The counts by group, for people; empty when no group loses a message."""
-        return ", ".join(f"{each.messages:,} of group {each.group}" for each in self.groups)
+        return by_group({each.group: each.messages for each in self.groups})
 
 
 class PauseResult(View, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ class Type:
         text: For STRING: whether it is a string (str in Python) or a binary (bytes).
         parts: For LIST and SET the element type, for MAP the key and value types.
         struct: For STRUCT.
-        loose: For STRING: a string that may hold any bytes; it is bytes in Python where it is no UTF-8.
+        loose: For STRING: any bytes are accepted; the value is `bytes` in Python if they are not valid UTF-8.
         is_name: For STRING: what is longer than any name is cut before it is decoded.
     """
 

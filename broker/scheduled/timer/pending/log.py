@@ -79,8 +79,8 @@ class TimerLog:
         file_bytes: Size of its files.
         count: Number of the next unit; units count from the log's beginning, files that are gone included.
         first: Number of the oldest unit that is kept.
-        generation: How often it was made anew. Numbers and positions of units are of one generation: whoever keeps one
-            over a step of anything else compares this, or keeps it here.
+        generation: Number of rebuilds. Unit numbers and positions are valid in one generation only, so code that keeps
+            one across a step of other work compares the generation, or keeps the position here.
         relocated: Number of the first unit that retention has still to look at (`TimerHold`): those before it are
             completed, or their records are in what is kept.
         marked: Positions of units that need nothing any more, and whose size is not 0 in the file before the next

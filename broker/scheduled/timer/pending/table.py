@@ -400,7 +400,7 @@ class TimerTable:
     def _end_slot(self, slot_ms: int, left: int) -> None:
         self._left.pop(slot_ms, None)
         if left < 0:
-            # Then another slot keeps one for ever, and with it all that is entered a round later.
+            # Then another slot never becomes empty, nor does what is entered in it one round later.
             self.damage = TimersDamaged(f"more timers were completed of the slot {slot_ms} than it has")
 
     def forget(self, unit: Unit) -> None:
@@ -445,7 +445,7 @@ class TimerTable:
         self.rolls.clear()
 
     def make_anew(self, read_ms: int) -> None:
-        """Make timer log and wheel empty, forget all that was read of them, and begin at a slot. Raises OSError."""
+        """Empty timer log and wheel, forget what was read of them, and begin at a slot. Raises OSError."""
         self.log.reset()
         self.wheel.reset()
         self.pending.clear()
