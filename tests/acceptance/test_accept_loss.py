@@ -15,16 +15,16 @@ SMALLER = SMALL.replace("16384", f"16384, retentionBytes: {2 * SEGMENT_BYTES}")
 
 
 def test_smaller_log_is_refused_until_the_loss_is_accepted(start_node: StartNode, tmp_path: Path) -> None:
-    """`config check --against` and `reload` count what would go; `reload --accept-loss` deletes it."""
+    """`config check --admin` and `reload` count what would go; `reload --accept-loss` deletes it."""
     file = tmp_path / "node.yaml"
     node = start_node(configuration=SMALL)
     with Producer(node.ready["producer"]) as producer:
         for number in range(60):
             producer.send("orders", bytes(8_000), key=str(number))
-    against = ("config", "check", str(file), "--against", node.ready["admin"])
-    assert command(*against).code == ExitCode.OK
+    asking = ("config", "check", str(file), "--admin", node.ready["admin"])
+    assert command(*asking).code == ExitCode.OK
     file.write_text(SMALLER)
-    for refused in (command(*against), command("reload", *node.admin())):
+    for refused in (command(*asking), command("reload", *node.admin())):
         assert refused.code == ExitCode.REFUSED
         assert "node.yaml:1: node.retentionBytes: would delete messages" in refused.out + refused.err
         assert "of group billing; run `pyddmq reload --accept-loss`" in refused.out + refused.err

@@ -22,10 +22,10 @@ def check(
     *,
     file: Annotated[Path, typer.Argument(help="Configuration file.")],
     kafka: Annotated[bool, typer.Option("--kafka", help="Ask its Kafka clusters, too, whether they fit.")] = False,
-    against: Annotated[
+    admin: Annotated[
         str | None,
         typer.Option(
-            "--against",
+            "--admin",
             metavar="HOST:PORT",
             help="Admin port of a node: also report retention limits that would delete its unfinished messages.",
         ),
@@ -47,8 +47,8 @@ def check(
         if kafka and not problems:
             code, problems, more = look_at_clusters(loaded.config, str(file))
             warnings = [*warnings, *more]
-        if against is not None and not problems:
-            problems = _of_losses(loaded, against)
+        if admin is not None and not problems:
+            problems = _of_losses(loaded, admin)
             code = ExitCode.REFUSED if problems else code
     except ConfigError as error:
         problems = error.problems
