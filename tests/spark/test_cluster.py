@@ -19,7 +19,6 @@ from lag.spark import package
 from tests.conftest import need_module, need_program
 from tests.spark.kills.campaign import written_changes
 from tests.spark.test_jobs_report import EVERY_MS, SNAPSHOTS, START_MS, write_story
-from tests.unit.lag.export.parquet import need_pyarrow
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "lag-cluster.md"
 MASTER: Final = "local-cluster[2,1,1024]"
@@ -79,7 +78,7 @@ def test_zip_has_the_whole_program(submit: Path) -> None:
 
 def test_zip_compacts(submit: Path) -> None:
     """The job of that name, which needs no session: it says what is wrong, and what it did."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     place = ExportPlace(str(submit / "many"))
     write_story(f"{submit}/node", "node")
     for until in (40, 80, SNAPSHOTS):
@@ -97,7 +96,7 @@ def test_zip_compacts(submit: Path) -> None:
 @pytest.mark.long
 def test_three_nodes_are_one_report(submit: Path) -> None:
     """From their journals, and from what they exported to one place; both are the same page."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     place = ExportPlace(str(submit / "exported"))
     nodes = [f"node-{number}" for number in range(3)]
     for node in nodes:

@@ -14,7 +14,7 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import EventRow, JournalReader, QueueRow, Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.samples import SAMPLE_FIELDS, EventKind, LagEvent, QueueSample
-from tests.unit.lag.export.parquet import need_pyarrow
+from tests.conftest import need_module
 
 DAY_MS = 86_400_000
 NOON_MS = 19_848 * DAY_MS + DAY_MS // 2
@@ -28,7 +28,7 @@ KEY = ("cluster", "node", "group", "topic", "queue", "epoch", "sequence")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Write three days of two nodes; the second misses six hours."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     found = {}
     for node in ("n 1", "n2"):
         folder = found[node] = str(tmp_path_factory.mktemp("journal"))

@@ -17,7 +17,7 @@ from lag.journal.reader import Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import GroupPart, Report
 from lag.samples import EventKind, LagEvent, QueueSample
-from tests.unit.lag.export.parquet import need_pyarrow
+from tests.conftest import need_module
 
 START_MS = 1_714_952_700_000
 """A quarter of an hour before midnight, UTC: exports have two days of it."""
@@ -217,7 +217,7 @@ def test_report_of_what_was_exported_is_the_same(
     spark: Any, report: Report, journal: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Word for word, but for where it was read; the exports are of two days, in several files."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     place = ExportPlace(str(tmp_path_factory.mktemp("exported")))
     for until in (40, 80, 130, SNAPSHOTS):
         export(RealDisk(read_only=True), journal, place, Wanted(until_ms=START_MS + until * EVERY_MS))

@@ -14,8 +14,8 @@ from lag.journal.reader import Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import Report
 from lag.samples import EventKind, LagEvent
+from tests.conftest import need_module
 from tests.spark.test_jobs_report import EVERY_MS, START_MS, sample
-from tests.unit.lag.export.parquet import need_pyarrow
 
 SNAPSHOTS = 60
 HOUR_MS = 3_600_000
@@ -148,7 +148,7 @@ def test_what_a_step_of_a_clock_makes_doubtful_is_unknown(spark: Any, shipped: A
 
 def test_exported_files_that_are_none_are_left_out_and_told(spark: Any, shipped: Any, tmp_path: Path) -> None:
     """Cut, of another program, with other columns, made too late: what they should have is not known, the rest is."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.conftest import need_module, need_program
 from tests.spark.kills.campaign import BOTH, DRIVER, EXPORT, JVM, NODE, Account, Campaign
-from tests.unit.lag.export.parquet import need_pyarrow
 
 LONG_KILLS = {NODE: 30, EXPORT: 12, BOTH: 5, JVM: 3, DRIVER: 2}
 """Of the long form, in an order by chance."""
@@ -19,7 +18,7 @@ LONG_KILLS = {NODE: 30, EXPORT: 12, BOTH: 5, JVM: 3, DRIVER: 2}
 def _needed() -> None:
     need_program("java", "apt install openjdk-17-jre-headless")
     need_module("pyspark", "pip install 'pyddmq[spark]'")
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
 
 
 def test_few_kills_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import Wanted
 from lag.journal.writer import FOLDER
 from proxy.cli.app import run
+from tests.conftest import need_module
 from tests.integration.proxy.admin.test_cli_lag_export import data_directory
-from tests.unit.lag.export.parquet import need_pyarrow
 from tests.unit.lag.samples import NOW_MS
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> ExportPlace:
     """Export five snapshots, each alone."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     data = data_directory(tmp_path)
     place = ExportPlace(f"{tmp_path}/out")
     for number in range(1, 6):
@@ -50,7 +50,7 @@ def test_what_was_replaced_can_go_at_once(place: ExportPlace, capsys: pytest.Cap
 
 def test_place_without_exports_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With what writes them; and one that is no place."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     assert run(["lag", "compact", str(tmp_path)]) == 11
     assert "has no exported files: `pyddmq lag export --to`" in " ".join(capsys.readouterr().err.split())
     assert run(["lag", "compact", "nowhere://x"]) == 6

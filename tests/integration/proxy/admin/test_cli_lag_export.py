@@ -12,7 +12,7 @@ from broker.runtime.disk import RealDisk
 from lag.export.place import ExportPlace
 from lag.journal.writer import FOLDER, JournalWriter, Origin, WriterLimits
 from proxy.cli.app import run
-from tests.unit.lag.export.parquet import need_pyarrow
+from tests.conftest import need_module
 from tests.unit.lag.samples import fleet
 
 
@@ -28,7 +28,7 @@ def data_directory(path: Path, snapshots: int = 5) -> str:
 
 def test_samples_are_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From the data directory or its folder; the second time there is nothing to do."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     data = data_directory(tmp_path)
     assert run(["lag", "export", "--journal", data, "--to", f"{tmp_path}/out"]) == 0
     assert "5 snapshots with 15 samples written" in capsys.readouterr().out
@@ -41,7 +41,7 @@ def test_samples_are_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_times_bound_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As moments or ages."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     data = data_directory(tmp_path)
     arguments = ["lag", "export", "--journal", data, "--to", f"{tmp_path}/out", "--json", "--until"]
     assert run([*arguments, "2020-01-01T00:00:00Z"]) == 0
@@ -58,7 +58,7 @@ def test_folder_without_a_journal_is_told(tmp_path: Path, capsys: pytest.Capture
 
 def test_place_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By its URL."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     assert run(["lag", "export", "--journal", data_directory(tmp_path), "--to", "nowhere://x"]) == 6
     assert "nowhere://x is no place" in capsys.readouterr().err
 

@@ -13,6 +13,7 @@ from broker.opening import checkpointer
 from broker.retention import RetentionLimits
 from pyddmq import SendRefused
 from pyddmq.codes import ResultCode
+from tests.conftest import need, need_program
 from tests.patient import Consumer, Producer, until
 from tests.running_node import RunningNode
 
@@ -33,13 +34,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 20 MiB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=20m", "pyddmq-test", str(place)]
-    try:
-        made = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if made.returncode:
-        pytest.skip(f"this user may not mount a tmpfs: {made.stderr.strip()}")
+    mount = [need_program("mount"), "-t", "tmpfs", "-o", "size=20m", "pyddmq-test", str(place)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    need(made.returncode == 0, f"the right to mount a tmpfs ({made.stderr.strip()})")
     yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 

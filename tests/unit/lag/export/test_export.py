@@ -21,7 +21,7 @@ from lag.journal.tiers import DAY_MS
 from lag.journal.writer import JournalWriter, Origin
 from lag.samples import SAMPLE_FIELDS, EventKind, LagEvent, QueueSample, ScheduledSample
 from pyddmq.testing.sim_disk import SimDisk
-from tests.unit.lag.export.parquet import need_pyarrow
+from tests.conftest import need_module
 from tests.unit.lag.journal.grounds import FOLDER, LIMITS, Rows, content, put, rows_of, writer
 from tests.unit.lag.samples import NOW_MS, fleet
 
@@ -30,7 +30,7 @@ DAY = NOW_MS // DAY_MS * DAY_MS
 
 @pytest.fixture(autouse=True)
 def _pyarrow() -> None:
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
 
 
 def journal(node: str = "n1", *, epoch: int = 1, snapshots: int = 6) -> SimDisk:

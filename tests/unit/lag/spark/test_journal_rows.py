@@ -12,7 +12,7 @@ from lag.journal.reader import JournalReader, QueueRow, SummaryRow, Wanted
 from lag.journal.tiers import TierLimits, Tiers
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.samples import SAMPLE_FIELDS
-from tests.unit.lag.export.parquet import need_pyarrow
+from tests.conftest import need_module
 from tests.unit.lag.samples import NOW_MS, fleet
 
 SNAPSHOTS = 40
@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write a journal of queues that move, of one that comes and one that goes, over two starts, with its minutes."""
-    need_pyarrow()
+    need_module("pyarrow", "pip install 'pyddmq[files]'")
     folder = str(tmp_path_factory.mktemp("journal"))
     snapshots = fleet(5, 60, SNAPSHOTS)
     for epoch, some in ((1, snapshots[:25]), (2, snapshots[25:])):
