@@ -85,6 +85,7 @@ class DeadLetterWriter:
         headers += [(_NAME + name, value) for name, value in facts.items()]
 
         seconds = AGAIN_SECONDS
+        waiting: Handle | None = None
 
         def produced(failure: KafkaFailure | None, partition: int, offset: int) -> None:
             if failure is None:
@@ -93,17 +94,19 @@ class DeadLetterWriter:
                 refused(failure)
 
         def refused(failure: KafkaFailure) -> None:
-            nonlocal seconds
+            nonlocal seconds, waiting
             self._runtime.metrics.counter(FAILED, self._group, failure.code).add()
             self._runtime.limited_log.note(
                 "dead_letter_refused", self._group, topic=topic, offset=record.offset, error=str(failure)
             )
-            self._refused[_spot(job)] = self._runtime.scheduler.call_later(seconds, attempt)
+            waiting = self._refused[_spot(job)] = self._runtime.scheduler.call_later(seconds, attempt)
             if failure.code not in _PASSING:
                 seconds = min(seconds * 2, AGAIN_SECONDS_MAX)
 
         def attempt() -> None:
-            self._refused.pop(_spot(job), None)
+            # An entry of a later generation of this member is that one's.
+            if waiting is not None and self._refused.get(_spot(job)) is waiting:
+                del self._refused[_spot(job)]
             if own(job.group_queue.queue).gone:
                 # Whoever has the partition now decides anew. Another generation of this member waits for the letter.
                 return

@@ -102,7 +102,7 @@ KINDS: dict[str, Kind] = {
     ),
     "reload_refused": Kind(
         "a reload was refused",
-        "Mend the file, see `pyddmq config check FILE`, and `pyddmq reload`; a restart would fail now.",
+        "Mend the file, then `pyddmq reload`. `pyddmq config check FILE` says whether a restart would work.",
     ),
     "config_missing": Kind(
         "the configuration file is gone", "Put the file back: a restart would fail; the node goes on as it was."

@@ -176,3 +176,23 @@ def test_operator_ends_a_message_whose_letter_kafka_refuses(moves: bool, kind: t
     mailbag.let_go()
     ground.advance(60)
     assert mailbag.sent == [] or moves is False
+
+
+def test_attempt_of_an_earlier_term_leaves_the_refused_letter_of_the_next(kind: type[KafkaGround]) -> None:
+    """The partition is lost and comes back while the letter waits: it can be skipped between tries."""
+    (ground, mailbag), client = _node(kind), Client()
+    ground.put("bad", key="k", queue=0)
+    ground.ack(client, *ground.take(client), fail=True)
+    for _ in range(100):
+        ground.advance(1)
+        mailbag.let_go(TOO_LARGE)
+    assert ground.group.stats().topics[0].dead_letters_refused == 1
+    [member] = ground.client.members
+    ground.cluster().expel(member)
+    ground.advance(20)
+    ground.ack(client, *ground.take(client), fail=True)
+    mailbag.let_go(TOO_LARGE)
+    for _ in range(100):
+        assert ground.group.stats().topics[0].dead_letters_refused == 1
+        ground.advance(1)
+        mailbag.let_go(TOO_LARGE)
