@@ -96,7 +96,6 @@ class Settings:
 
     def producer(self, client_id: str, *, alone: bool = False, **callbacks: Any) -> Any:
         """Return a `Producer`; `alone`: it makes no batches. Raises KafkaUnusable."""
-        # Of sizes the topic's `max.message.bytes` is the limit, and the broker's word.
         free: dict[str, Any] = {
             "linger.ms": 2,
             "queue.buffering.max.kbytes": 64 * 1024,
