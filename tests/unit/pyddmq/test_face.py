@@ -39,7 +39,7 @@ def test_every_public_name_of_the_client_is_a_name_of_pyddmq() -> None:
 def test_client_is_imported_without_rooms_and_without_what_servers_need() -> None:
     """A program with the client alone loads none of our rooms and no package but thriftpy2."""
     code = (
-        "import sys; from pyddmq import Consumer, Producer\n"
+        "import sys; from pyddmq import Consumer, Producer; from pyddmq.testing.client import ScriptedNode\n"
         "Producer('127.0.0.1:1').close(); Consumer('127.0.0.1:1', 'g').close()\n"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
