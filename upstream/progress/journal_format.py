@@ -36,7 +36,9 @@ END_OF_BLOCKS = bytes(BLOCK_HEADER.size)
 
 _SALT = struct.Struct("<QQI")  # segment number, position, payload bytes
 
-HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED, COUNTED = range(1, 13)
+HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED, COUNTED, RESET_END = (
+    range(1, 14)
+)
 
 _TRACKER = struct.Struct("<BIHHIqqqBBII")
 _ACKED = struct.Struct("<BIqqIH")
@@ -113,6 +115,13 @@ class Reset(NamedTuple):
     offset: int
 
 
+class ResetEnd(NamedTuple):
+    """The queue ended at `end` when its tracker was reset last; kept until the tracker has passed it."""
+
+    tracker_id: int
+    end: int
+
+
 class Truncated(NamedTuple):
     """Recovery cut the log at `physical`; the tracker's queue ends at `end`."""
 
@@ -152,7 +161,7 @@ class Counted(NamedTuple):
     """Messages that became dead letters."""
 
 
-Plain = Header | SnapshotEnd | Failed | Dead | Reset | Truncated | Writing | Written
+Plain = Header | SnapshotEnd | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Written
 """Entries that are their kind and their fields, in this order, and nothing else."""
 Entry = Plain | TrackerEntry | Acked | Scanned | Counted
 
@@ -162,6 +171,7 @@ _PLAIN: dict[type[Plain], tuple[int, struct.Struct]] = {
     Failed: (FAILED, struct.Struct("<BIqBIq")),
     Dead: (DEAD, struct.Struct("<BIq")),
     Reset: (RESET, struct.Struct("<BIq")),
+    ResetEnd: (RESET_END, struct.Struct("<BIq")),
     Truncated: (TRUNCATED, struct.Struct("<BIqq")),
     Writing: (WRITING, struct.Struct("<BIq")),
     Written: (WRITTEN, struct.Struct("<B")),

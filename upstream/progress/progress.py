@@ -330,6 +330,8 @@ class Progress:
         known = self._table.known[tracker.tracker_id]
         known.fence_offset = -1
         known.let_go = False
+        queue = self._queues.queue(tracker.topic, tracker.queue_id)
+        tracker.reset_end = offset if queue is None else queue.max_offset
         self._writer.stage_segment(form.encode(form.Reset(tracker.tracker_id, offset)))
         self._commit_next = True
 

@@ -22,6 +22,7 @@ from upstream.progress.journal_format import (
     Entry,
     Failed,
     Reset,
+    ResetEnd,
     Scanned,
     TrackerEntry,
     Truncated,
@@ -99,7 +100,7 @@ def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[No
     for place, entry in enumerate(entries, 1):
         if place % _STEP_ENTRIES == 0:
             yield
-        if isinstance(entry, (Acked, Failed, Dead, Reset, Truncated, Writing, Counted)):
+        if isinstance(entry, (Acked, Failed, Dead, Reset, ResetEnd, Truncated, Writing, Counted)):
             known = trackers.get(entry.tracker_id)
             if known is None:
                 result.orphans += 1
@@ -139,7 +140,7 @@ def _declare(found: Replay, entry: TrackerEntry, end: int | None) -> Replayed:
 
 
 def _apply(
-    found: Replay, known: Replayed, entry: Acked | Failed | Dead | Reset | Truncated | Writing | Counted
+    found: Replay, known: Replayed, entry: Acked | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Counted
 ) -> None:
     tracker = known.tracker
     if isinstance(entry, Acked):
@@ -158,6 +159,8 @@ def _apply(
         tracker.dead_letters += 1
     elif isinstance(entry, Counted):
         tracker.expired, tracker.expired_ms, tracker.dead_letters = entry[1:]
+    elif isinstance(entry, ResetEnd):
+        tracker.reset_end = entry.end
     elif isinstance(entry, Writing):
         known.file_values.append(entry.value)
     elif isinstance(entry, Reset):
