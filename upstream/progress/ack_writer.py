@@ -385,7 +385,7 @@ class AckWriter:
 
     def _roll_steps(self) -> FileWrite:
         """Begin a segment, make it durable, and give up the one before it."""
-        self._journal.begin_segment([*self._snapshot(), *self._markers])
+        self._journal.begin_segment(self._snapshot(), self._markers)
         unsynced_before = self._unsynced
         self._markers.clear()
         self._roll_next = False

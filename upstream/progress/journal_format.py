@@ -36,9 +36,8 @@ END_OF_BLOCKS = bytes(BLOCK_HEADER.size)
 
 _SALT = struct.Struct("<QQI")  # segment number, position, payload bytes
 
-HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED, COUNTED, RESET_END = (
-    range(1, 14)
-)
+HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN = range(1, 11)
+SCANNED, COUNTED, RESET_END, COPY = range(11, 15)
 
 _TRACKER = struct.Struct("<BIHHIqqqBBII")
 _ACKED = struct.Struct("<BIqqIH")
@@ -80,6 +79,13 @@ class SnapshotEnd(NamedTuple):
     """Closes a segment's snapshot: how many trackers it holds."""
 
     trackers: int
+
+
+class SnapshotCopy(NamedTuple):
+    """Stands before and behind the second copy of a snapshot, which has everything of the first but its end."""
+
+    trackers: int
+    is_end: bool
 
 
 class Acked(NamedTuple):
@@ -161,13 +167,14 @@ class Counted(NamedTuple):
     """Messages that became dead letters."""
 
 
-Plain = Header | SnapshotEnd | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Written
+Plain = Header | SnapshotEnd | SnapshotCopy | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Written
 """Entries that are their kind and their fields, in this order, and nothing else."""
 Entry = Plain | TrackerEntry | Acked | Scanned | Counted
 
 _PLAIN: dict[type[Plain], tuple[int, struct.Struct]] = {
     Header: (HEADER, struct.Struct("<BHQ")),
     SnapshotEnd: (SNAPSHOT_END, struct.Struct("<BI")),
+    SnapshotCopy: (COPY, struct.Struct("<BI?")),
     Failed: (FAILED, struct.Struct("<BIqBIq")),
     Dead: (DEAD, struct.Struct("<BIq")),
     Reset: (RESET, struct.Struct("<BIq")),

@@ -123,6 +123,10 @@ def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[No
 def _declare(found: Replay, entry: TrackerEntry, end: int | None) -> Replayed:
     tracker = OffsetTracker(entry.group, entry.topic, entry.queue_id, tracker_id=entry.tracker_id)
     known = Replayed(tracker, list(entry.file_values), [], end)
+    before = found.trackers.get(entry.tracker_id)
+    if before is not None and before.end is None:
+        # The second copy of a damaged snapshot takes the place of the first.
+        found.unseen_left += len(before.tracker.marks)
     if end is None and entry.marks.span > found.unseen_left:
         found.orphans += 1
         row, known.dropped = b"", 0
