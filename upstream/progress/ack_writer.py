@@ -165,6 +165,12 @@ class AckWriter:
         if not self.pending:
             self._mark_pending()
 
+    def look(self) -> None:
+        """Have the next flush begin a new segment where the current one's file was deleted. Raises OSError."""
+        if not self._rolling and not self._roll_next and self._journal.is_deleted:
+            log.error("ack_journal_deleted", folder=self._journal.folder)
+            self.stage_segment()
+
     def flush(self) -> None:
         """Write everything staged in one write.
 

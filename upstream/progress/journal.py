@@ -126,6 +126,11 @@ class AckJournal:
             self._reclaim(best.number)
         return best
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the current segment's file was deleted, by another program. Raises OSError."""
+        return self._file is not None and not self.disk.exists(self._segment_path(self._number))
+
     def begin_segment(self, snapshot: Sequence[Buffer], markers: Sequence[Buffer] = ()) -> None:
         """Begin a new segment with a snapshot of all that was appended, and with `markers`; `append` goes on there.
 
@@ -144,6 +149,7 @@ class AckJournal:
             buffers += (encode_block(number, position, payload), payload)
             position += BLOCK_HEADER.size + len(payload)
         buffers.append(END_OF_BLOCKS)
+        self.disk.make_folder(self.folder)
         file, capacity, is_clean = self._claim(number, position)
         try:
             file.write(0, buffers)

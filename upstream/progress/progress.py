@@ -407,11 +407,13 @@ class Progress:
         Raises:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
+        self._writer.look()
         self._commits.commit()
         self._committed()
 
     def begin_commit(self) -> None:
         """`commit` beside the loop, unless one is under way. Raises ProgressFailed: as `flush`."""
+        self._writer.look()
         self.flush()
         self._commits.begin(self._committed)
 
