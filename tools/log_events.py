@@ -87,6 +87,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "index_foreign_file_left_alone": "The index folder holds a file that is no index; it is left alone.",
         "message_unreadable": "A message cannot be read and was skipped.",
         "record_gone": "A read named a record that retention has deleted.",
+        "state_file_deleted": "A state file or its copy was deleted while the node ran; it is written again.",
+        "ack_journal_deleted": "The ack journal was deleted while the node ran; a new segment is begun.",
         "state_file_changed_outside": "A state file was changed by somebody else; what it says counts.",
         "state_file_damaged_backup_used": "A state file is damaged; its copy of the version before is used.",
         "state_file_damaged_twin_used": "A state file is damaged; its checksummed copy is used, nothing is lost.",

@@ -54,8 +54,10 @@ class Checkpointer:
         self._metrics = metrics
         self._written = metrics.counter(CHECKPOINTS)
         self._file = CheckpointFile(root, disk=disk)
-        self._at = clock.monotonic()
+        self._at = self._looked_at = clock.monotonic()
         self._index_ms = -1
+        self._topics_deleted = False
+        """Whether the topic file was deleted by another program, and is to be written again."""
         self._changes = self._changes_written = 0
         self.end = -1
         self.is_under_way = False
@@ -90,17 +92,21 @@ class Checkpointer:
     def due(self) -> bool:
         """Whether the log has grown by 16 MiB since the last checkpoint, or at all within 10 s, or lost files.
 
+        So it is when the topic file was deleted, which is looked for every 10 s.
+
         An index that was saved since counts as growth.
         """
         grown = self._log.visible_end - self.end
+        now = self._clock.monotonic()
+        if now - self._looked_at >= INTERVAL_SECONDS and not self._topics_deleted:
+            self._looked_at = now
+            self._topics_deleted = self._topics.is_file_deleted
         return (
             self.outdated
+            or self._topics_deleted
             or self.index.is_save_due
             or grown >= LOG_BYTES_MAX
-            or (
-                (grown > 0 or self.index.saved_ms != self._index_ms)
-                and self._clock.monotonic() - self._at >= INTERVAL_SECONDS
-            )
+            or ((grown > 0 or self.index.saved_ms != self._index_ms) and now - self._at >= INTERVAL_SECONDS)
         )
 
     def write(self, *, last_record: int, store_ms: int) -> None:
@@ -139,6 +145,9 @@ class Checkpointer:
 
     def _writing(self, *, last_record: int, store_ms: int) -> FileWrite:
         log_end, changes = self._log.visible_end, self._changes
+        if self._topics_deleted:
+            yield from self._topics.writing()
+            self._topics_deleted = False
         topics = list(self._topics.by_name.values())
         queues = {topic.name: [[queue.min_offset, queue.max_offset] for queue in topic.queues] for topic in topics}
         try:

@@ -119,8 +119,11 @@ class ConsumerOffsets:
         return at_once(self._disk, self.writing())
 
     def writing(self) -> Steps[bool]:
-        """`save` in steps; what changes meanwhile is for the next one. Raises the same."""
-        if not self._dirty:
+        """`save` in steps; what changes meanwhile is for the next one. Raises the same.
+
+        A file that was deleted counts as one that changed.
+        """
+        if not self._file.is_deleted() and not self._dirty:
             return False
         version = next_version(self._version, self._clock.wall_ms())
         table = self._strange | {

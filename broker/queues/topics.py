@@ -246,6 +246,11 @@ class Topics:
         """
         return self._file.foreign and name not in self._table and name not in self.by_name and not is_system(name)
 
+    @property
+    def is_file_deleted(self) -> bool:
+        """Whether the file is to be written again since it, or its twin, is there no more. Raises OSError."""
+        return self._file.is_deleted()
+
     def save_if_changed(self) -> None:
         """Write the file when it says something else of a topic's queues than memory does.
 

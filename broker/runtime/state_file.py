@@ -179,6 +179,17 @@ class StateFile:
             return None
         raise StoreUnreadable(f"{self.path} is damaged and so are its copies; {REPAIR_ADVICE}")
 
+    def is_deleted(self) -> bool:
+        """Whether the file or its twin was deleted since it was read or written here; logs that.
+
+        Makes the folders of both anew where that is so. Raises OSError.
+        """
+        deleted = [path for path in (self.path, self._twin.path) if self._written and not self._disk.exists(path)]
+        for path in deleted:
+            log.error("state_file_deleted", path=path)
+            self._disk.make_folder(path.rpartition("/")[0])
+        return bool(deleted)
+
     def save(self, data: Any) -> None:
         """Write twin and file durably. Raises OSError; the version before then stands in at least one of them."""
         at_once(self._disk, self.writing(data))

@@ -82,6 +82,11 @@ def geometry_of_files(root: str, *, disk: Disk, default: StoreOptions | None = N
     )
 
 
+def has_queue_files(root: str, *, disk: Disk) -> bool:
+    """Whether files of consume queues tell their size. Raises OSError."""
+    return _first_queue_size(disk, f"{root}/consumequeue") > 0
+
+
 def check_sizes(root: str, geometry: Geometry, *, disk: Disk) -> None:
     """Look whether the sizes of log and queue files that `store.json` tells are those of any file.
 

@@ -7,6 +7,8 @@ any two changes leaves a store that opens and that can be repaired again.
 Order: sizes of log files; units that have no record become fillers; then holes are filled, so that no unit ever points
 at a filling; other units; small files. At the end the store is opened and closed, which cuts a torn tail, adds topics,
 makes queue files and index files anew where needed, and writes a new checkpoint.
+Where neither `store.json` nor a queue file tells the size of queue files, that is left to the next start of the node,
+which takes its configured size.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from broker.tools.check import Check, Finding
 from broker.tools.check.queues import Patch
 from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import STATE_FILES
-from broker.tools.interchange import adopted, geometry_of_files
+from broker.tools.interchange import adopted, geometry_of_files, has_queue_files
 
 FILLING_TOPIC = b"SELF_TEST_TOPIC"
 """Topic of the records that fill holes; marked as rolled back, they stand in no queue and no index."""
@@ -89,10 +91,12 @@ def repair(
         check = Check(root, disk, runtime.clock, ours=True)
         findings = list(findings_of(check))
         assert check.records is not None
-        _mend(root, {finding.kind for finding in findings}, findings, check.records, disk=disk)
+        are_sizes_known = _mend(root, {finding.kind for finding in findings}, findings, check.records, disk=disk)
     finally:
         lock.release()
     options = adopted(root, StoreOptions(), disk=disk)
+    if not are_sizes_known:
+        return findings
     opening = Store.opening(root, options=options, features=ALL, runtime=runtime)
     with closing(run_now(noted(opening, lambda _: None))) as store:
         while store.index.step():
@@ -101,13 +105,17 @@ def repair(
     return findings
 
 
-def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCheck, *, disk: Disk) -> None:
+def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCheck, *, disk: Disk) -> bool:
+    """Mend the files; whether their sizes are known, which the store cannot be opened without."""
     aside = _Aside(root, disk)
+    are_sizes_known = True
     if kinds & {"store_json_damaged", "store_json_missing"}:
         geometry = geometry_of_files(root, disk=disk)
         assert geometry is not None
-        aside.file("pyddmq/store.json")
-        SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **asdict(geometry)})
+        are_sizes_known = has_queue_files(root, disk=disk)
+        aside.file("pyddmq/store.json", move=not are_sizes_known)
+        if are_sizes_known:
+            SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **asdict(geometry)})
     for name, size in records.wrong_sizes.items():
         _set_size(root, name, size, records.geometry.segment_bytes, aside, disk=disk)
     units = records.geometry.queue_file_units
@@ -116,7 +124,7 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
             _write_units(root, patch, units, disk=disk)
     _fill_holes(root, records, aside, disk=disk)
     for patch in records.patches:
-        if not patch.fillers:
+        if are_sizes_known and not patch.fillers:
             _write_units(root, patch, units, disk=disk)
     for finding in findings:
         if finding.kind == "queue_file_size":
@@ -135,6 +143,7 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
             for finding in findings
         ):
             _mend_state_file(root, name, aside, disk=disk)
+    return are_sizes_known
 
 
 class _Aside:

@@ -44,6 +44,7 @@ from broker.transaction.states import Known
 LATE_SECONDS_MIN = 6.0
 STEP_UNITS = 256
 Told = Callable[[EndOutcome], None]
+Again = Callable[[], None]
 
 _DECIDED = {Known.COMMITTED: State.COMMIT, Known.ROLLED_BACK: State.ROLLBACK}
 
@@ -99,6 +100,7 @@ class Ending:
         )
         who = _Who(group, owner)
         done = partial(self._count, done)
+        decision = _Decision(who, state, done, again)
         handle = parse_handle(text)
         if handle is None:
             done(EndOutcome(End.UNKNOWN_HANDLE, f"{text[:80]!r} is no handle of a transaction"))
@@ -108,14 +110,14 @@ class Ending:
             return
         half = self._half_at(handle)
         moved = self._halves.moved.get(handle.transaction_id)
-        if moved is not None and (half is None or self._halves.states.get(handle.offset) is Known.ELSEWHERE):
+        if moved is not None and (half is None or self._halves.states.get(handle.offset) in (None, Known.ELSEWHERE)):
             handle = handle._replace(offset=moved)
             half = self._halves.read_or_lose(moved)
         if handle.offset in self._halves.moving:
             # Its copy is on its way to the disk, and is there to be seen in the turn after it was told.
             self._halves.moving[handle.offset].append(partial(self._scheduler.call_soon, again))
         elif half is None:
-            self._answer_in_steps(self._elsewhere(handle, who, state), done)
+            self._answer_in_steps(self._elsewhere(handle, decision), done)
         elif who.must_not_know(half.group, half.owner):
             done(EndOutcome(End.UNKNOWN_HANDLE, _UNKNOWN))
         elif group is not None and group != half.group:
@@ -125,7 +127,7 @@ class Ending:
                 handle.offset, half, state, late=group is not None and not from_check, remark=remark, done=done
             )
         else:
-            self._answer_decided(handle, half, who, state, done)
+            self._answer_decided(handle, half, decision)
 
     def _count(self, done: Told, outcome: EndOutcome) -> None:
         if not outcome.resolved:
@@ -225,22 +227,25 @@ class Ending:
 
     # Decided before
 
-    def _answer_decided(self, handle: Handle, half: Half, who: _Who, state: State, done: Told) -> None:
+    def _answer_decided(self, handle: Handle, half: Half, decision: _Decision) -> None:
+        state, done = decision.state, decision.done
         known = self._halves.states.get(handle.offset)
         if known in _DECIDED:
             done(_already(state, _DECIDED[known]))
         elif known is Known.ELSEWHERE:
-            self._answer_in_steps(self._elsewhere(handle, who, state), done)
+            self._answer_in_steps(self._elsewhere(handle, decision), done)
         else:
-            self._answer_in_steps(self._said_by_ops(handle, half, who, state), done)
+            self._answer_in_steps(self._said_by_ops(handle, half, decision), done)
 
-    def _said_by_ops(self, handle: Handle, half: Half, who: _Who, state: State) -> Generator[None, None, EndOutcome]:
+    def _said_by_ops(
+        self, handle: Handle, half: Half, decision: _Decision
+    ) -> Generator[None, None, EndOutcome | Again]:
         """Answer what the op record says of a half whose bits are gone; one that moved is looked for."""
         fate = yield from self._fate(handle.offset, half)
         if fate in STATES:
-            return _already(state, STATES[fate])
+            return _already(decision.state, STATES[fate])
         if fate is not None:
-            return (yield from self._elsewhere(handle, who, state))
+            return (yield from self._elsewhere(handle, decision))
         return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is over; the record that says how is no longer there")
 
     def _fate(self, offset: int, half: Half) -> Generator[None, None, Fate | None]:
@@ -264,15 +269,22 @@ class Ending:
                 yield
         return None
 
-    def _elsewhere(self, handle: Handle, who: _Who, state: State) -> Generator[None, None, EndOutcome]:
-        """Look for a half by its transaction's id: it was put again and decided there, or discarded."""
+    def _elsewhere(self, handle: Handle, decision: _Decision) -> Generator[None, None, EndOutcome | Again]:
+        """Look for a half by its transaction's id: it was put again, or discarded.
+
+        Where it is undecided, its place is noted and `again` returned: after a start the places of halves that were put
+        again are known only when the checks have looked at them.
+        """
+        who, state = decision.who, decision.state
         halves, store = self._halves, self._halves.store
+        is_searched = True
         for name in (HALF_TOPIC, DISCARD_TOPIC):
             try:
                 query = by_unique_key(store, name, handle.transaction_id)
             except NotFound:
                 continue
             yield from query.steps()
+            is_searched = is_searched and not query.unsearched
             for message in query.found:
                 group = who.group
                 if who.must_not_know(
@@ -295,10 +307,14 @@ class Ending:
                     if fate in STATES:
                         return _already(state, STATES[fate])
                     continue
-                return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is being moved; try again")
+                if halves.moved.setdefault(handle.transaction_id, message.offset) == message.offset:
+                    return decision.again
+                return EndOutcome(End.SEARCH_FAILED, "the transaction is being moved; try again")
+        if not is_searched:
+            return EndOutcome(End.SEARCH_FAILED, "not all of the log could be searched for the transaction; try again")
         return EndOutcome(End.UNKNOWN_HANDLE, _UNKNOWN)
 
-    def _answer_in_steps(self, search: Generator[None, None, EndOutcome], done: Told) -> None:
+    def _answer_in_steps(self, search: Generator[None, None, EndOutcome | Again], done: Told) -> None:
         """Tell what a search finds, a piece of it in a turn."""
         self._searches.run(_answering(search, done))
 
@@ -353,6 +369,15 @@ class _Who(NamedTuple):
         return self.owner is not None and not owner and self.group not in (None, group)
 
 
+class _Decision(NamedTuple):
+    """One call of `end`: who decides what, who is answered, and the call itself, to be made again."""
+
+    who: _Who
+    state: State
+    done: Told
+    again: Again
+
+
 _UNKNOWN = "there is no such transaction, or none any more"
 _DISCARDED = "the transaction was discarded after its checks; `pyddmq transactions resume` makes it undecided again"
 
@@ -381,9 +406,12 @@ def _failed(error: StoreError) -> EndOutcome:
     return EndOutcome(End.DISK_FULL if isinstance(error, DiskFull) else End.FAILED, str(error))
 
 
-def _answering(search: Generator[None, None, EndOutcome], done: Told) -> Generator[None, None, None]:
+def _answering(search: Generator[None, None, EndOutcome | Again], done: Told) -> Generator[None, None, None]:
     try:
         outcome = yield from search
     except (StoreError, OSError) as error:
-        outcome = EndOutcome(End.UNKNOWN_HANDLE, f"the transaction was looked for in vain: {error}")
-    done(outcome)
+        outcome = EndOutcome(End.SEARCH_FAILED, f"the transaction could not be searched for: {error}")
+    if isinstance(outcome, EndOutcome):
+        done(outcome)
+    else:
+        outcome()

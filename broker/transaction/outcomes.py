@@ -15,7 +15,8 @@ class End(StrEnum):
     ALREADY_OTHER: the other was decided before, for good. DISCARDED: the half is in the discard topic; it can be
     resumed. UNKNOWN_HANDLE: there is no such half, or none any more. WRONG_GROUP: it is of another producer group.
     TOO_LATE: only the answer to a check can decide it now. REFUSED: the message cannot be stored where it belongs; the
-    half stays undecided. DISK_FULL: try again. FAILED: the store takes nothing until a restart.
+    half stays undecided. DISK_FULL: try again. SEARCH_FAILED: the place of the half is not known now; try again.
+    FAILED: the store takes nothing until a restart.
     """
 
     OK = "ok"
@@ -27,6 +28,7 @@ class End(StrEnum):
     TOO_LATE = "too_late"
     REFUSED = "refused"
     DISK_FULL = "disk_full"
+    SEARCH_FAILED = "search_failed"
     FAILED = "failed"
 
 

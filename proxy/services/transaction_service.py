@@ -78,6 +78,7 @@ _CODES = {
     End.TOO_LATE: ResultCode.FAIL_TOO_LATE,
     End.REFUSED: ResultCode.FAIL_COMMIT_REFUSED,
     End.DISK_FULL: ResultCode.FAIL_UNKNOWN,
+    End.SEARCH_FAILED: ResultCode.FAIL_UNKNOWN,
     End.FAILED: ResultCode.FAIL_UNKNOWN,
 }
 _STATES = {int(state): state for state in State}

@@ -16,7 +16,7 @@ from broker.tools.check import Check, Finding, Severity
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from upstream.embedded.queues import EmbeddedQueues
-from upstream.progress.journal_format import BLOCK_HEADER, read_block
+from upstream.progress.journal_format import BLOCK_HEADER, COPY, SNAPSHOT_END, read_block
 from upstream.progress.progress import Progress
 from upstream.tools.store_check import check_data
 from upstream.tools.store_repair import repair_data
@@ -161,14 +161,29 @@ def spoil_all(name: str) -> Callable[[SimDisk], None]:
 
 def spoil_journal(disk: SimDisk) -> None:
     """Flip a bit in the middle of the journal segment that counts, behind its snapshot."""
+    disk.flip_bit(newest_journal(disk), head_of_journal(disk)[-1][1] + BLOCK_HEADER.size + 1)
+
+
+def lose_snapshot(disk: SimDisk) -> None:
+    """Flip a bit in what closes either copy of the snapshot."""
+    path = newest_journal(disk)
+    for payload, _, start in head_of_journal(disk):
+        if payload[0] in (SNAPSHOT_END, COPY):
+            disk.flip_bit(path, start + BLOCK_HEADER.size + 1)
+
+
+def head_of_journal(disk: SimDisk) -> list[tuple[bytes, int, int]]:
+    """Payload, end and start of the blocks up to the end of the snapshot's second copy."""
     path = newest_journal(disk)
     number, data = int(path.rpartition("/")[2].split(".")[0]), disk.open(path).read(0, 1 << 20)
-    position = 0
-    for _ in range(4):
-        payload = read_block(number, memoryview(data), position)
-        assert payload is not None
-        position += BLOCK_HEADER.size + len(payload)
-    disk.flip_bit(path, position + BLOCK_HEADER.size + 1)
+    end, blocks, payload = 0, [], b""
+    while payload[:1] + payload[-1:] != bytes([COPY, True]):
+        found = read_block(number, memoryview(data), end)
+        assert found is not None
+        payload, start = bytes(found), end
+        end += BLOCK_HEADER.size + len(payload)
+        blocks.append((payload, end, start))
+    return blocks
 
 
 class Damage(NamedTuple):

@@ -31,15 +31,17 @@ class Standing:
 
     Attributes:
         generation: The one that it was given by.
-        limit: Up to where it may ack; None: as far as the queue goes. Set once the queue began anew beneath it, as an
-            operator's reset does: what it had in hand before counts no more.
+        given: One past the highest offset that it was given; only grows within a generation.
+        is_bound: Its acks count up to `given` only. Set when the queue began anew beneath it, or when a reset is newer
+            than what it may still have in hand.
     """
 
-    __slots__ = ("generation", "limit")
+    __slots__ = ("generation", "given", "is_bound")
 
-    def __init__(self, generation: Generation) -> None:
+    def __init__(self, generation: Generation, given: int, *, is_bound: bool) -> None:
         self.generation = generation
-        self.limit: int | None = None
+        self.given = given
+        self.is_bound = is_bound
 
 
 class Fetcher:

@@ -6,9 +6,10 @@ by side. Where neither says otherwise a queue is read from the group's committed
 was never seen stands where `consumeFromWhere` says (W71: DDMQ begins at the end, and takes an error for 0).
 
 An ack says up to where all is done. It goes through the group's tracker, as every finished message does: so it is kept
-by the ack journal, moves no position back, and whoever asks for lag or offsets sees it. It counts unless somebody else
-owns the queue (W73). What a fetcher is not given since nobody wants it (tags, stress tests) is finished on the way, so
-that no lag is left behind it.
+by the ack journal, moves no position back, and whoever asks for lag or offsets sees it. It counts for what the client
+was given, and where no other client owns the queue (W73); one that says nothing new counts always, since DDMQ's clients
+send all their positions again until an answer is true. What a fetcher is not given since nobody wants it (tags, stress
+tests) is finished on the way, so that no lag is left behind it.
 """
 
 from __future__ import annotations
@@ -158,8 +159,7 @@ class Fetching:
             is_news = is_news or (asked >= 0 and row.next_offset != asked)
             if fetcher is not None:
                 standing = fetcher.standings[group_queue]
-                if standing.limit is not None:
-                    standing.limit = max(standing.limit, row.next_offset)
+                standing.given = max(standing.given, row.next_offset)
         return Fetched(rows, is_news)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -195,14 +195,18 @@ class Fetching:
     @staticmethod
     def _start(group_queue: GroupQueue, asked: int, fetcher: Fetcher | None) -> int:
         """Where to read: where the client says, unless the queue began anew since it was given it; else (R84)."""
-        generation, stored = group_queue.subscription, group_queue.tracker.watermark
+        generation, tracker = group_queue.subscription, group_queue.tracker
+        stored = tracker.watermark
         if fetcher is not None and generation is not None:
             standing = fetcher.standings.get(group_queue)
-            if standing is None:
-                standing = fetcher.standings[group_queue] = Standing(generation)
-            if standing.generation is not generation:
-                standing.generation, standing.limit = generation, stored
-                asked = stored
+            if standing is None or standing.generation is not generation:
+                # A name that is new here may be a client of before the last reset: this node was started since.
+                is_bound = standing is not None or stored < tracker.reset_end
+                fetcher.standings[group_queue] = Standing(generation, stored, is_bound=is_bound)
+                asked = stored if is_bound else asked
+            elif standing.is_bound and asked <= tracker.reset_end:
+                # Its position is of before the reset when the reply that had the new one was lost.
+                asked = min(asked, standing.given)
         queue = group_queue.queue
         return min(max(stored if asked < 0 else asked, queue.min_offset), queue.max_offset)
 
@@ -294,17 +298,24 @@ class Fetching:
         generation = group_queue.subscription
         if generation is None or not generation.config.is_low_level:
             return "not_consumed"
-        if self.fetchers.owners.get(group_queue, consumer) != consumer:
-            return "not_owned"
         if not 0 <= offset <= group_queue.queue.max_offset:
             return "beyond_end"
+        tracker = group_queue.tracker
+        if offset <= tracker.watermark:
+            return None
         fetcher = self.fetchers.by_id.get(consumer)
         standing = None if fetcher is None else fetcher.standings.get(group_queue)
-        if standing is not None and (
-            standing.generation is not generation or (standing.limit is not None and offset > standing.limit)
-        ):
+        is_others = self.fetchers.owners.get(group_queue, consumer) != consumer
+        if standing is None:
+            if is_others:
+                return "not_owned"
+            if offset <= tracker.reset_end:
+                return "reset"
+        elif standing.generation is not generation or (standing.is_bound and offset > standing.given):
             return "reset"
-        tracker = group_queue.tracker
+        elif is_others and offset > standing.given:
+            # What it was given while the queue was its own it may ack: the messages were processed.
+            return "not_owned"
         moved = tracker.finish_range(tracker.watermark, offset)
         if moved:
             self.fetchers.worked(consumer)

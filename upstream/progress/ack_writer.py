@@ -165,6 +165,12 @@ class AckWriter:
         if not self.pending:
             self._mark_pending()
 
+    def look(self) -> None:
+        """Have the next flush begin a new segment where the current one's file was deleted. Raises OSError."""
+        if not self._rolling and not self._roll_next and self._journal.is_deleted:
+            log.error("ack_journal_deleted", folder=self._journal.folder)
+            self.stage_segment()
+
     def flush(self) -> None:
         """Write everything staged in one write.
 
@@ -385,7 +391,7 @@ class AckWriter:
 
     def _roll_steps(self) -> FileWrite:
         """Begin a segment, make it durable, and give up the one before it."""
-        self._journal.begin_segment([*self._snapshot(), *self._markers])
+        self._journal.begin_segment(self._snapshot(), self._markers)
         unsynced_before = self._unsynced
         self._markers.clear()
         self._roll_next = False

@@ -9,6 +9,7 @@ What it guarantees, and which faults it survives:
   meanwhile, so it counts wherever its snapshot came through.
 - A torn tail is ignored; a damaged block in the middle is skipped by looking for the next valid one, and counted. What
   it held comes again (acks name their offsets, so losing one never finishes another).
+- The snapshot is there twice, since every ack behind it depends on it: damage to one copy costs nothing.
 - The space of a segment is claimed before it is used, and a spare of the same size stands ready, so a full disk does
   not stop acks (D5). The segment given up becomes the spare, so its space never leaves our hands.
 """
@@ -34,6 +35,7 @@ from upstream.progress.journal_format import (
     Header,
     JournalDamaged,
     Scanned,
+    SnapshotCopy,
     SnapshotEnd,
     TrackerEntry,
     decode,
@@ -59,9 +61,9 @@ class SegmentContent:
     entries: list[Entry] = field(default_factory=list)
     """Everything readable, in the order in which it was written."""
     whole: bool = False
-    """Whether the snapshot at its beginning is there to its end."""
+    """Whether the snapshot at its beginning is there to its end, in one copy or the other."""
     intact: bool = False
-    """Whether, besides, nothing before the snapshot's end is damaged."""
+    """Whether, besides, one copy of the snapshot is not damaged anywhere."""
     holes: int = 0
     """Damaged places with valid blocks behind them."""
     damaged_at: list[int] = field(default_factory=list)
@@ -124,8 +126,13 @@ class AckJournal:
             self._reclaim(best.number)
         return best
 
-    def begin_segment(self, payloads: Sequence[Buffer]) -> None:
-        """Begin a new segment with these blocks (a snapshot of all that was appended); `append` goes on there.
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the current segment's file was deleted, by another program. Raises OSError."""
+        return self._file is not None and not self.disk.exists(self._segment_path(self._number))
+
+    def begin_segment(self, snapshot: Sequence[Buffer], markers: Sequence[Buffer] = ()) -> None:
+        """Begin a new segment with a snapshot of all that was appended, and with `markers`; `append` goes on there.
 
         It is durable, and so is what is appended to it, when its file and then `folder` were synced after this. Call
         `give_up_earlier` then, and begin no other one before.
@@ -138,10 +145,11 @@ class AckJournal:
         number = self._number + 1
         buffers: list[Buffer] = []
         position = 0
-        for payload in [encode(Header(FORMAT_VERSION, number)), *payloads]:
+        for payload in [encode(Header(FORMAT_VERSION, number)), *snapshot, *_copy_of(snapshot), *markers]:
             buffers += (encode_block(number, position, payload), payload)
             position += BLOCK_HEADER.size + len(payload)
         buffers.append(END_OF_BLOCKS)
+        self.disk.make_folder(self.folder)
         file, capacity, is_clean = self._claim(number, position)
         try:
             file.write(0, buffers)
@@ -301,6 +309,14 @@ class AckJournal:
             return self._segment_bytes <= file.size() <= 2 * self._segment_bytes
 
 
+def _copy_of(snapshot: Sequence[Buffer]) -> list[Buffer]:
+    """Return the blocks that repeat a snapshot behind its end; an older version reads them as what it has already."""
+    [end] = decode(memoryview(snapshot[-1]))
+    assert isinstance(end, SnapshotEnd), "a snapshot closes with its end"
+    begin_copy, end_copy = (encode(SnapshotCopy(end.trackers, is_end)) for is_end in (False, True))
+    return [begin_copy, *snapshot[:-1], end_copy]
+
+
 def segment_name(number: int) -> str:
     """Return the name of a segment's file."""
     return f"{number:016d}{_SUFFIX}"
@@ -345,7 +361,10 @@ def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator
     """
     content = SegmentContent(number=number)
     view = memoryview(data)
-    position = trackers = shown = 0
+    position = shown = 0
+    declared: set[int] = set()
+    copy_holes: int | None = None
+    """How many holes there were when the second copy of the snapshot began; None outside of it."""
     while True:
         if len(content.entries) - shown >= _STEP_ENTRIES:
             shown = len(content.entries)
@@ -371,17 +390,27 @@ def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator
             continue
         for entry in entries:
             if isinstance(entry, TrackerEntry):
-                trackers += 1
+                declared.add(entry.tracker_id)
             elif isinstance(entry, SnapshotEnd):
-                content.whole = entry.trackers == trackers
+                content.whole = entry.trackers == len(declared)
                 content.intact = content.whole and not content.holes
+            elif isinstance(entry, SnapshotCopy):
+                is_all = entry.trackers == len(declared)
+                if entry.is_end:
+                    content.whole |= is_all
+                    content.intact |= is_all and copy_holes == content.holes
+                copy_holes = None if entry.is_end else content.holes
+                entries = []  # It is alone in its block.
             elif isinstance(entry, Header) and entry.version > FORMAT_VERSION:
                 raise StoreFormatNewer(folder, entry.version, FORMAT_VERSION)
         if content.holes:
             # They say that earlier entries finished the origins; those may be what is missing. So these dead letters
             # are looked at again, but none from before a reset, which begins a new segment (D16).
             entries = [entry for entry in entries if not isinstance(entry, Scanned)]
-        content.entries += entries
+        if copy_holes != content.holes or not content.intact:
+            # The second copy declares every tracker anew, as it stood; it is needed only where the first is damaged.
+            # Behind a damaged place in it nothing is left out: its end may have been there.
+            content.entries += entries
 
 
 def _next_block(number: int, data: bytes, view: memoryview, position: int) -> int | None:

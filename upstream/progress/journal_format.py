@@ -36,7 +36,8 @@ END_OF_BLOCKS = bytes(BLOCK_HEADER.size)
 
 _SALT = struct.Struct("<QQI")  # segment number, position, payload bytes
 
-HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN, SCANNED, COUNTED = range(1, 13)
+HEADER, TRACKER, SNAPSHOT_END, ACKED, FAILED, DEAD, RESET, TRUNCATED, WRITING, WRITTEN = range(1, 11)
+SCANNED, COUNTED, RESET_END, COPY = range(11, 15)
 
 _TRACKER = struct.Struct("<BIHHIqqqBBII")
 _ACKED = struct.Struct("<BIqqIH")
@@ -80,6 +81,13 @@ class SnapshotEnd(NamedTuple):
     trackers: int
 
 
+class SnapshotCopy(NamedTuple):
+    """Stands before and behind the second copy of a snapshot, which has everything of the first but its end."""
+
+    trackers: int
+    is_end: bool
+
+
 class Acked(NamedTuple):
     """Finished offsets of one tracker: flat pairs start, end (exclusive)."""
 
@@ -111,6 +119,13 @@ class Reset(NamedTuple):
 
     tracker_id: int
     offset: int
+
+
+class ResetEnd(NamedTuple):
+    """The queue ended at `end` when its tracker was reset last; kept until the tracker has passed it."""
+
+    tracker_id: int
+    end: int
 
 
 class Truncated(NamedTuple):
@@ -152,16 +167,18 @@ class Counted(NamedTuple):
     """Messages that became dead letters."""
 
 
-Plain = Header | SnapshotEnd | Failed | Dead | Reset | Truncated | Writing | Written
+Plain = Header | SnapshotEnd | SnapshotCopy | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Written
 """Entries that are their kind and their fields, in this order, and nothing else."""
 Entry = Plain | TrackerEntry | Acked | Scanned | Counted
 
 _PLAIN: dict[type[Plain], tuple[int, struct.Struct]] = {
     Header: (HEADER, struct.Struct("<BHQ")),
     SnapshotEnd: (SNAPSHOT_END, struct.Struct("<BI")),
+    SnapshotCopy: (COPY, struct.Struct("<BI?")),
     Failed: (FAILED, struct.Struct("<BIqBIq")),
     Dead: (DEAD, struct.Struct("<BIq")),
     Reset: (RESET, struct.Struct("<BIq")),
+    ResetEnd: (RESET_END, struct.Struct("<BIq")),
     Truncated: (TRUNCATED, struct.Struct("<BIqq")),
     Writing: (WRITING, struct.Struct("<BIq")),
     Written: (WRITTEN, struct.Struct("<B")),

@@ -330,6 +330,8 @@ class Progress:
         known = self._table.known[tracker.tracker_id]
         known.fence_offset = -1
         known.let_go = False
+        queue = self._queues.queue(tracker.topic, tracker.queue_id)
+        tracker.reset_end = offset if queue is None else queue.max_offset
         self._writer.stage_segment(form.encode(form.Reset(tracker.tracker_id, offset)))
         self._commit_next = True
 
@@ -405,11 +407,13 @@ class Progress:
         Raises:
             ProgressFailed: The journal cannot be written; the file stays as it was.
         """
+        self._writer.look()
         self._commits.commit()
         self._committed()
 
     def begin_commit(self) -> None:
         """`commit` beside the loop, unless one is under way. Raises ProgressFailed: as `flush`."""
+        self._writer.look()
         self.flush()
         self._commits.begin(self._committed)
 

@@ -123,7 +123,9 @@ class Reconciler:
             watermark=tracker.watermark,
             acks_dropped=tracker.ahead + each.dropped,
         )
+        queue = self._queues.queue(tracker.topic, tracker.queue_id)
         tracker.reset(value)
+        tracker.reset_end = value if queue is None else queue.max_offset
         each.claimed = 0
         each.fences.clear()
         each.file_values[:] = [value]

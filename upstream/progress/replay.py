@@ -22,6 +22,7 @@ from upstream.progress.journal_format import (
     Entry,
     Failed,
     Reset,
+    ResetEnd,
     Scanned,
     TrackerEntry,
     Truncated,
@@ -99,7 +100,7 @@ def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[No
     for place, entry in enumerate(entries, 1):
         if place % _STEP_ENTRIES == 0:
             yield
-        if isinstance(entry, (Acked, Failed, Dead, Reset, Truncated, Writing, Counted)):
+        if isinstance(entry, (Acked, Failed, Dead, Reset, ResetEnd, Truncated, Writing, Counted)):
             known = trackers.get(entry.tracker_id)
             if known is None:
                 result.orphans += 1
@@ -122,6 +123,10 @@ def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[No
 def _declare(found: Replay, entry: TrackerEntry, end: int | None) -> Replayed:
     tracker = OffsetTracker(entry.group, entry.topic, entry.queue_id, tracker_id=entry.tracker_id)
     known = Replayed(tracker, list(entry.file_values), [], end)
+    before = found.trackers.get(entry.tracker_id)
+    if before is not None and before.end is None:
+        # The second copy of a damaged snapshot takes the place of the first.
+        found.unseen_left += len(before.tracker.marks)
     if end is None and entry.marks.span > found.unseen_left:
         found.orphans += 1
         row, known.dropped = b"", 0
@@ -139,7 +144,7 @@ def _declare(found: Replay, entry: TrackerEntry, end: int | None) -> Replayed:
 
 
 def _apply(
-    found: Replay, known: Replayed, entry: Acked | Failed | Dead | Reset | Truncated | Writing | Counted
+    found: Replay, known: Replayed, entry: Acked | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Counted
 ) -> None:
     tracker = known.tracker
     if isinstance(entry, Acked):
@@ -158,6 +163,8 @@ def _apply(
         tracker.dead_letters += 1
     elif isinstance(entry, Counted):
         tracker.expired, tracker.expired_ms, tracker.dead_letters = entry[1:]
+    elif isinstance(entry, ResetEnd):
+        tracker.reset_end = entry.end
     elif isinstance(entry, Writing):
         known.file_values.append(entry.value)
     elif isinstance(entry, Reset):

@@ -95,6 +95,8 @@ class OffsetTracker:
     """When that last happened, wall clock; 0: never."""
     dead_letters: int = 0
     """Messages that became dead letters, likewise."""
+    reset_end: int = 0
+    """Where the queue ended at the last reset: a position up to there may be one that a client had before it."""
     counts_staged: bool = False
     """Whether `expired` is to be journaled, with what finished in the same turn."""
     expiring: set[int] = field(default_factory=set)

@@ -74,7 +74,7 @@ class TrackerTable:
         return identity
 
     def snapshot(self) -> list[bytes]:
-        """Blocks that say everything: a block per tracker, failures, counts, dead letters scanned, the end mark."""
+        """Blocks that say everything: a block per tracker, failures, counts, resets, scanned dead letters, the end."""
         blocks = [self.entry(known) for known in self.known]
         for known in self.known:
             tracker = known.tracker
@@ -84,6 +84,8 @@ class TrackerTable:
             if tracker.expired or tracker.dead_letters:
                 counts = tracker.expired, tracker.expired_ms, tracker.dead_letters
                 blocks.append(form.encode_counted(tracker.tracker_id, *counts))
+            if tracker.reset_end > tracker.watermark:
+                blocks.append(form.encode(form.ResetEnd(tracker.tracker_id, tracker.reset_end)))
         blocks += [form.encode_scanned(*key, offset) for key, offset in self.scanned.items()]
         blocks.append(form.encode(form.SnapshotEnd(len(self.known))))
         return blocks

@@ -13,7 +13,7 @@ from broker.runtime.json_keys import parse_loose
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile, StateFile, read_whole
 from broker.tools.check.findings import Finding, Severity
-from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files
+from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files, has_queue_files
 
 STATE_FILES = ("topics.json", "consumerOffset.json")
 """Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""
@@ -95,18 +95,21 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
             file=path,
             text="its checksum is wrong",
             costs="a node does not start",
-            repair="written anew with the sizes of the files that are there",
+            repair="written anew with the sizes of the files that are there"
+            if has_queue_files(root, disk=disk)
+            else "set aside; the node's next start writes it with its configured sizes, as no queue file tells its own",
         )
     else:
         if geometry is not None and not disk.exists(f"{root}/{path}"):
             own = disk.list(f"{root}/pyddmq")
+            is_mended = bool(own) and has_queue_files(root, disk=disk)
             yield Finding(
                 kind="store_json_missing",
-                severity=Severity.WARNING if own else Severity.NOTE,
+                severity=Severity.WARNING if is_mended else Severity.NOTE,
                 file=path,
                 text="it is not there" if own else "it is not there; only RocketMQ wrote this store so far",
                 costs="the configured sizes are taken; those that differ from the log's are refused",
-                repair="written with the sizes of the files that are there" if own else "",
+                repair="written with the sizes of the files that are there" if is_mended else "",
             )
     if geometry is None:
         raise StoreUnreadable(f"there is no store in {root}; name the data directory of a node")

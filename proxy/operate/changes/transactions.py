@@ -25,6 +25,7 @@ _STATUS = {
     End.DISCARDED: 409,
     End.REFUSED: 409,
     End.DISK_FULL: 503,
+    End.SEARCH_FAILED: 503,
     End.FAILED: 503,
 }
 

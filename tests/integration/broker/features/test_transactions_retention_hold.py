@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+from collections.abc import Iterator
+
+import pytest
 
 from broker.errors import DiskFull
 from broker.log.put import Put
-from broker.query import at_offset
+from broker.query import KeyQuery, at_offset
 from broker.retention import RetentionLimits
 from broker.runtime.steps import run_now
 from broker.transaction import metrics as counted
@@ -56,6 +60,38 @@ def test_undecided_half_is_put_again_and_its_handle_stays_valid() -> None:
     made = made.again()
     outcome = made.roll_back(handle)
     assert (outcome.end, outcome.decided) == (End.ALREADY_OTHER, State.COMMIT)
+
+
+@pytest.mark.parametrize("state", [State.COMMIT, State.ROLLBACK])
+def test_decision_in_the_turn_of_a_start_counts(state: State) -> None:
+    """A half that was put again is found by its first handle before the checks have looked at any half."""
+    made = broker()
+    handle = made.half(b"x")
+    let_files_go(made)
+    made = made.again(started=False)
+    assert made.end(handle, state).end is End.OK
+    assert made.visible() == ([b"x"] if state is State.COMMIT else [])
+    assert made.end(handle, state).end is End.ALREADY_SAME
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "the disk"), None])
+def test_search_without_a_result_may_be_tried_again(error: OSError | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fails while the half is searched for, or a part of the log cannot be searched: both may end."""
+    made = broker()
+    handle = made.half(b"x")
+    let_files_go(made)
+    made = made.again(started=False)
+
+    def steps(query: KeyQuery) -> Iterator[None]:
+        yield
+        query.unsearched.append((0, 1))
+        if error is not None:
+            raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeyQuery, "steps", steps)
+        assert made.commit(handle).end is End.SEARCH_FAILED
+    assert made.commit(handle).end is End.OK
 
 
 def test_age_goes_on_when_a_half_is_put_again() -> None:

@@ -25,9 +25,9 @@ from tests.integration.damage import (
     Damage,
     check,
     contents,
+    lose_snapshot,
     make_data,
     mend,
-    newest_journal,
     open_progress,
     spoil_journal,
     troubles,
@@ -215,6 +215,28 @@ def test_sizes_that_no_file_has_are_refused(name: str, factor: float) -> None:
     assert contents(disk) == wanted()
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_sizes_that_no_file_tells_are_left_to_the_node(*, is_damaged: bool) -> None:
+    """No queue file is there to tell its size: whatever the node has configured, it starts after the repair."""
+    disk = SimDisk()
+    store = open_store(disk, queue_file_units=77)
+    store.create_topic("t", 1)
+    store.put("t", b"one")
+    store.close()
+    folder = f"{ROOT}/consumequeue/t/0"
+    for name in disk.list(folder):
+        disk.remove(f"{folder}/{name}")
+    if is_damaged:
+        disk.flip_bit(f"{ROOT}/pyddmq/store.json", 33)
+    else:
+        disk.remove(f"{ROOT}/pyddmq/store.json")
+    mend(disk)
+    store = open_store(disk, queue_file_units=77)
+    assert list(bodies(store, "t", 0).values()) == [b"one"]
+    store.close()
+    assert SealedFile(disk, f"{ROOT}/pyddmq/store.json").load()["queue_file_units"] == 77
+
+
 def test_files_of_sizes_that_no_store_has_are_refused() -> None:
     """Without a `store.json` the files tell the sizes; a log file of 512 bytes is none of ours or RocketMQ's."""
     disk = SimDisk()
@@ -257,7 +279,7 @@ def test_damaged_journal_keeps_what_can_be_read() -> None:
 def test_lost_snapshot_lets_no_unknown_group_skip_anything(*, repaired: bool) -> None:
     """Only a configuration knows which groups there are: until they all started, also over kills, none is new."""
     disk = make_data()
-    disk.flip_bit(newest_journal(disk), 30)
+    lose_snapshot(disk)
     assert [finding.kind for finding in troubles(disk)] == ["journal_snapshot_lost"]
     if repaired:
         mend(disk)

@@ -174,9 +174,9 @@ def test_stress_tests_are_left_out_unless_wanted() -> None:
 def test_ack_counts_for_who_owns_the_queue() -> None:
     """W73: not of another's queue, an unknown queue or topic, nor beyond the end; the others of the same ack count."""
     world = Fetches(queues=2)
+    assert world.owned("a") == {"c_b_0", "c_b_1"}
     for queue in range(2):
         world.publish(None, None, queue=queue)
-    assert world.owned("a") == {"c_b_0", "c_b_1"}
     [theirs] = world.owned("b")
     [own] = world.owned("a")
     wrong = {"t": {theirs: 1, own: 2, "nowhere": 1}, "u": {own: 1}}
@@ -200,6 +200,23 @@ def test_ack_moves_no_position_back() -> None:
     assert world.ack(0, 1)
     assert world.group_queue().tracker.watermark == 3
     assert world.count("pyddmq_finished_messages_total", "g", "t") == 3
+
+
+def test_client_acks_what_it_was_given_before_the_queue_moved_on() -> None:
+    """A pool starts one client after another: the first was given every queue, and sends all its positions for ever."""
+    world = Fetches(queues=2)
+    for queue in range(2):
+        world.publish(*[None] * 8, queue=queue)
+    world.fetch("a")
+    [theirs] = world.owned("b")
+    queue = int(theirs[-1])
+    assert not world.ack(queue, 5, "a")
+    assert world.ack(queue, 4, "a")
+    assert world.group_queue(queue).tracker.watermark == 4
+    assert world.fetch("b", {queue: 4}).rows
+    assert world.ack(queue, 6, "b")
+    assert world.ack(queue, 5, "a")
+    assert world.count("pyddmq_fetch_acks_refused_total", "not_owned") == 1
 
 
 def test_acked_positions_survive_a_kill() -> None:
@@ -301,6 +318,62 @@ def test_reset_counts_against_what_a_fetcher_had_in_hand() -> None:
     assert world.ack(0, 2)
     assert offsets(world.fetch(positions={0: 2})) == [2, 3]
     assert world.ack(0, 4)
+
+
+def reset_to(world: Fetches, offset: int) -> None:
+    """Reset the queue as an operator does, durably."""
+    tracker = world.group_queue().tracker
+    world.group.restart_topic("t", lambda: world.progress.reset(tracker, offset))
+    world.turn_end()
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_reset_outlives_a_kill(kills: int) -> None:
+    """Neither an ack sent again to the restarted node nor the client's own position takes the group past a reset."""
+    world = Fetches()
+    world.publish(*[None] * 4)
+    world.fetch()
+    assert world.ack(0, 4)
+    reset_to(world, 1)
+    for _ in range(kills):
+        world.kill()
+        assert not world.ack(0, 4)
+    assert world.group_queue().tracker.watermark == 1
+    assert offsets(world.fetch(positions={0: 4}, count_max=2)) == [1, 2]
+    assert not world.ack(0, 4)
+    assert world.ack(0, 3)
+    world.kill()
+    assert not world.ack(0, 4)
+    assert offsets(world.fetch(positions={0: 4})) == [3]
+    assert world.ack(0, 4)
+
+
+def test_reset_counts_against_a_client_that_was_silent() -> None:
+    """Its name had expired when it acks again, or its new position was lost with the reply."""
+    world = Fetches()
+    world.publish(*[None] * 4)
+    world.fetch()
+    assert world.ack(0, 4)
+    world.advance(EXPIRY_SECONDS + 2)
+    reset_to(world, 1)
+    assert not world.ack(0, 4)
+    for _ in range(2):
+        assert offsets(world.fetch(positions={0: 4}, count_max=1))[0] in (1, 2)
+    assert not world.ack(0, 4)
+    assert world.group_queue().tracker.watermark == 1
+
+
+def test_group_that_passed_its_reset_is_free_again() -> None:
+    """No client had the messages that came after the reset, so positions in them count as in any other group."""
+    world = Fetches()
+    world.publish(*[None] * 4)
+    world.fetch()
+    reset_to(world, 0)
+    world.publish(*[None] * 4)
+    world.kill()
+    assert world.ack(0, 5)
+    world.kill()
+    assert offsets(world.fetch(positions={0: 6})) == [6, 7]
 
 
 def test_paused_group_is_given_nothing_and_its_acks_count() -> None:

@@ -17,7 +17,7 @@ from upstream.progress import journal_format as form
 from upstream.progress.finished_marks import pack
 from upstream.progress.journal import SEGMENT_BYTES_MIN, AckJournal, SegmentContent, scan_segment
 from upstream.progress.replay import replay
-from upstream.progress.tracker import OffsetTracker
+from upstream.progress.tracker import Failure, OffsetTracker
 
 
 def opened(folder: Path, *, segment_bytes: int = SEGMENT_BYTES_MIN) -> tuple[AckJournal, SegmentContent | None]:
@@ -213,6 +213,29 @@ def test_every_single_flipped_bit_is_noticed_and_finishes_nothing_new(tmp_path: 
         assert content.holes or content.torn or not content.whole
         for known in replay(content.entries).trackers.values():
             assert all(whole.is_finished(offset) or not known.tracker.is_finished(offset) for offset in range(60))
+
+
+def test_one_bit_in_the_head_of_a_segment_loses_nothing(tmp_path: Path) -> None:
+    """The snapshot is there twice: wherever it is damaged, its trackers and what was acknowledged behind it hold."""
+    journal, _ = opened(tmp_path)
+    trackers = [a_tracker(), OffsetTracker("other", "t", 1, tracker_id=1, watermark=5)]
+    trackers[1].failures[7] = Failure(fails=2, due_wall_ms=9)
+    table = [each for tracker in trackers for each in snapshot(tracker)[:-1]]
+    roll(journal, [*table, form.encode_failure(1, 7, trackers[1].failures[7]), form.encode(form.SnapshotEnd(2))])
+    head = journal._position
+    journal.append(form.encode_acked(0, -1, [20, 30]) + form.encode_acked(1, -1, [5, 7]))
+    journal.close()
+    data = segment_file(tmp_path).read_bytes()
+    for place in range(head):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << (place % 8)
+        content = scan_segment(1, bytes(flipped))
+        found = {known.tracker.group: known.tracker for known in replay(content.entries).trackers.values()}
+        assert content.whole, place
+        assert content.holes == 1, place
+        assert found["other"].watermark == 7, place
+        assert found["other"].failures == trackers[1].failures, place
+        assert all(found["group"].is_finished(offset) for offset in range(20, 30)), place
 
 
 @settings(max_examples=60, deadline=None)

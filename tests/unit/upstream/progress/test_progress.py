@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
+from pathlib import Path
 from random import Random
 from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from broker.runtime.disk import RealDisk
 from pyddmq.testing import PowerCut, SimDisk
-from tests.unit.progress_world import ACKS, GROUP, TOPIC, Node, cut, finished, first, killed
+from tests.unit.progress_world import ACKS, GROUP, ROOT, TOPIC, Node, cut, finished, first, killed
 from upstream.progress import ack_writer, progress, reconcile
 from upstream.progress.progress import Origin, ProgressFailed
 from upstream.progress.tracker import FailureKind
@@ -318,6 +321,50 @@ def test_reset_is_durable_with_its_flush_in_journal_and_file() -> None:
             assert finished(node) == set(range(target))
             assert node.tracker().failures == {}
             assert node.metrics.value(reconcile.OFFSETS_FOREIGN) == 0
+
+
+def save_later(node: Node) -> list[str]:
+    """Let the store and the offsets be saved ten seconds later; return the events that the log has of it."""
+    with capture_logs() as logs:
+        node.clock.advance(11)
+        node.store.checkpoint()
+        node.progress.begin_commit()
+    return [each["event"] for each in logs if each["event"].endswith("_deleted")]
+
+
+@pytest.mark.parametrize(
+    "path", ["config/topics.json", "pyddmq/topics.json", "config/consumerOffset.json", "pyddmq/acks"]
+)
+def test_file_that_is_deleted_while_the_node_runs_is_written_again(path: str) -> None:
+    """The next save writes it, so that a kill after it loses nothing; the log says once what was deleted."""
+    disk = SimDisk()
+    node = Node(disk)
+    node.publish(10)
+    node.ack(0, 1, 5)
+    node.progress.commit()
+    for deleted in [f"{ROOT}/{path}/{name}" for name in disk.list(f"{ROOT}/{path}")] or [f"{ROOT}/{path}"]:
+        disk.remove(deleted)
+    event = "ack_journal_deleted" if path == "pyddmq/acks" else "state_file_deleted"
+    assert save_later(node) == [event]
+    assert save_later(node) == []
+    node.ack(7)
+    node = killed(node)
+    assert finished(node) == {0, 1, 5, 7}
+    assert disk.exists(f"{ROOT}/{path}") or disk.list(f"{ROOT}/{path}")
+
+
+def test_folders_that_are_deleted_while_the_node_runs_are_made_again(tmp_path: Path) -> None:
+    """As files are."""
+    node = Node(RealDisk(), root=str(tmp_path))
+    node.publish(10)
+    node.ack(0, 1, 5)
+    node.progress.commit()
+    for name in ("config", "pyddmq/acks"):
+        shutil.rmtree(tmp_path / name)
+    assert len(save_later(node)) == 3
+    node.ack(7)
+    node.close()
+    assert finished(Node(RealDisk(), root=str(tmp_path))) == {0, 1, 5, 7}
 
 
 def test_progress_runs_on_the_real_disk(tmp_path: object) -> None:
