@@ -9,8 +9,9 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 from actions.outside import OutsideAction
-from actions.sinks.away import Away, ServerAway
+from actions.sinks.away import Away
 from actions.sinks.commands import HBaseAppend, HBaseCommand, HBaseDelete, HBaseIncrement, HBasePut
+from actions.sinks.faults import ServerAway
 from actions.sinks.hbase.link import HBaseLink, HBaseWish, Refused, RowChange
 from actions.sinks.hbase.mutations import Append, Changes, Increment, Step, added, steps_of, timestamp_of
 from actions.sinks.hbase.options import HBaseOptions, TableMapping

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actions.outside import Outside
-from actions.sinks.away import ServerAway
 from actions.sinks.commands import HBaseAppend, HBaseDelete, HBaseIncrement, HBasePut, RedisCommand
+from actions.sinks.faults import ServerAway
 from actions.sinks.hbase.link import HBaseWish, RealHBase, Refused, RowChange
 from actions.sinks.hbase.sink import HBaseSink
 from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
