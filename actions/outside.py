@@ -7,7 +7,7 @@ client library when the first action opens it (D38). The simulation hands in one
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from actions.sinks.files.wish import FolderWish
     from actions.sinks.hbase.link import HBaseLink, HBaseWish
     from actions.sinks.keep import Keep
-    from actions.sinks.redis.link import RedisLink, RedisWish
+    from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish
 
 
 def real_connector(wish: HttpWish) -> BaseConnector:
@@ -36,6 +36,13 @@ def real_redis(wish: RedisWish) -> RedisLink:
     from actions.sinks.redis.link import RealRedis
 
     return RealRedis(wish)
+
+
+def real_redis_map(wishes: Sequence[RedisWish]) -> RedisMap:
+    """Make what tells which server of a Redis Cluster has a key; nothing is connected to yet."""
+    from actions.sinks.redis.link import RealRedisMap
+
+    return RealRedisMap(wishes)
 
 
 def real_hbase(wish: HBaseWish) -> HBaseLink:
@@ -60,6 +67,7 @@ class Outside:
         random: Draws first URLs, jitter, and ids of requests.
         http: Makes what HTTP clients connect by.
         redis: Makes connections to a Redis server.
+        redis_map: Makes what tells which server of a Redis Cluster has a key.
         hbase: Makes connections to HBase.
         folders: Makes what files are written by.
         keep: Where actions of a node keep what they must know after a restart; None before there is a node.
@@ -68,6 +76,7 @@ class Outside:
     random: random.Random = field(default_factory=random.Random)
     http: Callable[[HttpWish], BaseConnector] = real_connector
     redis: Callable[[RedisWish], RedisLink] = real_redis
+    redis_map: Callable[[Sequence[RedisWish]], RedisMap] = real_redis_map
     hbase: Callable[[HBaseWish], HBaseLink] = real_hbase
     folders: Callable[[FolderWish, Outside], Folders] = real_folders
     keep: Keep | None = None

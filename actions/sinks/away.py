@@ -1,4 +1,4 @@
-"""Waiting for a server that is away: one wait for all messages of a sink, so that nobody spins (docs/sinks.md)."""
+"""Waiting for a server that is away: one wait for all messages of a sink (docs/sinks.md)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pyddmq.actions import Context, RetryLater
 
 FIRST_MS = 200
 LONGEST_MS = 15_000
-
-
-class ServerAway(Exception):
-    """A server cannot be asked now: nothing of what the message wants is known to have happened."""
+ALONE_MS = 5_000
+"""How long a message waits that alone lacks room or a permission."""
 
 
 class Away:
@@ -50,6 +48,11 @@ class Away:
         context.count("server_away")
         context.note("sink_server_away", server=self._server, reason=reason, again_ms=self._wait_ms)
         return RetryLater(self._wait_ms, self._reason)
+
+    def alone(self, reason: str) -> RetryLater:
+        """Return what one message is answered that lacks room or a permission; other messages are still tried."""
+        self._context().count("message_waits")
+        return RetryLater(ALONE_MS, f"{self._server} refuses this message for now: {reason}")
 
     def answered(self) -> None:
         """Note that it answered."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from actions.outside import Outside
 from actions.registry import Registry
-from actions.sinks.away import ServerAway
+from actions.sinks.faults import ServerAway
 from actions.sinks.files.sink import LOOK_SECONDS
 from actions.sinks.redis.link import RedisLink, RedisWish, Refused
 from actions.sinks.redis.names import Words
@@ -194,6 +194,9 @@ class SimRedisLink:
             raise ServerAway("no answer in time") from error
         finally:
             transport.abort()
+
+    async def renew(self) -> None:
+        """Nothing stays open."""
 
     async def close(self) -> None:
         """Nothing stays open."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from actions.sinks.away import ServerAway
+from actions.sinks.faults import ServerAway
 from actions.sinks.files.wish import FolderWish
 from actions.sinks.keep import Keep
 

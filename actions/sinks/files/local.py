@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-from actions.sinks.away import ServerAway
+from actions.sinks.faults import ServerAway
 from actions.sinks.files.layout import aside
 from actions.sinks.keep import Keep
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from actions.http.wish import HttpWish
-from actions.sinks.away import ServerAway
+from actions.sinks.faults import ServerAway
 from actions.sinks.files.layout import aside
 from actions.sinks.files.wish import FolderWish
 

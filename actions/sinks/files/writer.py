@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from actions.sinks.away import Away, ServerAway
+from actions.sinks.away import Away
+from actions.sinks.faults import ServerAway
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside

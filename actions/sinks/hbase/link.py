@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from actions.sinks.away import ServerAway
-from actions.sinks.hbase.refusals import is_away
+from actions.sinks.faults import ServerAway
+from actions.sinks.hbase.refusals import fault_of
 
 T = TypeVar("T")
 
@@ -22,10 +24,6 @@ class HBaseWish:
     protocol: str
     timeout_ms: int
     pool_size: int
-
-
-class Refused(Exception):
-    """HBase refuses a mutation; the text is its own."""
 
 
 class RowChange(NamedTuple):
@@ -43,7 +41,7 @@ class RowChange(NamedTuple):
 
 
 class HBaseLink(Protocol):
-    """Connections to one Thrift server. Every call may raise ServerAway (nobody knows what happened) or Refused."""
+    """Connections to one Thrift server. Every call may raise ServerAway (what happened is unknown) or MessageRefused."""
 
     def change(self, table: str, changes: Sequence[RowChange], timestamp: int) -> None:
         """Change rows, each row's puts, or deletes, at once.
@@ -135,21 +133,26 @@ class RealHBase:
 
     def close(self) -> None:
         """End all connections."""
-        # The pool has no close of its own, and would connect first to whoever is away.
-        waiting = None if self._pool is None else self._pool._queue
-        while waiting is not None and not waiting.empty():
-            waiting.get_nowait().close()
+        if self._pool is not None:
+            _close(self._pool)
 
     def _call(self, run: Callable[[Any], T]) -> T:
         from happybase import NoConnectionsAvailable
         from thriftpy2.thrift import TException
 
+        pool = None
         try:
-            if self._pool is None:
-                self._pool = self._connect()
-            with self._pool.connection(self._wish.timeout_ms / 1000) as connection:
+            pool = self._pool = self._pool or self._connect()
+            with pool.connection(self._wish.timeout_ms / 1000) as connection:
                 answer, refusal = self._asked(connection, run)
-        except (TException, OSError, NoConnectionsAvailable, EOFError) as error:
+        except NoConnectionsAvailable as error:
+            raise ServerAway(str(error) or type(error).__name__) from error
+        except (TException, OSError, EOFError) as error:
+            # Behind one address the other connections lead to the same lost server, or to an earlier one.
+            if self._pool is pool:
+                self._pool = None
+            if pool is not None:
+                _close(pool)
             raise ServerAway(str(error) or type(error).__name__) from error
         if refusal is not None:
             raise refusal
@@ -163,9 +166,7 @@ class RealHBase:
         try:
             return run(connection), None
         except (IOError, IllegalArgument) as error:
-            whole = _text(error.message)
-            text = whole.partition("\n")[0][:500]
-            return None, ServerAway(text) if is_away(whole) else Refused(text)
+            return None, fault_of(_text(error.message))
         except BaseException:
             connection.close()
             raise
@@ -182,6 +183,13 @@ class RealHBase:
             transport=wish.transport,
             protocol=wish.protocol,
         )
+
+
+def _close(pool: Any) -> None:
+    """Close a pool's idle connections: it has no method for that, and would connect before it closes."""
+    with suppress(Empty):
+        while True:
+            pool._queue.get_nowait().close()
 
 
 def _raw(value: bytes | str) -> bytes:

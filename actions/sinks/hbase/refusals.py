@@ -1,6 +1,8 @@
-"""What HBase's refusals say: of the mutation, or of the server."""
+"""Sorts what HBase answers into the kinds of `actions.sinks.faults`."""
 
 from __future__ import annotations
+
+from actions.sinks.faults import MessageRefused, ServerAway
 
 AWAY = ("NotServingRegion", "RegionTooBusy", "ServerNotRunning", "RetriesExhausted", "CallTimeout", "SocketTimeout",
         "ConnectionClosed", "ConnectException", "ConnectionRefused", "MasterNotRunning", "PleaseHold",
@@ -13,7 +15,16 @@ FINAL = ("NoSuchColumnFamily", "TableNotFound", "TableNotEnabled", "AccessDenied
 """Parts of those that another attempt meets again."""
 
 
-def is_away(text: str) -> bool:
-    """Whether a refusal, with its causes, says nothing of the mutation."""
+WAITS = ("SpaceLimitingException", "QuotaExceeded", "RpcThrottling")
+"""Parts of refusals of one table or user that an operator, or time, ends: a quota."""
+
+
+def fault_of(text: str) -> Exception:
+    """Return the fault that a refusal with its causes means; anything unknown is about the mutation."""
+    first = text.partition("\n")[0][:500]
     # HBase's client wraps what is final, too, into "retries exhausted".
-    return any(part in text for part in AWAY) and not any(part in text for part in FINAL)
+    if any(part in text for part in FINAL):
+        return MessageRefused(first)
+    if any(part in text for part in WAITS):
+        return MessageRefused(first, waits=True)
+    return ServerAway(first) if any(part in text for part in AWAY) else MessageRefused(first)

@@ -9,9 +9,10 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 from actions.outside import OutsideAction
-from actions.sinks.away import Away, ServerAway
+from actions.sinks.away import Away
 from actions.sinks.commands import HBaseAppend, HBaseCommand, HBaseDelete, HBaseIncrement, HBasePut
-from actions.sinks.hbase.link import HBaseLink, HBaseWish, Refused, RowChange
+from actions.sinks.faults import MessageRefused, ServerAway
+from actions.sinks.hbase.link import HBaseLink, HBaseWish, RowChange
 from actions.sinks.hbase.mutations import Append, Changes, Increment, Step, added, steps_of, timestamp_of
 from actions.sinks.hbase.options import HBaseOptions, TableMapping
 from actions.sinks.redis.options import split_address
@@ -238,7 +239,9 @@ class HBaseSink(OutsideAction):
         except ServerAway as error:
             self._used = (used + 1) % len(self._links)
             return self._away.failed(str(error))
-        except Refused as error:
+        except MessageRefused as error:
+            if error.waits:
+                return self._away.alone(str(error))
             return Failed(f"HBase refused: {error}")
         except Exception as error:
             # Of this message, not of the server: it counts as an attempt.

@@ -52,6 +52,12 @@ class RedisOptions(Model):
         min_length=1,
         max_length=64,
     )
+    cluster: bool = setting(
+        False,
+        "Whether `hosts` are nodes of one Redis Cluster: each key goes to the node that has its slot. All keys of a "
+        "message must be in one slot.",
+        reload=Reload.GENERATION,
+    )
     username: str | None = setting(None, "User, where the server knows several.", reload=Reload.GENERATION)
     password: Secret | None = setting(
         None, "Password: `{file: PATH}` or `{env: NAME}`.", reload=Reload.GENERATION, absent="none"
@@ -106,4 +112,8 @@ class RedisOptions(Model):
     def _check(self) -> RedisOptions:
         if self.ca_file is not None and not self.tls:
             raise ValueError("caFile is for TLS; write `tls: true`")
+        if self.cluster and self.once:
+            raise ValueError("once does not work on a Redis Cluster: its script uses keys of several slots; remove it")
+        if self.cluster and self.database:
+            raise ValueError("a Redis Cluster has no database other than 0; remove database")
         return self

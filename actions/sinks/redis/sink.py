@@ -8,20 +8,18 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from actions.outside import OutsideAction
-from actions.sinks.away import Away, ServerAway
+from actions.sinks.away import Away
 from actions.sinks.commands import RedisCommand
-from actions.sinks.redis.link import RedisLink, RedisWish, Refused, Secretive
+from actions.sinks.faults import ConnectionStale, MessageRefused, ServerAway
+from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish, Refused
 from actions.sinks.redis.names import Words, checked
 from actions.sinks.redis.options import RedisOptions, split_address
+from actions.sinks.redis.refusals import asked_of, fault_of
 from actions.sinks.redis.script import load, once
 from actions.sinks.templates import FieldMissing, Template
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 
 _Answer = Status | Exception
-
-AWAY = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM", "MISCONF", "NOAUTH", "WRONGPASS",
-        "NOREPLICAS", "NOPERM", "BUSY ", "max number of clients")  # fmt: skip
-"""How refusals begin that say nothing of the command: the server cannot take any now, or does not know us."""
 
 
 class _Wanted(NamedTuple):
@@ -30,6 +28,21 @@ class _Wanted(NamedTuple):
     place: int
     commands: list[Words]
     marker: str | None
+    asked: str | None = None
+    """Server that another one named for this message alone, while a slot is on its way there."""
+
+    @property
+    def key(self) -> bytes:
+        """The first Redis key of the message; all its commands go to the server of this key."""
+        key = self.commands[0][1]
+        return key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
+
+
+class _Server(NamedTuple):
+    """One server: its connections, and whether it is away."""
+
+    link: RedisLink
+    away: Away
 
 
 class RedisSink(OutsideAction):
@@ -42,30 +55,31 @@ class RedisSink(OutsideAction):
     options_model: ClassVar[type[RedisOptions]] = RedisOptions
 
     def open(self) -> None:
-        """Read the password and compile the commands; connections are made when the first batch comes.
+        """Check the password and compile the commands; connections are made when the first batch comes.
 
         Raises:
             SecretUnreadable: There is no password where it should be.
         """
         options = self._compile()
-        password = Secretive(options.password.read() if options.password is not None else "")
-        self._wishes = []
-        for address in options.hosts:
-            host, port = split_address(address)
-            self._wishes.append(
-                RedisWish(
-                    host=host,
-                    port=port,
-                    username=options.username,
-                    password=password,
-                    database=options.database,
-                    tls=options.tls,
-                    ca_file=options.ca_file,
-                    timeout_seconds=options.timeout / 1000,
-                )
-            )
-        self._links: list[RedisLink | None] = [None] * len(options.hosts)
-        self._away = [Away(f"Redis at {address}", lambda: self.context) for address in options.hosts]
+        if options.password is not None:
+            options.password.read()
+        self._servers: dict[str, _Server] = {}
+        self._map: RedisMap | None = None
+        self._map_away = Away("the Redis Cluster", lambda: self.context)
+
+    def _wish(self, address: str) -> RedisWish:
+        options = self._given
+        host, port = split_address(address)
+        return RedisWish(
+            host=host,
+            port=port,
+            username=options.username,
+            password=options.password,
+            database=options.database,
+            tls=options.tls,
+            ca_file=options.ca_file,
+            timeout_seconds=options.timeout / 1000,
+        )
 
     def _compile(self) -> RedisOptions:
         assert isinstance(self.options, RedisOptions)
@@ -84,18 +98,22 @@ class RedisSink(OutsideAction):
             return _raised(answer) if isinstance(answer, Exception) else []
         lines = [" ".join(_text(word) for word in command) for command in commands]
         once = "" if idempotent or not self._given.once else f", once, by the marker {self._marker(job)}"
-        return [*lines, f"to {hosts[_host_of(commands[0], len(hosts))]}{once}"]
+        where = (
+            "the Redis Cluster" if self._given.cluster else hosts[_host_of(_Wanted(0, commands, None).key, len(hosts))]
+        )
+        return [*lines, f"to {where}{once}"]
 
     async def close(self) -> None:
         """End all connections."""
-        for link in self._links:
-            if link is not None:
-                await link.close()
+        for server in self._servers.values():
+            await server.link.close()
+        if self._map is not None:
+            await self._map.close()
 
     async def act_many(self, jobs: Sequence[Job]) -> Sequence[_Answer]:
         """Answer FINISH for each message whose commands were carried out."""
         answers: list[_Answer] = [Status.FINISH] * len(jobs)
-        wanted: dict[int, list[_Wanted]] = {}
+        wanted: list[_Wanted] = []
         for place, job in enumerate(jobs):
             try:
                 commands, idempotent = self._commands(job)
@@ -106,12 +124,39 @@ class RedisSink(OutsideAction):
                 answers[place] = self._empty()
                 continue
             marker = None if idempotent or not self._given.once else self._marker(job)
-            wanted.setdefault(_host_of(commands[0], len(self._wishes)), []).append(_Wanted(place, commands, marker))
-        done = await asyncio.gather(*(self._send(host, each) for host, each in wanted.items()))
-        for each, host_answers in zip(wanted.values(), done, strict=True):
-            for one, answer in zip(each, host_answers, strict=True):
-                answers[one.place] = answer
+            wanted.append(_Wanted(place, commands, marker))
+        again = await self._carry_out(wanted, answers, is_last=False)
+        if again:
+            await self._carry_out(again, answers, is_last=True)
         return answers
+
+    async def _carry_out(self, wanted: Sequence[_Wanted], answers: list[_Answer], *, is_last: bool) -> list[_Wanted]:
+        """Send messages, each to its server; returns those to send again over renewed connections."""
+        by_server: dict[str, list[_Wanted]] = {}
+        for each in wanted:
+            try:
+                by_server.setdefault(each.asked or await self._server_of(each.key), []).append(each)
+            except ServerAway as error:
+                answers[each.place] = self._map_away.refusal() or self._map_away.failed(str(error))
+        again: list[_Wanted] = []
+        await asyncio.gather(
+            *(self._send(server, each, answers, None if is_last else again) for server, each in by_server.items())
+        )
+        return again
+
+    async def _server_of(self, key: bytes) -> str:
+        """Return the address of a key's server. Raises ServerAway: the cluster does not say."""
+        hosts = self._given.hosts
+        if not self._given.cluster:
+            return hosts[_host_of(key, len(hosts))]
+        refusal = self._map_away.refusal()
+        if refusal is not None:
+            raise ServerAway(str(refusal))
+        if self._map is None:
+            self._map = self.outside.redis_map([self._wish(address) for address in hosts])
+        server = await self._map.server_of(key)
+        self._map_away.answered()
+        return server
 
     def _empty(self) -> _Answer:
         if self._given.on_empty == "fail":
@@ -154,34 +199,71 @@ class RedisSink(OutsideAction):
         message = job.message
         return f"pyddmq:once:{job.group}:{job.topic}:{job.qid}:{job.offset}:{message.stored_ms}"
 
-    async def _send(self, host: int, wanted: list[_Wanted]) -> list[_Answer]:
-        away = self._away[host]
-        refusal = away.refusal()
+    async def _send(
+        self, address: str, wanted: list[_Wanted], answers: list[_Answer], again: list[_Wanted] | None
+    ) -> None:
+        """Send messages to one server and note their answers.
+
+        Args:
+            address: The server.
+            wanted: The messages.
+            answers: By place in the batch.
+            again: Takes messages without effect, to send again over a renewed connection; None: this was the last try.
+        """
+        server = self._server(address)
+        refusal = server.away.refusal()
         if refusal is not None:
-            return [refusal] * len(wanted)
+            for each in wanted:
+                answers[each.place] = refusal
+            return
+        try:
+            faults = await self._round_trip(server.link, wanted)
+        except ConnectionStale as error:
+            faults = [error] * len(wanted)
+        except ServerAway as error:
+            faults = [error] * len(wanted)
+            await self._forget_map()
+        later: RetryLater | None = None
+        stale = False
+        for each, fault in zip(wanted, faults, strict=True):
+            if fault is None:
+                answers[each.place] = Status.FINISH
+            elif isinstance(fault, MessageRefused):
+                reason = f"Redis refused: {fault}"
+                answers[each.place] = server.away.alone(str(fault)) if fault.waits else Failed(reason)
+            elif isinstance(fault, ConnectionStale) and again is not None:
+                asked = asked_of(str(fault), address)
+                stale = stale or asked is None
+                again.append(each._replace(asked=asked))
+            else:
+                stale = stale or isinstance(fault, ConnectionStale)
+                later = later or server.away.failed(str(fault))
+                answers[each.place] = later
+        if stale:
+            await server.link.renew()
+            await self._forget_map()
+        elif later is None:
+            server.away.answered()
+
+    async def _round_trip(self, link: RedisLink, wanted: Sequence[_Wanted]) -> list[Exception | None]:
+        """Send messages at once; returns the fault of each, None where all commands had their effect."""
         sent: list[Words] = [load()] if any(each.marker is not None for each in wanted) else []
         ends = []
         for each in wanted:
+            if each.asked is not None:
+                sent.append(("ASKING",))
             sent += self._words(each)
             ends.append(len(sent) - 1)
-        try:
-            answers = await self._link(host).round_trip(sent)
-        except ServerAway as error:
-            return [away.failed(str(error))] * len(wanted)
-        told: list[_Answer] = []
-        later: RetryLater | None = None
+        told = await link.round_trip(sent)
+        faults: list[Exception | None] = []
         for each, end in zip(wanted, ends, strict=True):
-            reason = _refusal(answers[: end + 1] if each.marker is None else answers[end : end + 1], each)
-            if reason is None:
-                told.append(Status.FINISH)
-            elif reason.startswith(AWAY) or AWAY[-1] in reason:
-                later = later or away.failed(reason)
-                told.append(later)
-            else:
-                told.append(Failed(f"Redis refused: {reason}"))
-        if later is None:
-            away.answered()
-        return told
+            reason = _refusal(told[: end + 1] if each.marker is None else told[end : end + 1], each)
+            faults.append(None if reason is None else fault_of(reason))
+        return faults
+
+    async def _forget_map(self) -> None:
+        if self._map is not None:
+            await self._map.renew()
 
     def _words(self, wanted: _Wanted) -> list[Words]:
         """Return what is sent for one message; the last answer says what became of all of it."""
@@ -191,18 +273,17 @@ class RedisSink(OutsideAction):
             return wanted.commands
         return [("MULTI",), *wanted.commands, ("EXEC",)]
 
-    def _link(self, host: int) -> RedisLink:
-        link = self._links[host]
-        if link is None:
-            link = self._links[host] = self.outside.redis(self._wishes[host])
-        return link
+    def _server(self, address: str) -> _Server:
+        server = self._servers.get(address)
+        if server is None:
+            away = Away(f"Redis at {address}", lambda: self.context)
+            server = self._servers[address] = _Server(self.outside.redis(self._wish(address)), away)
+        return server
 
 
-def _host_of(command: Words, hosts: int) -> int:
-    """Return the server of a message: that of the first Redis key it names, so that a key is on one alone."""
-    key = command[1]
-    raw = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
-    return zlib.crc32(raw) % hosts
+def _host_of(key: bytes, hosts: int) -> int:
+    """Return the place of a key's server, so that a key is on one alone."""
+    return zlib.crc32(key) % hosts
 
 
 def _raised(error: Exception) -> list[str]:

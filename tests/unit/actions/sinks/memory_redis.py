@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from actions.sinks.away import ServerAway
+from actions.sinks.faults import ServerAway
 from actions.sinks.redis.link import Refused
 from actions.sinks.redis.names import Words
 from actions.sinks.redis.script import SCRIPT_SUM
@@ -24,6 +24,7 @@ class MemoryRedis:
         trips: How many round trips there were.
         away: It does not answer.
         lose: The next round trip is carried out up to so many commands, and then lost.
+        renewed: How often its connections were renewed.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class MemoryRedis:
         self.trips = 0
         self.away = False
         self.lose: int | None = None
-        self.closed = 0
+        self.closed = self.renewed = 0
 
     async def round_trip(self, commands: Sequence[Words]) -> list[Any]:
         """As `RedisLink`."""
@@ -59,6 +60,10 @@ class MemoryRedis:
         if lose is not None:
             raise ServerAway("connection lost")
         return answers
+
+    async def renew(self) -> None:
+        """As `RedisLink`."""
+        self.renewed += 1
 
     async def close(self) -> None:
         """As `RedisLink`."""

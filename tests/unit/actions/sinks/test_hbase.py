@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from actions.outside import Outside
-from actions.sinks.away import ServerAway
 from actions.sinks.commands import HBaseAppend, HBaseDelete, HBaseIncrement, HBasePut, RedisCommand
-from actions.sinks.hbase.link import HBaseWish, RealHBase, Refused, RowChange
+from actions.sinks.faults import MessageRefused, ServerAway
+from actions.sinks.hbase.link import HBaseWish, RealHBase, RowChange
+from actions.sinks.hbase.refusals import fault_of
 from actions.sinks.hbase.sink import HBaseSink
 from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
 from tests.conftest import need_module
@@ -32,8 +34,10 @@ class MemoryHBase:
         self.calls += 1
         if self.away:
             raise ServerAway("connection refused")
+        if table == "full":
+            raise fault_of("org.apache.hadoop.hbase.quotas.SpaceLimitingException: NO_WRITES full")
         if table == "none":
-            raise Refused("TableNotFoundException: none")
+            raise MessageRefused("TableNotFoundException: none")
 
     def change(self, table: str, changes: Sequence[RowChange], timestamp: int) -> None:
         self._call(table)
@@ -232,7 +236,7 @@ def test_timestamps_by_order_tell_messages_of_one_millisecond_apart() -> None:
 @pytest.mark.parametrize(
     ("raised", "told", "closed"),
     [
-        ("NoSuchColumnFamilyException: none", Refused, 0),
+        ("NoSuchColumnFamilyException: none", MessageRefused, 0),
         ("NotServingRegionException: orders", ServerAway, 0),
         (OSError("reset"), ServerAway, 1),
     ],
@@ -240,7 +244,7 @@ def test_timestamps_by_order_tell_messages_of_one_millisecond_apart() -> None:
 def test_connection_stays_after_an_answer_and_is_closed_after_none(
     raised: str | OSError, told: type[Exception], closed: int
 ) -> None:
-    """What HBase refuses costs no connection; one on which a call was cut off is not left open."""
+    """What HBase refuses costs no connection; a call that was cut off replaces all of them, the idle ones too."""
     need_module("happybase", "pip install 'pyddmq[hbase]'")  # brings the module below
     from Hbase_thrift import IOError as Said
 
@@ -258,7 +262,9 @@ def test_connection_stays_after_an_answer_and_is_closed_after_none(
 
     class Pool:
         def __init__(self) -> None:
-            self.one, self.replaced = Connection(), 0
+            self.one, self.idle, self.replaced = Connection(), Connection(), 0
+            self._queue: SimpleQueue[Connection] = SimpleQueue()
+            self._queue.put(self.idle)
 
         @contextlib.contextmanager
         def connection(self, timeout: float) -> Iterator[Connection]:
@@ -272,7 +278,8 @@ def test_connection_stays_after_an_answer_and_is_closed_after_none(
     link._pool = pool = Pool()
     with pytest.raises(told):
         link.increment("orders", b"r", {b"d:n": 1})
-    assert (pool.one.closes, pool.replaced) == (closed, closed)
+    assert (pool.one.closes, pool.replaced, pool.idle.closes) == (closed, closed, closed)
+    assert (link._pool is pool) == (not closed)
 
 
 @pytest.mark.parametrize("stored", [2**63 - 1, 253_402_300_799_000, 1_700_000_000_000_000, -(2**40), -1])
@@ -289,3 +296,35 @@ def test_store_time_that_makes_no_timestamp_concerns_its_message_alone(stored: i
     assert answers[0] is answers[2] is Status.FINISH
     assert answers[1] is Status.FINISH if fits else isinstance(answers[1], Unprocessable)
     assert not target.context.counts["server_away"]
+
+
+def test_quota_of_one_table_holds_its_messages_and_no_others() -> None:
+    """They wait alone, uncounted, while other tables are written."""
+    target = sink(MemoryHBase())
+    answers = target.act_many(
+        [asking(1, HBasePut("full", "r", {"d:a": b"1"})), asking(2, HBasePut("t", "r", {"d:a": b"1"}))]
+    )
+
+    assert isinstance(answers[0], RetryLater)
+    assert "SpaceLimiting" in str(answers[0])
+    assert answers[1] is Status.FINISH
+    assert not target.context.counts["server_away"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "waits"),
+    [
+        ("AccessDeniedException: no WRITE on t", MessageRefused, False),
+        ("RetriesExhaustedException: 1 action\n caused by NoSuchColumnFamilyException: x", MessageRefused, False),
+        ("RpcThrottlingException: wait 3sec", MessageRefused, True),
+        ("NotServingRegionException: t,,1", ServerAway, False),
+        ("anything else", MessageRefused, False),
+    ],
+)
+def test_refusals_are_sorted(text: str, kind: type[Exception], waits: bool) -> None:
+    """By HBase's words, with their causes."""
+    found = fault_of(text)
+
+    assert type(found) is kind
+    assert getattr(found, "waits", False) is waits
+    assert str(found) == text.partition("\n")[0]

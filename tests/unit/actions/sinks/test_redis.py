@@ -59,7 +59,7 @@ class Ground:
         async def all_of_it() -> list[Status | Exception]:
             answers = list(await sink.act_many(jobs))
             await sink.close()
-            sink._links = [None] * len(sink._links)
+            sink._servers.clear()
             return answers
 
         return asyncio.run(all_of_it())
