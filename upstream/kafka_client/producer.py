@@ -16,6 +16,7 @@ from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Broken, Headers, KafkaFailure, Produced
 from upstream.kafka_client.asking import Asking
+from upstream.kafka_client.header_names import writable
 from upstream.kafka_client.lookups import partitions_of
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post
@@ -190,7 +191,7 @@ class LibrdkafkaProducer:
                 value=value,
                 key=key,
                 partition=-1 if partition is None else partition,
-                headers=list(headers) or None,
+                headers=writable(headers) or None,
                 on_delivery=delivered,
             )
         except BufferError:

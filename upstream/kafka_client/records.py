@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from upstream.kafka.link import KafkaRecord, Place
+from upstream.kafka.link import Headers, KafkaRecord, Place
+from upstream.kafka_client.header_names import name_of, names_lost
 
 OVERHEAD_BYTES = 256
 """Of a record beside its key, value and headers."""
@@ -37,8 +38,19 @@ def record_of(message: Any) -> KafkaRecord:
         moment if kind else -1,
         message.key(),
         message.value(),
-        message.headers() or (),
+        _headers_of(message),
     )
+
+
+def _headers_of(message: Any) -> Headers:
+    """Return a message's headers, whatever their names are.
+
+    The package decodes names as UTF-8. Where it cannot, it raises and leaves a list with holes in the place of names.
+    """
+    try:
+        return message.headers() or ()
+    except (SystemError, UnicodeDecodeError) as error:
+        return names_lost(message.headers() or (), name_of(error))
 
 
 def weight_of(record: KafkaRecord) -> int:

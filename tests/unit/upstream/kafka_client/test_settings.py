@@ -58,6 +58,25 @@ def test_broker_that_is_back_is_found_within_a_second(tmp_path: Path, monkeypatc
     assert [each["reconnect.backoff.max.ms"] for each in made] == [1_000, 1_000, 5_000, 5_000]
 
 
+def _given_to_the_producer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **librdkafka: object) -> dict[str, object]:
+    made: list[dict[str, object]] = []
+    monkeypatch.setattr(Settings, "_make", lambda self, kind, given: made.append(given))
+    settings(tmp_path, **librdkafka).producer("c")
+    return made[0]
+
+
+def test_producer_leaves_the_limit_of_a_record_to_the_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Librdkafka's own limit of 1,000,000 bytes is raised to its maximum, unless the configuration has another."""
+    assert _given_to_the_producer(tmp_path, monkeypatch)["message.max.bytes"] == 1_000_000_000
+    limited = _given_to_the_producer(tmp_path, monkeypatch, **{"message.max.bytes": 5_000})
+    assert limited["message.max.bytes"] == 5_000
+
+
+def test_producer_creates_no_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deleted topic is not created again by a refresh of metadata, whatever the brokers allow."""
+    assert _given_to_the_producer(tmp_path, monkeypatch)["allow.auto.create.topics"] == "false"
+
+
 def test_one_line_of_a_kind_in_a_minute() -> None:
     """A cluster that is away would fill the log; what was left out is counted in the next line."""
     clock = ManualClock()
