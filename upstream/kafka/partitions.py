@@ -33,7 +33,7 @@ from upstream.kafka.commits.metadata import Known, decode, decode_blob
 from upstream.kafka.commits.offsets import KafkaOffsets
 from upstream.kafka.commits.remembered import Remembered
 from upstream.kafka.lease import Lease
-from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
+from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, LogBounds, Place, Subscribed
 from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.silence import Silence
@@ -453,6 +453,7 @@ class Partitions:
             del self._owned[queue.place]
             del self.streams[queue]
             self.topic_named(queue.topic).take(queue)
+        self.topic_troubles.given_up([queue.place for queue in queues])
         self._tell(queues)
 
     def records(self, records: Sequence[KafkaRecord]) -> None:
@@ -508,7 +509,7 @@ class Partitions:
     def _heard_ends(
         self,
         known: Mapping[KafkaQueue, int],
-        ends: Sequence[tuple[Place, int, int]],
+        ends: Sequence[LogBounds],
         failures: Mapping[Place, KafkaFailure],
     ) -> None:
         self._silence.cluster_heard()

@@ -78,7 +78,7 @@ class Subscriptions:
         if config is None or config.consume_from_where == "first":
             return assignment.low
         if config.consume_from_where == "last" or assignment.at_time is None:
-            return assignment.high
+            return assignment.readable_end
         return assignment.at_time
 
     def given(self, topics: Iterable[str]) -> None:

@@ -74,6 +74,7 @@ class MemberThread:
         self,
         group: str,
         make: Callable[..., Any],
+        make_uncommitted: Callable[[], Any],
         told: Told,
         *,
         post: Post,
@@ -88,6 +89,7 @@ class MemberThread:
         Args:
             group: Names the thread.
             make: Makes the consumer, with callbacks.
+            make_uncommitted: Makes one that reads all records, for a question.
             told: Whom to tell, through `post`.
             post: The way to the loop.
             room: Bounds what is posted.
@@ -97,6 +99,7 @@ class MemberThread:
             nothing_seconds: After so long without an assignment, of a cluster that answers, there is none; None: the
                 brokers say so (not with KIP-848).
         """
+        self._make_uncommitted = make_uncommitted
         self._told = told
         self._post = post
         self._room = room
@@ -255,7 +258,7 @@ class MemberThread:
     def _look_up(self) -> None:
         """Tell of partitions that were given; while the cluster does not answer they stay untold."""
         try:
-            found, failures = assignments_of(self._consumer, self._new, self._topics)
+            found, failures = assignments_of(self._consumer, self._new, self._topics, self._make_uncommitted)
         except self._package.KafkaException as error:
             self._troubles.note(error.args[0])
             self._new_at = self._clock.monotonic() + _AGAIN_SECONDS

@@ -17,6 +17,7 @@ from upstream.kafka.link import (
     Ends,
     KafkaFailure,
     KafkaRecord,
+    LogBounds,
     MemberListener,
     OffsetsTold,
     Place,
@@ -120,7 +121,9 @@ class SimMember:
 
         def request(answer: Answer) -> None:
             found = {each: self._cluster.found(each) for each in places}
-            ends = [(place, each.low, each.stable) for place, each in found.items() if each is not None]
+            ends = [
+                LogBounds(place, each.low, each.high, each.stable) for place, each in found.items() if each is not None
+            ]
             answer(self._tell, told, ends, {place: _missing(place) for place, each in found.items() if each is None})
 
         self._link.ask(request, lambda _: None)
@@ -313,7 +316,7 @@ class SimMember:
         if times:
             found = self._at(place, times[0])
             at_time = partition.stable if found is None else found
-        return Assignment(*place, partition.low, partition.stable, offset, text, at_time)
+        return Assignment(*place, partition.low, partition.high, offset, text, at_time, partition.stable)
 
     def _at(self, place: Place, time_ms: int) -> int | None:
         records = sorted(self._cluster.partition(place).records.items())
@@ -341,8 +344,9 @@ class SimMember:
         if found:
             self._positions[place] = found[-1].offset + 1
             self.later(0.001, self._records, epoch, found)
-        elif self._ended.get(place) != (end := partition.stable):
-            self._ended[place] = self._positions[place] = max(end, self._positions[place])
+        elif self._positions[place] <= (end := partition.stable) != self._ended.get(place):
+            # Of a position above it librdkafka tells no end.
+            self._ended[place] = self._positions[place] = end
             self.later(0.001, self._at_end, epoch, place, end)
 
     def _records(self, epoch: int, found: Sequence[KafkaRecord]) -> None:
