@@ -48,6 +48,7 @@ class Assignment(NamedTuple):
         metadata: The text that was committed with it (D53).
         at_time: Offset of the first record at or after the moment that was asked for with the topic; None: not asked.
         stable: End of what may be read: below it no transaction is open; None: `high`.
+        appeared: It was added, or its topic created, while the group existed; only of one without a commit.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class Assignment(NamedTuple):
     metadata: str
     at_time: int | None
     stable: int | None = None
+    appeared: bool = False
 
     @property
     def is_beyond(self) -> bool:
@@ -176,10 +178,12 @@ class Subscribed(NamedTuple):
 
     Attributes:
         time_ms: A moment to be looked up for partitions without a committed offset; None: none.
+        late: A new group does not begin at the first record; so it is to be known which partitions appeared later.
     """
 
     name: str
     time_ms: int | None = None
+    late: bool = False
 
 
 class GroupMember(Protocol):

@@ -130,10 +130,13 @@ class LogWatch:
         """
         tracker = self._tracker(queue)
         lost = tracker.unfinished(queue.max_offset)
+        # All records of a topic that was created again came while the group existed.
+        appeared = queue.missing
         if lost:
             self._progress.lost(tracker, lost)
         self._went_back(queue, high, lost)
-        self._begin_anew(queue, partial(Assignment, *queue.place, low, high, None, "", stable=stable))
+        found = partial(Assignment, *queue.place, low, high, None, "", stable=stable, appeared=appeared)
+        self._begin_anew(queue, found)
 
     def _went_back(self, queue: KafkaQueue, end: int, lost: int) -> None:
         self._runtime.metrics.counter(WENT_BACK, self._group).add()

@@ -172,7 +172,7 @@ class Partitions:
         self._member = self.commits.member = member
         self.commits.begin()
         self._ends.begin()
-        self._member.join(self, self._subscribed(self.subscriptions.config))
+        self._member.join(self, self.subscribed(self.subscriptions.config))
         self._ask_for_topics()
 
     def broken(self, failure: KafkaFailure) -> None:
@@ -191,7 +191,7 @@ class Partitions:
         """Read what a changed configuration lists; `expanded` says all of it."""
         self.subscriptions.config = config
         if self._is_in:
-            self._member.subscribe(self._subscribed(config))
+            self._member.subscribe(self.subscribed(config))
         self._ask_for_topics()
 
     def expanded(self, config: GroupConfig) -> GroupConfig:
@@ -221,8 +221,12 @@ class Partitions:
         self._expand()
 
     @staticmethod
-    def _subscribed(config: GroupConfig) -> list[Subscribed]:
-        return [Subscribed(each.topic, each.consume_timestamp) for each in config.enabled_topics]
+    def subscribed(config: GroupConfig) -> list[Subscribed]:
+        """Return what a member subscribes."""
+        return [
+            Subscribed(each.topic, each.consume_timestamp, each.consume_from_where != "first")
+            for each in config.enabled_topics
+        ]
 
     def leave(self, done: Callable[[], None]) -> None:
         """Commit what is finished, give up all partitions with a last commit, and be no member any more."""

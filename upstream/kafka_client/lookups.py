@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from upstream.kafka.appearances import Appearances
 from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place, Subscribed
 from upstream.kafka.subscriptions import fits, is_expression
 from upstream.kafka_client.package import confluent, failure_of
@@ -102,8 +103,38 @@ def _leaderless(topic: str) -> KafkaFailure:
     return KafkaFailure("LEADER_NOT_AVAILABLE", f"a partition of topic {topic} has no leader")
 
 
+def look_before(consumer: Any, topics: Sequence[Subscribed], appearances: Appearances) -> None:
+    """Look up what is there of topics, and committed, before they are subscribed. Raises KafkaException."""
+    package = confluent()
+    for name in appearances.missing(topics):
+        one = None if is_expression(name) else name
+        found = consumer.list_topics(**({} if one is None else {"topic": one}), timeout=ANSWER_SECONDS).topics
+        there = [
+            Place(topic, partition)
+            for topic, each in found.items()
+            if fits(name, topic) and each.error is None
+            for partition in each.partitions
+        ]
+        if not there and any(each.error is not None and not _is_unknown(each.error) for each in found.values()):
+            continue  # Denied: it is not known what is there.
+        asked = [package.TopicPartition(*place) for place in there]
+        answers = consumer.committed(asked, timeout=ANSWER_SECONDS) if asked else ()
+        stood = [Place(each.topic, each.partition) for each in answers if each.error is None and each.offset >= 0]
+        appearances.looked_up(name, there, stood)
+
+
+def _is_unknown(error: Any) -> bool:
+    codes = confluent().KafkaError
+    return error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC)
+
+
 def assignments_of(
-    consumer: Any, places: Sequence[Place], topics: Sequence[Subscribed], make_uncommitted: Callable[[], Any]
+    consumer: Any,
+    places: Sequence[Place],
+    topics: Sequence[Subscribed],
+    *,
+    appearances: Appearances,
+    make_uncommitted: Callable[[], Any],
 ) -> tuple[list[Assignment], dict[Place, KafkaFailure]]:
     """Return what a member must know of partitions that it was given, and why it is not known of some.
 
@@ -111,6 +142,7 @@ def assignments_of(
         consumer: The member's.
         places: Which partitions.
         topics: What it reads.
+        appearances: Knows which partitions are new.
         make_uncommitted: Makes a consumer that reads all; for commits above what may be read.
 
     Raises:
@@ -140,9 +172,11 @@ def assignments_of(
             texts[place] if committed[place] >= 0 else "",
             None if place not in at_times else at_times[place] if at_times[place] >= 0 else ends[place][1],
             ends[place][1],
+            committed[place] < 0 and appearances.is_new(place),
         )
         for place in places
     ]
+    appearances.committed(place for place in places if committed[place] >= 0)
     return assignments, failures
 
 
@@ -164,7 +198,7 @@ def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
     if found is None:
         return _missing(topic)
     if found.error is not None and found.error.code() != package.KafkaError.LEADER_NOT_AVAILABLE:
-        if found.error.code() in (package.KafkaError.UNKNOWN_TOPIC_OR_PART, package.KafkaError._UNKNOWN_TOPIC):
+        if _is_unknown(found.error):
             return _missing(topic)
         return failure_of(found.error)
     return len(found.partitions) or _missing(topic)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.commits import Asked, SimCommits
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.rounds import ClassicRounds, IncrementalRounds, Rounds
+from upstream.kafka.appearances import Appearances
 from upstream.kafka.link import (
     Assignment,
     Commit,
@@ -67,6 +68,8 @@ class SimMember:
         self.dead = False
         self._rounds = _ROUNDS[cluster.protocol](cluster, link, self)
         self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._tell, self.later)
+        self._appearances = Appearances()
+        self._commits.on_committed = self._appearances.committed
 
     # By the node
 
@@ -75,13 +78,13 @@ class SimMember:
         assert self._listener is None, "a member joins once"
         self._listener = listener
         self._topics = list(topics)
-        self._rounds.begin()
+        self._look_before(self._rounds.begin)
         self._poll()
 
     def subscribe(self, topics: Sequence[Subscribed]) -> None:
         """Read others."""
         self._topics = list(topics)
-        self._rounds.subscribed()
+        self._look_before(self._rounds.subscribed)
 
     def read_from(self, place: Place, offset: int) -> None:
         """Seek."""
@@ -281,6 +284,26 @@ class SimMember:
         self._resting.difference_update(places)
         self._giving.difference_update(places)
 
+    def _look_before(self, then: Callable[[], None]) -> None:
+        """Go on once it is known what is there of the topics before they are subscribed."""
+        names = self._appearances.missing(self._topics)
+        if not names:
+            then()
+            return
+
+        def request(answer: Answer) -> None:
+            committed = set(self._cluster.group(self.group_name).committed)
+            places = list(self._cluster.places())
+            there = {name: [place for place in places if fits(name, place.topic)] for name in names}
+            answer(self._tell, looked_up, there, committed)
+
+        def looked_up(there: Mapping[str, Sequence[Place]], committed: Collection[Place]) -> None:
+            for name, places in there.items():
+                self._appearances.looked_up(name, places, [place for place in places if place in committed])
+            then()
+
+        self._link.ask(request, lambda _: self.later(_AGAIN_SECONDS, self._look_before, then))
+
     def _look_up(self, places: Sequence[Place]) -> None:
         """Tell the node of partitions, once it is known where they stand."""
         terms = {place: self._terms[place] for place in places}
@@ -316,7 +339,10 @@ class SimMember:
         if times:
             found = self._at(place, times[0])
             at_time = partition.stable if found is None else found
-        return Assignment(*place, partition.low, partition.high, offset, text, at_time, partition.stable)
+        appeared = offset is None and self._appearances.is_new(place)
+        if offset is not None:
+            self._appearances.committed([place])
+        return Assignment(*place, partition.low, partition.high, offset, text, at_time, partition.stable, appeared)
 
     def _at(self, place: Place, time_ms: int) -> int | None:
         records = sorted(self._cluster.partition(place).records.items())
