@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from upstream.kafka.appearances import Appearances
 from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place, Subscribed
+from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
 from upstream.kafka_client.package import confluent, failure_of
 
@@ -103,10 +103,10 @@ def _leaderless(topic: str) -> KafkaFailure:
     return KafkaFailure("LEADER_NOT_AVAILABLE", f"a partition of topic {topic} has no leader")
 
 
-def look_before(consumer: Any, topics: Sequence[Subscribed], appearances: Appearances) -> None:
+def look_before(consumer: Any, topics: Sequence[Subscribed], new_partitions: NewPartitions) -> None:
     """Look up what is there of topics, and committed, before they are subscribed. Raises KafkaException."""
     package = confluent()
-    for name in appearances.missing(topics):
+    for name in new_partitions.missing(topics):
         one = None if is_expression(name) else name
         found = consumer.list_topics(**({} if one is None else {"topic": one}), timeout=ANSWER_SECONDS).topics
         there = [
@@ -120,7 +120,7 @@ def look_before(consumer: Any, topics: Sequence[Subscribed], appearances: Appear
         asked = [package.TopicPartition(*place) for place in there]
         answers = consumer.committed(asked, timeout=ANSWER_SECONDS) if asked else ()
         stood = [Place(each.topic, each.partition) for each in answers if each.error is None and each.offset >= 0]
-        appearances.looked_up(name, there, stood)
+        new_partitions.looked_up(name, there, stood)
 
 
 def _is_unknown(error: Any) -> bool:
@@ -133,7 +133,7 @@ def assignments_of(
     places: Sequence[Place],
     topics: Sequence[Subscribed],
     *,
-    appearances: Appearances,
+    new_partitions: NewPartitions,
     make_uncommitted: Callable[[], Any],
 ) -> tuple[list[Assignment], dict[Place, KafkaFailure]]:
     """Return what a member must know of partitions that it was given, and why it is not known of some.
@@ -142,7 +142,7 @@ def assignments_of(
         consumer: The member's.
         places: Which partitions.
         topics: What it reads.
-        appearances: Knows which partitions are new.
+        new_partitions: Knows which partitions are new.
         make_uncommitted: Makes a consumer that reads all; for commits above what may be read.
 
     Raises:
@@ -172,11 +172,11 @@ def assignments_of(
             texts[place] if committed[place] >= 0 else "",
             None if place not in at_times else at_times[place] if at_times[place] >= 0 else ends[place][1],
             ends[place][1],
-            committed[place] < 0 and appearances.is_new(place),
+            committed[place] < 0 and new_partitions.is_new(place),
         )
         for place in places
     ]
-    appearances.committed(place for place in places if committed[place] >= 0)
+    new_partitions.committed(place for place in places if committed[place] >= 0)
     return assignments, failures
 
 

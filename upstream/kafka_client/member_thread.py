@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from broker.runtime.seams import Clock
-from upstream.kafka.appearances import Appearances
 from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
+from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
 from upstream.kafka_client.lookups import assignments_of, look_before, subscribes
@@ -114,7 +114,7 @@ class MemberThread:
         self._topics: Sequence[Subscribed] = ()
         self._subscribes = False
         self._subscribe_at = 0.0
-        self._appearances = Appearances()
+        self._new_partitions = NewPartitions()
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._terms: dict[Place, int] = {}
         self._term = 0
@@ -128,7 +128,7 @@ class MemberThread:
         self._gates = Gates()
         self._commits = Commits(post, troubles, clock, self._terms.get)
         self._consumer = make(error_cb=troubles.note, on_commit=self._commits.answered)
-        self._commits.on_committed = self._appearances.committed
+        self._commits.on_committed = self._new_partitions.committed
         self._gates.consumer = self._commits.consumer = self._consumer
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-{group}")
 
@@ -243,7 +243,7 @@ class MemberThread:
 
     def _begin_to_read(self) -> None:
         try:
-            look_before(self._consumer, self._topics, self._appearances)
+            look_before(self._consumer, self._topics, self._new_partitions)
         except self._package.KafkaException as error:
             self._troubles.note(error.args[0])
             self._subscribe_at = self._clock.monotonic() + _AGAIN_SECONDS
@@ -279,7 +279,7 @@ class MemberThread:
                 self._consumer,
                 self._new,
                 self._topics,
-                appearances=self._appearances,
+                new_partitions=self._new_partitions,
                 make_uncommitted=self._make_uncommitted,
             )
         except self._package.KafkaException as error:

@@ -10,7 +10,6 @@ from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.commits import Asked, SimCommits
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.rounds import ClassicRounds, IncrementalRounds, Rounds
-from upstream.kafka.appearances import Appearances
 from upstream.kafka.link import (
     Assignment,
     Commit,
@@ -25,6 +24,7 @@ from upstream.kafka.link import (
     Subscribed,
     Topics,
 )
+from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
 
 REVOKE_SECONDS = 10.0
@@ -68,8 +68,8 @@ class SimMember:
         self.dead = False
         self._rounds = _ROUNDS[cluster.protocol](cluster, link, self)
         self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._tell, self.later)
-        self._appearances = Appearances()
-        self._commits.on_committed = self._appearances.committed
+        self._new_partitions = NewPartitions()
+        self._commits.on_committed = self._new_partitions.committed
 
     # By the node
 
@@ -286,7 +286,7 @@ class SimMember:
 
     def _look_before(self, then: Callable[[], None]) -> None:
         """Go on once it is known what is there of the topics before they are subscribed."""
-        names = self._appearances.missing(self._topics)
+        names = self._new_partitions.missing(self._topics)
         if not names:
             then()
             return
@@ -299,7 +299,7 @@ class SimMember:
 
         def looked_up(there: Mapping[str, Sequence[Place]], committed: Collection[Place]) -> None:
             for name, places in there.items():
-                self._appearances.looked_up(name, places, [place for place in places if place in committed])
+                self._new_partitions.looked_up(name, places, [place for place in places if place in committed])
             then()
 
         self._link.ask(request, lambda _: self.later(_AGAIN_SECONDS, self._look_before, then))
@@ -339,9 +339,9 @@ class SimMember:
         if times:
             found = self._at(place, times[0])
             at_time = partition.stable if found is None else found
-        appeared = offset is None and self._appearances.is_new(place)
+        appeared = offset is None and self._new_partitions.is_new(place)
         if offset is not None:
-            self._appearances.committed([place])
+            self._new_partitions.committed([place])
         return Assignment(*place, partition.low, partition.high, offset, text, at_time, partition.stable, appeared)
 
     def _at(self, place: Place, time_ms: int) -> int | None:

@@ -13,7 +13,7 @@ from upstream.kafka.link import Place, Subscribed
 from upstream.kafka.subscriptions import fits, is_expression
 
 
-class Appearances:
+class NewPartitions:
     """What one member knows of that."""
 
     def __init__(self) -> None:
