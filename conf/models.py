@@ -176,7 +176,8 @@ class SubscriptionConfig(Model):
     consume_from_where: ConsumeFrom = setting(
         "first",
         "Where a group starts that was never seen on this topic: at the first message, after the last, or at "
-        "consumeTimestamp. Fixed when first seen; later changes have no effect (D6).",
+        "consumeTimestamp. Fixed when first seen; later changes have no effect (D6). On Kafka, partitions and "
+        "topics that appear while the group exists are read from their first record.",
         reload=_LIVE,
     )
     consume_timestamp: Annotated[int, BeforeValidator(_read_timestamp), Field(ge=0, le=4_102_444_800_000)] | None = (

@@ -101,7 +101,8 @@ class WatchedMember:
     def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
         """Join, and owe the whole of these topics."""
         self._listener = listener
-        self._debts.add(lambda: self.given >= {place for place in self._ends if Subscribed(place.topic) in topics})
+        names = {each.name for each in topics}
+        self._debts.add(lambda: self.given >= {place for place in self._ends if place.topic in names})
         self._member.join(self, topics)
 
     def subscribe(self, topics: Sequence[Subscribed]) -> None:

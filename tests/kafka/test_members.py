@@ -99,7 +99,7 @@ def test_pause_before_the_first_read_holds(clients: Clients, topic: MakeTopic) -
     ends: list[object] = []
     member.ends([place], lambda found, _: ends.append(found))
     clients.until(lambda: ends, "an answer")
-    assert ends == [[(place, 0, 1)]]
+    assert ends == [[(place, 0, 1, 1)]]
     assert clients.commit(member, Commit(name, 0, 0, "")) is None
     assert heard.values() == []
     member.resume([place])

@@ -69,16 +69,16 @@ def test_ends_of_what_is_there_are_told_beside_what_is_missing(
     clients.until(lambda: len(heard.values()) == 4, "records")
     delete_topic(address, gone)
     places = [Place(gone, 0), Place(there, 0)]
-    told: list[list[tuple[Place, int, int]]] = []
+    told: list[list[tuple[Place, int, int, int]]] = []
     asked_at = [0.0]
 
-    def ask(wanted: list[tuple[Place, int, int]]) -> bool:
+    def ask(wanted: list[tuple[Place, int, int, int]]) -> bool:
         # At the moment of a change there may be no answer: it is asked again.
         if time.monotonic() > asked_at[0] + 0.5:
             asked_at[0] = time.monotonic()
             member.ends(places, lambda ends, _: told.append(list(ends)))
         return wanted in told
 
-    clients.until(lambda: ask([(places[1], 0, 2)]), "the ends of what is there")
+    clients.until(lambda: ask([(places[1], 0, 2, 2)]), "the ends of what is there")
     make_topic(address, gone, 1, {})
-    clients.until(lambda: ask([(places[0], 0, 0), (places[1], 0, 2)]), "the new end")
+    clients.until(lambda: ask([(places[0], 0, 0, 0), (places[1], 0, 2, 2)]), "the new end")

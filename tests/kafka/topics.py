@@ -54,6 +54,13 @@ def committed(address: str, group: str, topic: str, partition: int = 0) -> tuple
     return found.offset, found.metadata
 
 
+def commit_plainly(address: str, group: str, topic: str, offset: int) -> None:
+    """Commit as another program does that is no member."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
 def plain_producer(address: str, **settings: Any) -> Any:
     """A producer of another program."""
     return Producer({"bootstrap.servers": address, **settings})

@@ -43,10 +43,12 @@ class Assignment(NamedTuple):
 
     Attributes:
         low: First offset that is kept.
-        high: Its end: the offset of the next record.
+        high: Its end: the offset of the next record (the high watermark).
         committed: What the group has committed, be it still in the log or not; None: nothing.
         metadata: The text that was committed with it (D53).
         at_time: Offset of the first record at or after the moment that was asked for with the topic; None: not asked.
+        stable: End of what may be read: below it no transaction is open; None: `high`.
+        appeared: It was added, or its topic created, while the group existed; only of one without a commit.
     """
 
     topic: str
@@ -56,6 +58,8 @@ class Assignment(NamedTuple):
     committed: int | None
     metadata: str
     at_time: int | None
+    stable: int | None = None
+    appeared: bool = False
 
     @property
     def is_beyond(self) -> bool:
@@ -63,9 +67,23 @@ class Assignment(NamedTuple):
         return self.committed is not None and self.committed > self.high
 
     @property
+    def readable_end(self) -> int:
+        """Where reading ends at present."""
+        return self.high if self.stable is None else self.stable
+
+    @property
     def place(self) -> Place:
         """Its partition."""
         return Place(self.topic, self.partition)
+
+
+class LogBounds(NamedTuple):
+    """Where the log of a partition begins and ends; attributes as those of `Assignment`."""
+
+    place: Place
+    low: int
+    high: int
+    stable: int
 
 
 class Commit(NamedTuple):
@@ -103,9 +121,9 @@ Produced = Callable[[KafkaFailure | None, int, int], None]
 """Likewise, with partition and offset of the record; -1 each where they are not known."""
 
 
-Ends = Callable[[Sequence[tuple[Place, int, int]], Mapping[Place, KafkaFailure]], None]
-"""Called, in the loop's thread, some time later, with partitions, their first offsets and their ends; and with what the
-cluster said of the others."""
+Ends = Callable[[Sequence[LogBounds], Mapping[Place, KafkaFailure]], None]
+"""Called, in the loop's thread, some time later, with the bounds of partitions' logs; and with what the cluster said of
+the others."""
 
 
 Topics = Callable[[Mapping[str, int], Mapping[str, KafkaFailure]], None]
@@ -160,10 +178,12 @@ class Subscribed(NamedTuple):
 
     Attributes:
         time_ms: A moment to be looked up for partitions without a committed offset; None: none.
+        late: A new group does not begin at the first record; so it is to be known which partitions appeared later.
     """
 
     name: str
     time_ms: int | None = None
+    late: bool = False
 
 
 class GroupMember(Protocol):

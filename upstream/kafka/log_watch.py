@@ -11,7 +11,7 @@ from functools import partial
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from upstream.kafka.link import Assignment, KafkaFailure, Place
+from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place
 from upstream.kafka.stream import Stream
 from upstream.kafka.topic_troubles import TopicTroubles, is_missing
 from upstream.kafka.topics import KafkaQueue
@@ -94,7 +94,7 @@ class LogWatch:
     def heard(
         self,
         known: Mapping[KafkaQueue, int],
-        ends: Sequence[tuple[Place, int, int]],
+        ends: Sequence[LogBounds],
         failures: Mapping[Place, KafkaFailure],
     ) -> None:
         """Note ends, and which logs became shorter since these were asked for, when they ended as `known` says."""
@@ -103,12 +103,13 @@ class LogWatch:
             queue = self._owned.get(place)
             if queue is not None and is_missing(failure):
                 queue.missing = True
-        for place, low, high in ends:
+        self.troubles.open_transactions(ends)
+        for place, low, high, stable in ends:
             queue = self._owned.get(place)
             if queue is None or queue not in known:
                 continue
             if queue.missing or queue.doubted or high < self._standing(queue, known[queue]):
-                self._lose_all(queue, low, high)
+                self._lose_all(queue, low, high, stable)
             elif high < known[queue]:
                 # What was lost this node had not read yet.
                 lost, queue.max_offset = queue.max_offset - high, high
@@ -122,17 +123,20 @@ class LogWatch:
         """Return up to where a log was read when its end was asked for, at least."""
         return min(known, max(self._streams[queue].reached, self._tracker(queue).watermark))
 
-    def _lose_all(self, queue: KafkaQueue, low: int, high: int) -> None:
+    def _lose_all(self, queue: KafkaQueue, low: int, high: int, stable: int) -> None:
         """Read a log that went back, or is another one, as that of a partition without a committed offset.
 
         What clients have of it is not this log's, so their answers finish nothing.
         """
         tracker = self._tracker(queue)
         lost = tracker.unfinished(queue.max_offset)
+        # All records of a topic that was created again came while the group existed.
+        appeared = queue.missing
         if lost:
             self._progress.lost(tracker, lost)
         self._went_back(queue, high, lost)
-        self._begin_anew(queue, partial(Assignment, *queue.place, low, high, None, ""))
+        found = partial(Assignment, *queue.place, low, high, None, "", stable=stable, appeared=appeared)
+        self._begin_anew(queue, found)
 
     def _went_back(self, queue: KafkaQueue, end: int, lost: int) -> None:
         self._runtime.metrics.counter(WENT_BACK, self._group).add()

@@ -33,7 +33,7 @@ from upstream.kafka.commits.metadata import Known, decode, decode_blob
 from upstream.kafka.commits.offsets import KafkaOffsets
 from upstream.kafka.commits.remembered import Remembered
 from upstream.kafka.lease import Lease
-from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
+from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, LogBounds, Place, Subscribed
 from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.silence import Silence
@@ -172,7 +172,7 @@ class Partitions:
         self._member = self.commits.member = member
         self.commits.begin()
         self._ends.begin()
-        self._member.join(self, self._subscribed(self.subscriptions.config))
+        self._member.join(self, self.subscribed(self.subscriptions.config))
         self._ask_for_topics()
 
     def broken(self, failure: KafkaFailure) -> None:
@@ -191,7 +191,7 @@ class Partitions:
         """Read what a changed configuration lists; `expanded` says all of it."""
         self.subscriptions.config = config
         if self._is_in:
-            self._member.subscribe(self._subscribed(config))
+            self._member.subscribe(self.subscribed(config))
         self._ask_for_topics()
 
     def expanded(self, config: GroupConfig) -> GroupConfig:
@@ -221,8 +221,12 @@ class Partitions:
         self._expand()
 
     @staticmethod
-    def _subscribed(config: GroupConfig) -> list[Subscribed]:
-        return [Subscribed(each.topic, each.consume_timestamp) for each in config.enabled_topics]
+    def subscribed(config: GroupConfig) -> list[Subscribed]:
+        """Return what a member subscribes."""
+        return [
+            Subscribed(each.topic, each.consume_timestamp, each.consume_from_where != "first")
+            for each in config.enabled_topics
+        ]
 
     def leave(self, done: Callable[[], None]) -> None:
         """Commit what is finished, give up all partitions with a last commit, and be no member any more."""
@@ -453,6 +457,7 @@ class Partitions:
             del self._owned[queue.place]
             del self.streams[queue]
             self.topic_named(queue.topic).take(queue)
+        self.topic_troubles.given_up([queue.place for queue in queues])
         self._tell(queues)
 
     def records(self, records: Sequence[KafkaRecord]) -> None:
@@ -508,7 +513,7 @@ class Partitions:
     def _heard_ends(
         self,
         known: Mapping[KafkaQueue, int],
-        ends: Sequence[tuple[Place, int, int]],
+        ends: Sequence[LogBounds],
         failures: Mapping[Place, KafkaFailure],
     ) -> None:
         self._silence.cluster_heard()

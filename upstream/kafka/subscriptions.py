@@ -71,14 +71,17 @@ class Subscriptions:
         return fitting[0] if fitting else None
 
     def start_of(self, assignment: Assignment) -> int:
-        """Return where the group continues; or begins (D6), if it never committed or its log is another one."""
+        """Return where the group continues; or begins (D6), if it never committed or its log is another one.
+
+        A partition that appeared while the group existed is read from its first record.
+        """
         if assignment.committed is not None and not assignment.is_beyond:
             return max(assignment.committed, assignment.low)
         config = self.of(assignment.topic)
-        if config is None or config.consume_from_where == "first":
+        if config is None or config.consume_from_where == "first" or assignment.appeared:
             return assignment.low
         if config.consume_from_where == "last" or assignment.at_time is None:
-            return assignment.high
+            return assignment.readable_end
         return assignment.at_time
 
     def given(self, topics: Iterable[str]) -> None:

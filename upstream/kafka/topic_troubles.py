@@ -5,13 +5,17 @@ What the cluster says of one topic says nothing of the others: their state and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from broker.runtime.seams import Clock
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, LogBounds, Place
 
 SHOWN_SECONDS = 3_600.0
 """How long the finding of a log that went back stays."""
+OPEN_SECONDS = 10.0
+"""A transaction that is open for longer is a finding."""
 WHOLE = -1
 """In the place of a partition: all of the topic."""
 _LEADERLESS = "LEADER_NOT_AVAILABLE"
@@ -39,6 +43,13 @@ def is_missing(failure: KafkaFailure) -> bool:
     return _kind(failure) == "UNKNOWN_TOPIC_OR_PART"
 
 
+class _OpenTransaction(NamedTuple):
+    offset: int
+    records: int
+    since: float
+    wall_ms: int
+
+
 class TopicTroubles:
     """Those of one group."""
 
@@ -47,6 +58,7 @@ class TopicTroubles:
         self._places: dict[Place, KafkaFailure] = {}
         self._back: dict[str, tuple[int, float]] = {}
         """Messages lost by topic, and when."""
+        self._open: dict[Place, _OpenTransaction] = {}
 
     def heard(self, failures: Mapping[Place, KafkaFailure]) -> list[KafkaFailure]:
         """Note every failure that the cluster reports of partitions; returns the new ones."""
@@ -70,9 +82,25 @@ class TopicTroubles:
         earlier, _ = self._back.get(topic, (0, 0.0))
         self._back[topic] = (earlier + lost, self._clock.monotonic())
 
+    def open_transactions(self, ends: Iterable[LogBounds]) -> None:
+        """Note in which partitions a transaction is open: nothing at or above its first record can be read."""
+        for place, _, high, stable in ends:
+            before = self._open.pop(place, None)
+            if stable < high:
+                known = before is not None and before.offset == stable
+                since = before.since if before is not None and known else self._clock.monotonic()
+                wall_ms = before.wall_ms if before is not None and known else self._clock.wall_ms()
+                self._open[place] = _OpenTransaction(stable, high - stable, since, wall_ms)
+
+    def given_up(self, places: Iterable[Place]) -> None:
+        """Forget partitions that this member does not have any more."""
+        for place in places:
+            self._open.pop(place, None)
+
     def forget(self) -> None:
         """The member has left: what the cluster said of topics is unknown."""
         self._places.clear()
+        self._open.clear()
 
     def of(self, topic: str) -> str | None:
         """Return what keeps all of a topic from being read; None: nothing."""
@@ -89,7 +117,17 @@ class TopicTroubles:
             for topic, (lost, at) in self._back.items()
             if at >= since
         }
+        long = self._clock.monotonic() - OPEN_SECONDS
+        found |= {place.topic: _waits(place, each) for place, each in self._open.items() if each.since <= long}
         return found | {place.topic: _sentence(place.topic, failure) for place, failure in self._places.items()}
+
+
+def _waits(place: Place, found: _OpenTransaction) -> str:
+    since = datetime.fromtimestamp(found.wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"topic {place.topic}: open transaction since {since}; the {found.records} offsets of partition "
+        f"{place.partition} from {found.offset} on cannot be read before it ends"
+    )
 
 
 def _sentence(topic: str, failure: KafkaFailure) -> str:

@@ -44,6 +44,7 @@ class LibrdkafkaClient:
         self._clock = clock
         self._asking = Asking(cluster, Post(loop))
         self._asker: Any = None
+        self._uncommitted: Any = None
 
     def member(self, group: str, client_id: str) -> LibrdkafkaMember:
         """Return a member of a group that has not joined.
@@ -59,6 +60,7 @@ class LibrdkafkaClient:
             clock=self._clock,
             asking=self._asking,
             asker=self._ask_by,
+            uncommitted=self._ask_by_uncommitted,
         )
 
     def reader(self) -> LibrdkafkaReader:
@@ -89,8 +91,16 @@ class LibrdkafkaClient:
         self._asker.poll(0)  # It may have log lines.
         return self._asker
 
+    def _ask_by_uncommitted(self) -> Any:
+        """Likewise one that sees open transactions."""
+        if self._uncommitted is None:
+            self._uncommitted = self._settings.looker(self._client_id)
+        self._uncommitted.poll(0)
+        return self._uncommitted
+
     def _end_asker(self) -> Any:
-        if self._asker is not None:
-            with contextlib.suppress(RuntimeError):
-                self._asker.close()
+        for each in (self._asker, self._uncommitted):
+            if each is not None:
+                with contextlib.suppress(RuntimeError):
+                    each.close()
         return lambda: None

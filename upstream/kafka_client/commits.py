@@ -14,7 +14,7 @@ the coordinator looks at the generation alone, and would take it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
@@ -66,7 +66,7 @@ class Commits:
     """Those of one consumer. All calls are made in the member's thread."""
 
     def __init__(self, post: Post, troubles: Troubles, clock: Clock, term_of: Callable[[Place], int | None]) -> None:
-        """Set up; `consumer` is given afterwards.
+        """Set up; `consumer` is given afterwards, and who hears which partitions have a commit (`on_committed`).
 
         Args:
             post: The way to the loop.
@@ -75,6 +75,7 @@ class Commits:
             term_of: The member's present term of a partition; None: it has it not.
         """
         self.consumer: Any = None
+        self.on_committed: Callable[[Iterable[Place]], None] = lambda _: None
         self._post = post
         self._troubles = troubles
         self._clock = clock
@@ -170,6 +171,7 @@ class Commits:
         failure = next((each for each in failures if each.fenced), failures[0] if failures else None)
         if failure is None:
             self._troubles.answered()
+            self.on_committed(Place(each.topic, each.partition) for one in asked for each in one.commits)
         elif failure.code in AGAIN and self._attempts < ATTEMPTS:
             self._attempts += 1
             self._not_before = self._clock.monotonic() + AGAIN_SECONDS

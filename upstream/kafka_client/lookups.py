@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
+from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place, Subscribed
+from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
 from upstream.kafka_client.package import confluent, failure_of
 
@@ -27,7 +28,7 @@ def offsets_at(consumer: Any, wanted: Mapping[Place, int]) -> dict[Place, int]:
 
 
 def ends_of(consumer: Any, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
-    """Return first offsets and ends; the end is that of what may be read (read_committed). Raises KafkaException."""
+    """Return first offsets and ends; with `read_committed` the end of what may be read. Raises KafkaException."""
     wanted = list(places)
     firsts = offsets_at(consumer, dict.fromkeys(wanted, _FIRST))
     ends = offsets_at(consumer, dict.fromkeys(wanted, _END))
@@ -51,6 +52,25 @@ def ends_of_each(
             raise
     rest = [each for each in wanted if each not in failures]
     return ends_of(consumer, rest), failures
+
+
+def bounds_of_each(
+    consumer: Any, uncommitted: Any, places: Iterable[Place]
+) -> tuple[list[LogBounds], dict[Place, KafkaFailure]]:
+    """Return the bounds of logs, and the failures of partitions for which the cluster returns none.
+
+    Args:
+        consumer: Reads committed records only: it finds the end of what may be read.
+        uncommitted: Reads all: it finds the high watermark.
+        places: Which partitions.
+
+    Raises:
+        KafkaException: The cluster does not answer.
+    """
+    found, failures = ends_of_each(consumer, places)
+    # Asked for afterwards: it is never below what may be read.
+    highs = offsets_at(uncommitted, dict.fromkeys(found, _END))
+    return [LogBounds(each, low, max(highs[each], end), end) for each, (low, end) in found.items()], failures
 
 
 def _refused(consumer: Any, places: Sequence[Place]) -> dict[Place, KafkaFailure]:
@@ -83,10 +103,47 @@ def _leaderless(topic: str) -> KafkaFailure:
     return KafkaFailure("LEADER_NOT_AVAILABLE", f"a partition of topic {topic} has no leader")
 
 
+def look_before(consumer: Any, topics: Sequence[Subscribed], new_partitions: NewPartitions) -> None:
+    """Look up what is there of topics, and committed, before they are subscribed. Raises KafkaException."""
+    package = confluent()
+    for name in new_partitions.missing(topics):
+        one = None if is_expression(name) else name
+        found = consumer.list_topics(**({} if one is None else {"topic": one}), timeout=ANSWER_SECONDS).topics
+        there = [
+            Place(topic, partition)
+            for topic, each in found.items()
+            if fits(name, topic) and each.error is None
+            for partition in each.partitions
+        ]
+        if not there and any(each.error is not None and not _is_unknown(each.error) for each in found.values()):
+            continue  # Denied: it is not known what is there.
+        asked = [package.TopicPartition(*place) for place in there]
+        answers = consumer.committed(asked, timeout=ANSWER_SECONDS) if asked else ()
+        stood = [Place(each.topic, each.partition) for each in answers if each.error is None and each.offset >= 0]
+        new_partitions.looked_up(name, there, stood)
+
+
+def _is_unknown(error: Any) -> bool:
+    codes = confluent().KafkaError
+    return error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC)
+
+
 def assignments_of(
-    consumer: Any, places: Sequence[Place], topics: Sequence[Subscribed]
+    consumer: Any,
+    places: Sequence[Place],
+    topics: Sequence[Subscribed],
+    *,
+    new_partitions: NewPartitions,
+    make_uncommitted: Callable[[], Any],
 ) -> tuple[list[Assignment], dict[Place, KafkaFailure]]:
     """Return what a member must know of partitions that it was given, and why it is not known of some.
+
+    Args:
+        consumer: The member's.
+        places: Which partitions.
+        topics: What it reads.
+        new_partitions: Knows which partitions are new.
+        make_uncommitted: Makes a consumer that reads all; for commits above what may be read.
 
     Raises:
         KafkaException: The cluster does not answer, or refuses the group.
@@ -102,20 +159,36 @@ def assignments_of(
     ends, refused = ends_of_each(consumer, committed)
     failures |= refused
     places = list(ends)
-    standing = {place: committed[place] for place, (_, end) in ends.items() if 0 <= committed[place] <= end}
+    highs = _highs(make_uncommitted, [place for place, (_, end) in ends.items() if committed[place] > end])
+    standing = {place for place, (_, end) in ends.items() if 0 <= committed[place] <= highs.get(place, end)}
     wanted = {place: moment for place in places if (moment := _moment(place, topics)) is not None}
     at_times = offsets_at(consumer, {each: moment for each, moment in wanted.items() if each not in standing})
     assignments = [
         Assignment(
             *place,
-            *ends[place],
+            ends[place][0],
+            highs.get(place, ends[place][1]),
             committed[place] if committed[place] >= 0 else None,
             texts[place] if committed[place] >= 0 else "",
             None if place not in at_times else at_times[place] if at_times[place] >= 0 else ends[place][1],
+            ends[place][1],
+            committed[place] < 0 and new_partitions.is_new(place),
         )
         for place in places
     ]
+    new_partitions.committed(place for place in places if committed[place] >= 0)
     return assignments, failures
+
+
+def _highs(make_uncommitted: Callable[[], Any], places: Sequence[Place]) -> dict[Place, int]:
+    """Return high watermarks of partitions whose commit is above what may be read. Raises KafkaException."""
+    if not places:
+        return {}
+    uncommitted = make_uncommitted()
+    try:
+        return offsets_at(uncommitted, dict.fromkeys(places, _END))
+    finally:
+        uncommitted.close()
 
 
 def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
@@ -125,7 +198,7 @@ def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
     if found is None:
         return _missing(topic)
     if found.error is not None and found.error.code() != package.KafkaError.LEADER_NOT_AVAILABLE:
-        if found.error.code() in (package.KafkaError.UNKNOWN_TOPIC_OR_PART, package.KafkaError._UNKNOWN_TOPIC):
+        if _is_unknown(found.error):
             return _missing(topic)
         return failure_of(found.error)
     return len(found.partitions) or _missing(topic)

@@ -22,7 +22,7 @@ from upstream.kafka.link import (
 )
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.commits import Asked, not_ours
-from upstream.kafka_client.lookups import ends_of_each, offsets_at, topics_of
+from upstream.kafka_client.lookups import bounds_of_each, offsets_at, topics_of
 from upstream.kafka_client.member_thread import MemberThread, Reading
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch
@@ -53,6 +53,7 @@ class LibrdkafkaMember:
         clock: Clock,
         asking: Asking,
         asker: Callable[[], Any],
+        uncommitted: Callable[[], Any],
     ) -> None:
         """Make the consumer.
 
@@ -63,7 +64,8 @@ class LibrdkafkaMember:
             loop: The event loop.
             clock: For attempts again.
             asking: Asks for ends, by a consumer,
-            asker: that this gives it.
+            asker: that this gives it,
+            uncommitted: and by one that reads all records, of this.
 
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
@@ -74,6 +76,7 @@ class LibrdkafkaMember:
         self._room = Room(ROOM_BYTES)
         self._asking = asking
         self._asker = asker
+        self._uncommitted = uncommitted
         self._whole = config.group_protocol == "consumer"
         self._listener: MemberListener | None = None
         self._terms: dict[Place, int] = {}
@@ -85,6 +88,7 @@ class LibrdkafkaMember:
         self._thread = MemberThread(
             group,
             lambda **callbacks: settings.consumer(group, client_id, **callbacks),
+            lambda: settings.looker(client_id),
             self,
             post=self._post,
             room=self._room,
@@ -136,8 +140,7 @@ class LibrdkafkaMember:
         wanted = list(places)
 
         def ask() -> Callable[[], None]:
-            found, failures = ends_of_each(self._asker(), wanted)
-            ends = [(place, *found[place]) for place in wanted if place in found]
+            ends, failures = bounds_of_each(self._asker(), self._uncommitted(), wanted)
             return lambda: None if self._over else told(ends, failures)
 
         self._asking.ask(ask)

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, Protocol
 
 from broker.runtime.seams import Clock
 from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
+from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
-from upstream.kafka_client.lookups import assignments_of, subscribes
+from upstream.kafka_client.lookups import assignments_of, look_before, subscribes
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import Batch, batches_of
@@ -74,6 +75,7 @@ class MemberThread:
         self,
         group: str,
         make: Callable[..., Any],
+        make_uncommitted: Callable[[], Any],
         told: Told,
         *,
         post: Post,
@@ -88,6 +90,7 @@ class MemberThread:
         Args:
             group: Names the thread.
             make: Makes the consumer, with callbacks.
+            make_uncommitted: Makes one that reads all records, for a question.
             told: Whom to tell, through `post`.
             post: The way to the loop.
             room: Bounds what is posted.
@@ -97,6 +100,7 @@ class MemberThread:
             nothing_seconds: After so long without an assignment, of a cluster that answers, there is none; None: the
                 brokers say so (not with KIP-848).
         """
+        self._make_uncommitted = make_uncommitted
         self._told = told
         self._post = post
         self._room = room
@@ -108,6 +112,9 @@ class MemberThread:
         self._package = confluent()
         self._end_code = self._package.KafkaError._PARTITION_EOF
         self._topics: Sequence[Subscribed] = ()
+        self._subscribes = False
+        self._subscribe_at = 0.0
+        self._new_partitions = NewPartitions()
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._terms: dict[Place, int] = {}
         self._term = 0
@@ -121,6 +128,7 @@ class MemberThread:
         self._gates = Gates()
         self._commits = Commits(post, troubles, clock, self._terms.get)
         self._consumer = make(error_cb=troubles.note, on_commit=self._commits.answered)
+        self._commits.on_committed = self._new_partitions.committed
         self._gates.consumer = self._commits.consumer = self._consumer
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-{group}")
 
@@ -185,6 +193,8 @@ class MemberThread:
         self._commits.round()
         if self._troubles.cut_off and self._clock.monotonic() >= self._probe_at:
             self._probe()
+        if self._subscribes and self._clock.monotonic() >= self._subscribe_at:
+            self._begin_to_read()
         if self._new and self._clock.monotonic() >= self._new_at:
             self._look_up()
         if self._wanted:
@@ -226,12 +236,22 @@ class MemberThread:
     def _subscribe(self, topics: Sequence[Subscribed]) -> None:
         self._topics = topics
         self._troubles.forget()
+        self._subscribes = bool(topics)
+        self._subscribe_at = 0.0
         if not topics:
             self._consumer.unsubscribe()
+
+    def _begin_to_read(self) -> None:
+        try:
+            look_before(self._consumer, self._topics, self._new_partitions)
+        except self._package.KafkaException as error:
+            self._troubles.note(error.args[0])
+            self._subscribe_at = self._clock.monotonic() + _AGAIN_SECONDS
             return
+        self._subscribes = False
         if self._nothing_seconds is not None:
             self._nothing_at = self._clock.monotonic() + self._nothing_seconds
-        names = sorted({each.name for each in topics})
+        names = sorted({each.name for each in self._topics})
         self._consumer.subscribe(names, on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
@@ -255,7 +275,13 @@ class MemberThread:
     def _look_up(self) -> None:
         """Tell of partitions that were given; while the cluster does not answer they stay untold."""
         try:
-            found, failures = assignments_of(self._consumer, self._new, self._topics)
+            found, failures = assignments_of(
+                self._consumer,
+                self._new,
+                self._topics,
+                new_partitions=self._new_partitions,
+                make_uncommitted=self._make_uncommitted,
+            )
         except self._package.KafkaException as error:
             self._troubles.note(error.args[0])
             self._new_at = self._clock.monotonic() + _AGAIN_SECONDS

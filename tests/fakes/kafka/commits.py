@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tests.fakes.kafka.link import Answer, SimLink
@@ -49,6 +49,7 @@ class SimCommits:
         self._later = later
         self._asked: list[Asked] = []
         self._flight: object | None = None
+        self.on_committed: Callable[[Iterable[Place]], None] = lambda _: None
         self._flying: list[Asked] = []
         self._attempts = 0
 
@@ -98,6 +99,8 @@ class SimCommits:
             return
         self._attempts = 0
         self._flight = None
+        if failure is None:
+            self.on_committed(Place(each.topic, each.partition) for one in asked for each in one.commits)
         for each in asked:
             self._tell(each.done, failure)
         self._send()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tests.fakes.kafka.cluster import SimKafka
@@ -17,12 +17,14 @@ from upstream.kafka.link import (
     Ends,
     KafkaFailure,
     KafkaRecord,
+    LogBounds,
     MemberListener,
     OffsetsTold,
     Place,
     Subscribed,
     Topics,
 )
+from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
 
 REVOKE_SECONDS = 10.0
@@ -66,6 +68,8 @@ class SimMember:
         self.dead = False
         self._rounds = _ROUNDS[cluster.protocol](cluster, link, self)
         self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._tell, self.later)
+        self._new_partitions = NewPartitions()
+        self._commits.on_committed = self._new_partitions.committed
 
     # By the node
 
@@ -74,13 +78,13 @@ class SimMember:
         assert self._listener is None, "a member joins once"
         self._listener = listener
         self._topics = list(topics)
-        self._rounds.begin()
+        self._look_before(self._rounds.begin)
         self._poll()
 
     def subscribe(self, topics: Sequence[Subscribed]) -> None:
         """Read others."""
         self._topics = list(topics)
-        self._rounds.subscribed()
+        self._look_before(self._rounds.subscribed)
 
     def read_from(self, place: Place, offset: int) -> None:
         """Seek."""
@@ -120,7 +124,9 @@ class SimMember:
 
         def request(answer: Answer) -> None:
             found = {each: self._cluster.found(each) for each in places}
-            ends = [(place, each.low, each.stable) for place, each in found.items() if each is not None]
+            ends = [
+                LogBounds(place, each.low, each.high, each.stable) for place, each in found.items() if each is not None
+            ]
             answer(self._tell, told, ends, {place: _missing(place) for place, each in found.items() if each is None})
 
         self._link.ask(request, lambda _: None)
@@ -278,6 +284,26 @@ class SimMember:
         self._resting.difference_update(places)
         self._giving.difference_update(places)
 
+    def _look_before(self, then: Callable[[], None]) -> None:
+        """Go on once it is known what is there of the topics before they are subscribed."""
+        names = self._new_partitions.missing(self._topics)
+        if not names:
+            then()
+            return
+
+        def request(answer: Answer) -> None:
+            committed = set(self._cluster.group(self.group_name).committed)
+            places = list(self._cluster.places())
+            there = {name: [place for place in places if fits(name, place.topic)] for name in names}
+            answer(self._tell, looked_up, there, committed)
+
+        def looked_up(there: Mapping[str, Sequence[Place]], committed: Collection[Place]) -> None:
+            for name, places in there.items():
+                self._new_partitions.looked_up(name, places, [place for place in places if place in committed])
+            then()
+
+        self._link.ask(request, lambda _: self.later(_AGAIN_SECONDS, self._look_before, then))
+
     def _look_up(self, places: Sequence[Place]) -> None:
         """Tell the node of partitions, once it is known where they stand."""
         terms = {place: self._terms[place] for place in places}
@@ -313,7 +339,10 @@ class SimMember:
         if times:
             found = self._at(place, times[0])
             at_time = partition.stable if found is None else found
-        return Assignment(*place, partition.low, partition.stable, offset, text, at_time)
+        appeared = offset is None and self._new_partitions.is_new(place)
+        if offset is not None:
+            self._new_partitions.committed([place])
+        return Assignment(*place, partition.low, partition.high, offset, text, at_time, partition.stable, appeared)
 
     def _at(self, place: Place, time_ms: int) -> int | None:
         records = sorted(self._cluster.partition(place).records.items())
@@ -341,8 +370,9 @@ class SimMember:
         if found:
             self._positions[place] = found[-1].offset + 1
             self.later(0.001, self._records, epoch, found)
-        elif self._ended.get(place) != (end := partition.stable):
-            self._ended[place] = self._positions[place] = max(end, self._positions[place])
+        elif self._positions[place] <= (end := partition.stable) != self._ended.get(place):
+            # Of a position above it librdkafka tells no end.
+            self._ended[place] = self._positions[place] = end
             self.later(0.001, self._at_end, epoch, place, end)
 
     def _records(self, epoch: int, found: Sequence[KafkaRecord]) -> None:

@@ -96,7 +96,7 @@ def test_end_is_told_beyond_markers_and_open_transactions_are_waited_for(world: 
     world.kafka.append(HERE, None, b"taken back", transaction="two")
     world.kafka.append(HERE, None, b"behind")
     _, heard = world.join()
-    assert (heard.got, heard.given[HERE].high) == ([], 0)
+    assert (heard.got, heard.given[HERE].high, heard.given[HERE].readable_end) == ([], 3, 0)
     world.kafka.end("one", commit=True)
     world.scheduler.advance(1)
     assert heard.values(0) == [b"kept"]

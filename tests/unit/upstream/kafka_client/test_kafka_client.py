@@ -59,7 +59,7 @@ def test_pause_and_reading_from_elsewhere(clients: Clients) -> None:
     ends: list[object] = []
     member.ends([place], lambda found, _: ends.append(found))
     clients.until(lambda: ends, "the end")
-    assert ends == [[(place, 0, 1)]]
+    assert ends == [[(place, 0, 1, 1)]]
 
 
 def test_commit_of_what_is_not_ours_is_fenced(clients: Clients) -> None:

@@ -207,6 +207,7 @@ def test_thread_polls_briefly_while_somebody_waits_for_commits(world: World) -> 
     thread = MemberThread(
         "g",
         lambda **_: Polled(),
+        Polled,
         None,  # type: ignore[arg-type]
         post=Post(world.loop),
         room=Room(1),
