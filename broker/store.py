@@ -127,6 +127,7 @@ class Store:
             runtime=runtime,
             fail=self.fail,
             driver=driver,
+            before_write=parts.topic_changes.write_opened,
         )
         self.flush, self.make_durable = self.commit.flush, self.commit.make_durable
         singles = SinglePuts(self, self._waits, clock)

@@ -164,6 +164,7 @@ class StoreParts:
             OSError: A file cannot be written.
         """
         self.file_writes.finish()
+        self.topic_changes.write_opened()
         self.log.sync()
         self.index.close()
         self.checkpointer.write(last_record=last_record, store_ms=store_ms)

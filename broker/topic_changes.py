@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -13,13 +13,16 @@ from broker.format.message_type import MessageType
 from broker.log.awaited import AwaitedSteps, Commits, WritesFiles, all_durable, saved, writing_nothing
 from broker.log.commit_log import CommitLog
 from broker.opening.checkpointer import Checkpointer
-from broker.queues.topics import Topic, Topics, check_wanted
+from broker.queues.topic_lives import NO_LIFE
+from broker.queues.topics import Topic, Topics, check_wanted, is_system
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import REFUSED
 
 _FILE_BYTES = 4096
+_GROWN_AT_ONCE = 256
+"""Queues of topics that are made in one step in memory, about a millisecond."""
 _WAITS_MAX = 8
 """How often a deletion waits beside the loop while the topic is published to; then the loop waits for the disk."""
 
@@ -69,7 +72,8 @@ class TopicChanges:
         self._topics = topics
         self._checkpointer = checkpointer
         self._disk = runtime.disk
-        self._deleting = False
+        self._is_writing = False
+        """A write of the topic file is under way beside the loop."""
         self._metrics = runtime.metrics
         self._fail = fail
 
@@ -95,29 +99,135 @@ class TopicChanges:
         """
         self._check_whole()
         check_wanted(name, queues)
+        queues = max(queues, self._topics.planned.get(name, 0))
         known = self._topics.by_name.get(name)
         if known is None:
             self._topics.admit(name)
         before = 0 if known is None else len(known.queues)
-        if before < queues:
+        if before < queues or name in self._topics.unsaved:
             # Memory grows only once the files say so.
             try:
                 with self._writing():
-                    self._topics.lives.revive(name)
-                    self._topics.save((name, queues))
+                    self._topics.lives.revive([name])
+                    self._topics.save({name: queues})
             except DiskFull:
-                if not system or name in self._topics.lives.deleted:
+                if not system:
                     raise
-                # Dead letters must not wait for a full disk: their records name the topic, so that recovery finds it
-                # in the log, and the file is written with the next change or start that has room.
-                logger.warning("topic_file_postponed_disk_full", topic=name)
+                self._postpone([name])
+        topic = self._grow(name, queues)
+        topic.system = topic.system or system
+        return topic
+
+    def open(self, name: str, queues: int) -> Topic:
+        """`create` for a topic that is about to get a record: the topic file is written before the log is.
+
+        So those that are opened in one turn share a write. A full disk postpones it: recovery finds the topic in the
+        log, with as many queues as have records.
+
+        Raises:
+            As `create`, except DiskFull.
+        """
+        self._check_whole()
+        topics = self._topics
+        check_wanted(name, queues)
+        known = topics.by_name.get(name)
+        if name in topics.planned or topics.lives.of(name) is not NO_LIFE:
+            # What is known of an earlier life has to be durable before its queues are used.
+            return self.create(name, queues)
+        if known is not None and len(known.queues) >= queues:
+            return known
+        topic = topics.grow(name, queues)
+        topics.unsaved.add(name)
+        return topic
+
+    def write_opened(self) -> None:
+        """Write the topic file where `open` has made topics since. Raises OSError, unless the disk is full."""
+        topics = self._topics
+        if not topics.unsaved:
+            return
+        if self._is_writing:
+            self._store.file_writes.finish()
+        try:
+            topics.save()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._postpone(topics.unsaved)
+            topics.unsaved.clear()
+
+    def making(self, wanted: Mapping[str, int]) -> AwaitedSteps[None]:
+        """`create` for many topics, in steps and with one write of the topic file; durable when this ends.
+
+        Args:
+            wanted: Queues by name; topics that have as many are left as they are.
+
+        Raises:
+            MessageRefused, ValueError, FeatureMissing: As `create`, for the first topic that is refused; none is made.
+            DiskFull: There is no room for the topic file; no topic is made, unless all are the broker's own.
+            StoreFailed: The store has failed, or fails with this write.
+        """
+        topics = self._topics
+        self._check_whole()
+        grown = {}
+        for name, queues in wanted.items():
+            check_wanted(name, queues)
+            known = topics.by_name.get(name)
+            if known is None:
+                topics.admit(name)
+            if known is None or len(known.queues) < queues:
+                grown[name] = queues
+        if not grown:
+            return
+        try:
+            with self._writing():
+                yield from saved(self._store, self._growing(grown))
+        except DiskFull:
+            if not all(map(is_system, grown)):
+                raise
+            self._postpone(grown)
+            topics.planned.update(grown)
+        steps = 0
+        for name, queues in grown.items():
+            # Else it was deleted or widened while this waited.
+            if name in topics.planned:
+                steps += queues
+                self._grow(name, queues)
+            if steps >= _GROWN_AT_ONCE:
+                steps = 0
+                yield None
+
+    def _postpone(self, names: Iterable[str]) -> None:
+        """Let topics of the broker's own be made without the file; raises DiskFull where that cannot be.
+
+        Dead letters must not wait for a full disk: their records name the topic, so that recovery finds it in the log,
+        and the file is written with the next change or start that has room.
+        """
+        deleted = set(self._topics.lives.deleted)
+        for name in names:
+            if name in deleted:
+                raise DiskFull(self._store.root, _FILE_BYTES)
+            logger.warning("topic_file_postponed_disk_full", topic=name)
+
+    def _growing(self, grown: Mapping[str, int]) -> FileWrite:
+        self._is_writing = True
+        try:
+            yield from self._topics.lives.reviving(grown)
+            yield from self._topics.writing(grown)
+        finally:
+            self._is_writing = False
+        # Memory follows in steps; another write of the file that comes between has these topics, too.
+        self._topics.planned.update(grown)
+
+    def _grow(self, name: str, queues: int) -> Topic:
+        """Make or widen in memory what the topic file has."""
+        known = self._topics.by_name.get(name)
+        before = 0 if known is None else len(known.queues)
         topic = self._topics.grow(name, queues)
         if self._topics.lives.of(name).bases:
             with self._writing():
                 for queue in topic.queues[before:]:
                     queue.cut_files()
                     queue.sync()
-        topic.system = topic.system or system
         return topic
 
     def set_types(self, types: Mapping[str, MessageType]) -> None:
@@ -199,12 +309,13 @@ class TopicChanges:
     def _taking_out(self, topic: Topic) -> FileWrite:
         topics, name = self._topics, topic.name
         del topics.by_name[name]
-        self._deleting = True
+        topics.planned.pop(name, None)
+        self._is_writing = True
         try:
             yield from topics.lives.deleting(name, self._log.visible_end, [queue.max_offset for queue in topic.queues])
         except OSError:
             topics.by_name[name] = topic
-            self._deleting = False
+            self._is_writing = False
             raise
         self._checkpointer.outdate()
         try:
@@ -217,7 +328,7 @@ class TopicChanges:
             # It is deleted all the same; the next opening does the rest.
             logger.warning("topic_deletion_left_to_next_start", topic=name, error=str(error))
         finally:
-            self._deleting = False
+            self._is_writing = False
 
     def finish(self, log_end: int, deleted: Mapping[str, Sequence[int]]) -> None:
         """Do, at the end of a recovery, what a stop left of a deletion, an older version, or RocketMQ.
@@ -242,7 +353,7 @@ class TopicChanges:
                     queue.begin_life(base, void_from=self._topics.lives.of(name).end(queue.queue_id))
         for name in self._topics.lives.deleted:
             if name in self._topics.by_name:
-                self._topics.lives.revive(name)
+                self._topics.lives.revive([name])
                 continue
             for queue in self._topics.files_of(name):
                 at_once(self._disk, queue.removing_files())
@@ -255,7 +366,7 @@ class TopicChanges:
         return topic.queues[queue_id].max_offset == topic.queues[queue_id].base_offset
 
     def _check_whole(self) -> None:
-        if self._deleting:
+        if self._is_writing:
             # Its files are written in steps, and the rest of them are made now.
             self._store.file_writes.finish()
         if self._store.failed is not None:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from actions.registry import Registry
+from broker.runtime.async_steps import run_async
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.seams import Clock, Disk, SystemClock
@@ -128,7 +129,7 @@ class RunningNode:
         """Apply a configuration text as a hot reload does."""
         config = self.read(yaml)
         reloader = Reloader(self.node, lambda: loads(yaml, actions=self.registry))
-        return self.call(reloader.apply, config)
+        return self.wait_for(run_async(reloader.applying(config)))
 
     def _run(self) -> None:
         factory = None

@@ -100,6 +100,7 @@ class GroupCommit:
         runtime: Runtime,
         fail: Callable[[str, OSError], StoreFailed],
         driver: CommitDriver | None,
+        before_write: Callable[[], None] = lambda: None,
     ) -> None:
         """Make it; nothing is staged before `recovered`.
 
@@ -109,6 +110,7 @@ class GroupCommit:
             runtime: Its wall clock has the moments; its syncs and alarms are used where a flush syncs.
             fail: Stops the store, which calls `fail` here.
             driver: As the attribute.
+            before_write: Writes what files must have before records name it; raises OSError, which fails the store.
         """
         self.pending = False
         self.touched: dict[ConsumeQueue, Topic] = {}
@@ -119,6 +121,7 @@ class GroupCommit:
         if syncing and runtime.syncs is not None:
             self.syncs = TimedSyncs(runtime.syncs, runtime.clock, runtime.metrics, "commit_log")
         self._log = log
+        self._before_write = before_write
         self._is_syncing = syncing
         self._clock = runtime.clock
         self.alarms = runtime.alarms if syncing else None
@@ -225,6 +228,7 @@ class GroupCommit:
 
     def _write(self, batches: Sequence[CommitBatch]) -> None:
         assert self._sync is None, "nothing is written while a sync is under way"
+        self._before_write()
         written = self._log.write()
         assert 0 < written <= batches[-1].end - batches[0].start, "what was written is what the batches hold"
         self._written.value += written

@@ -12,7 +12,7 @@ the next opening.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -48,7 +48,8 @@ class TopicLife:
         return known[queue_id] if queue_id < len(known) else 0
 
 
-_NONE = TopicLife()
+NO_LIFE = TopicLife()
+"""Of a name of which nothing is known."""
 _OFFSET_MAX = 1 << 62
 
 
@@ -88,7 +89,7 @@ class TopicLives:
 
     def of(self, name: str) -> TopicLife:
         """Return what is known of a name; an ordinary life when nothing is."""
-        return self._lives.get(name, _NONE)
+        return self._lives.get(name, NO_LIFE)
 
     def base(self, name: str, queue_id: int) -> int:
         """First offset of a queue's present life."""
@@ -145,10 +146,15 @@ class TopicLives:
         """First offset of the first queue file that begins at `end` or behind it."""
         return -(-end // self._file_units) * self._file_units
 
-    def revive(self, name: str) -> None:
-        """Note, durably, that a deleted topic is about to be made again. Raises OSError."""
-        if self.of(name).deleted:
-            self._save({**self._lives, name: replace(self.of(name), deleted=False)})
+    def revive(self, names: Iterable[str]) -> None:
+        """Note, durably and in one write, that those of the topics that are deleted are made again. Raises OSError."""
+        at_once(self._disk, self.reviving(names))
+
+    def reviving(self, names: Iterable[str]) -> FileWrite:
+        """`revive` in steps. Raises the same."""
+        revived = {name: replace(self.of(name), deleted=False) for name in names if self.of(name).deleted}
+        if revived:
+            yield from self._writing({**self._lives, **revived})
 
     def serve(self, name: str) -> None:
         """Note, durably, that a topic takes publishes without a configuration. Raises OSError."""

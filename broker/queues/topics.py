@@ -136,6 +136,8 @@ class Topics:
 
     Attributes:
         admit: Called with the name before a topic is made in memory; raises StoreError when the store cannot have it.
+        planned: Queues, by name, that the file has and memory is about to get (`broker.topic_changes`).
+        unsaved: Names of topics of which memory has more queues than the file.
 
     Args:
         root: The store.
@@ -157,6 +159,8 @@ class Topics:
         admit: Callable[[str], None] = _admit_all,
     ) -> None:
         self.by_name: dict[str, Topic] = {}
+        self.planned: dict[str, int] = {}
+        self.unsaved: set[str] = set()
         self._root = root
         self._disk = disk
         self._clock = clock
@@ -215,6 +219,8 @@ class Topics:
 
     def grow(self, name: str, queues: int) -> Topic:
         """Make sure in memory that a topic has so many queues or more; `save` makes it durable. Raises as `admit`."""
+        if self.planned.get(name, 0) <= queues:
+            self.planned.pop(name, None)
         topic = self.by_name.get(name)
         if topic is None:
             self.admit(name)
@@ -288,11 +294,11 @@ class Topics:
         found: str | None = self._table.get(name, {}).get("attributes", {}).get(ATTRIBUTE)
         return found
 
-    def save(self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None) -> None:
+    def save(self, grown: Mapping[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None) -> None:
         """Write the file with every topic's present count of queues.
 
         Args:
-            grown: Name and new count of a topic that is to be made or grown in memory afterwards.
+            grown: New counts, by name, of topics that are to be made or grown in memory afterwards.
             types: Types that topics are to have from now on, in memory, too, once the file is written.
 
         Raises:
@@ -301,12 +307,13 @@ class Topics:
         at_once(self._disk, self.writing(grown, types=types))
 
     def writing(
-        self, grown: tuple[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None
+        self, grown: Mapping[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None
     ) -> FileWrite:
         """`save` in steps; no other save of the file may come between. Raises the same."""
+        saved = frozenset(self.unsaved)
         counts = {name: len(topic.queues) for name, topic in self.by_name.items()}
-        if grown is not None:
-            counts[grown[0]] = grown[1]
+        for name, queues in chain(self.planned.items(), (grown or {}).items()):
+            counts[name] = max(queues, counts.get(name, 0))
         table = {name: self._entry(name, count) for name, count in counts.items()}
         for name, wanted in (types or {}).items():
             table[name]["attributes"] = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
@@ -314,6 +321,7 @@ class Topics:
         yield from self._file.writing({**self._rest, "dataVersion": version, "topicConfigTable": table})
         self._table = table
         self._version = version
+        self.unsaved -= saved
         for name in types or {}:
             self.by_name[name].message_type = type_of(table[name])
 

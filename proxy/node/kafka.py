@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 
 import structlog
@@ -199,9 +199,9 @@ class KafkaGroups:
                 found.setdefault(text, []).append(name)
         return found
 
-    def start(self, group: ConsumerGroup) -> None:
-        """Start a group, as a member of its cluster where it reads from Kafka."""
-        group.start()
+    def starting(self, group: ConsumerGroup) -> Generator[None, None, None]:
+        """Start a group, as a member of its cluster where it reads from Kafka; in steps."""
+        yield from group.starting()
         broker = self._brokers.get(group.name)
         if broker is not None:
             broker.join(

@@ -47,7 +47,7 @@ from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
 from proxy.services.topic_ports import TopicPorts
-from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.group import QUEUES_AT_ONCE, ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import offsets_of
@@ -122,12 +122,9 @@ class Node(Parts, CommitDriver):
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             opened = self._opened = await self._open_storage(steps, self.startup)
             open_owners(self.access, opened, node, self.runtime)
+            await self.startup.run("groups", self._starting_groups())
             consumer.serve(opened.consumer_service.handlers())
             producer.serve(producer_handlers(self, state=lambda: self._state))
-            for group in self.config.groups.values():
-                self.groups[group.group] = consumer_group(self, group, self.config)
-            for each in self.groups.values():
-                self.kafka_groups.start(each)
             opened.progress.groups_started()
             for part in (opened.delays, opened.timers, opened.transactions):
                 part.start()
@@ -320,6 +317,7 @@ class Node(Parts, CommitDriver):
             )
             deduplication = await startup.run("waiting", opening_deduplication(store, node, runtime))
             ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
+            await startup.run("topics", ports.making(self.config))
             ports.publish(self.config)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
             opened = Opened(
@@ -350,6 +348,17 @@ class Node(Parts, CommitDriver):
             store.close()
             raise
         return opened
+
+    def _starting_groups(self) -> Generator[None, None, None]:
+        """Make and start all groups, with a step for about QUEUES_AT_ONCE queues."""
+        queues = 0
+        for group in self.config.groups.values():
+            made = self.groups[group.group] = consumer_group(self, group, self.config)
+            yield from self.kafka_groups.starting(made)
+            queues += 1 + sum(map(len, made.queues_by_topic.values()))
+            if queues >= QUEUES_AT_ONCE:
+                queues = 0
+                yield
 
     def _leaving_group(self, name: str) -> ConsumerGroup | None:
         return next((group for group in self.leaving if group.name == name), None)

@@ -3,19 +3,25 @@
 Everything that can be refused is refused before anything is changed: a file with errors, a setting that needs a
 restart, fewer queues than a topic has, a group that still drains from an earlier removal, an action that does not
 open. Groups that did not change are not touched at all.
+
+A reload goes in steps, between which the node does everything else. The file is read, and the modules that it names are
+imported, in a thread beside the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 import structlog
 
 from broker.errors import StoreError
+from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import declare
+from broker.runtime.steps import Waits
 from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, Refusal, diff
 from conf.places import Path
@@ -31,12 +37,18 @@ from proxy.node.trouble_facts import ConfigurationView
 from proxy.node.views import ReloadResult, by_group
 from proxy.services.topic_ports import wanted_types
 from proxy.tls.ports import Unusable
+from upstream.calls.thread_call import ThreadCall
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.link import KafkaFailure
 
 _log = structlog.get_logger(__name__)
 
 RELOADS = declare("pyddmq_reloads_total", "Reloads of the configuration: applied, unchanged, refused", ("outcome",))
+
+
+ReloadSteps = Generator[Waits | None, Any, ReloadResult]
+GroupSteps = Generator[None, None, None]
+"""What remains to be done for one group: it cannot fail."""
 
 
 class Reloader:
@@ -66,20 +78,28 @@ class Reloader:
         self._applied = applied
         self.configuration = ConfigurationView(file=file)
         """The file, when it was refused or is gone."""
+        self._one_at_a_time = asyncio.Lock()
         self._policy: Policy | None = None
         """What is prepared of `access`."""
 
-    def reload(self, *, accept_loss: bool = False) -> ReloadResult:
-        """Read and apply; the outcome is logged and counted, and returned.
+    async def reload(self, *, accept_loss: bool = False) -> ReloadResult:
+        """`reloading` on the running loop, after a reload that is under way. Returns the same."""
+        async with self._one_at_a_time:
+            return await run_async(self.reloading(accept_loss=accept_loss))
+
+    def reloading(self, *, accept_loss: bool = False) -> ReloadSteps:
+        """Read and apply, in steps; the outcome is logged and counted, and returned.
 
         Args:
             accept_loss: Limits of retention come into force although they delete messages that are not finished.
         """
+        reading = ThreadCall(self._node.threads, self._read)
+        yield reading
         try:
-            loaded = self._read()
+            loaded = reading.result()
         except ConfigError as error:
             return self._refuse(tuple(str(problem) for problem in error.problems))
-        result = self.apply(
+        result = yield from self.applying(
             self._over(loaded.config),
             place=lambda refusal: str(loaded.problem(refusal.path, refusal.text)),
             accept_loss=accept_loss,
@@ -93,10 +113,10 @@ class Reloader:
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
         return ReloadResult(accepted=True, changes=result.changes, warnings=warnings)
 
-    def apply(
+    def applying(
         self, config: Config, *, place: Callable[[Refusal], str] = str, accept_loss: bool = False
-    ) -> ReloadResult:
-        """Bring a checked configuration into force, or change nothing and say why.
+    ) -> ReloadSteps:
+        """Bring a checked configuration into force, or change nothing and say why; in steps.
 
         Args:
             config: The configuration.
@@ -104,13 +124,9 @@ class Reloader:
             accept_loss: See `reload`.
         """
         node = self._node
-        if node.state not in ("ready", "failed"):
-            return ReloadResult(accepted=False, problems=(f"the node is {node.state}: nothing can be changed now",))
-        queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
-        changes = diff(node.config, config, queues=queues)
-        problems = [*changes.refusals, *self._still_draining(config, changes)]
-        if not accept_loss:
-            problems += self._losses(config)
+        if self._is_ending():
+            return self._ended()
+        changes, problems = self._changes(config, accept_loss=accept_loss)
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         # First of what can fail, for it leaves nothing behind. Certificates come with every reload (docs/tls.md).
@@ -122,14 +138,36 @@ class Reloader:
             node.tls.swap(contexts)
             return ReloadResult(accepted=True, changes=self._waited(accept_loss=accept_loss))
         try:
-            prepared = self._prepare(config, changes)
+            prepared = yield from self._prepare(config, changes)
         except _Unprepared as error:
             return ReloadResult(accepted=False, problems=(place(error.refusal),))
+        if self._is_ending():
+            return self._ended()
+        # Topics may have been widened, and messages taken, between two steps.
+        _, problems = self._changes(config, accept_loss=accept_loss)
+        if problems:
+            return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         node.tls.swap(contexts)
         node.tls.configure(config.tls)
-        self._commit(config, changes, prepared)
+        yield from self._commit(config, changes, prepared)
         self._applied(config)
         return ReloadResult(accepted=True, changes=(*changes.sentences(), *self._waited(accept_loss=accept_loss)))
+
+    def _is_ending(self) -> bool:
+        return self._node.state not in ("ready", "failed")
+
+    def _ended(self) -> ReloadResult:
+        return ReloadResult(accepted=False, problems=(f"the node is {self._node.state}: nothing can be changed now",))
+
+    def _changes(self, config: Config, *, accept_loss: bool) -> tuple[Changes, list[Refusal]]:
+        """What a configuration changes, and why it may not."""
+        node = self._node
+        queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
+        changes = diff(node.config, config, queues=queues)
+        problems = [*changes.refusals, *self._still_draining(config, changes)]
+        if not accept_loss:
+            problems += self._losses(config)
+        return changes, problems
 
     def _losses(self, config: Config) -> list[Refusal]:
         """Refuse limits of retention that would delete messages which groups have not finished."""
@@ -165,30 +203,29 @@ class Reloader:
             if change.kind is ChangeKind.ADDED and name in leaving
         ]
 
-    def _prepare(self, config: Config, changes: Changes) -> dict[str, Callable[[], None]]:
+    def _prepare(self, config: Config, changes: Changes) -> Generator[Waits | None, Any, dict[str, GroupSteps]]:
         """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain.
 
         Raises:
             _Unprepared: Something of it failed.
         """
         node = self._node
-        for name in changes.topics:
-            if name in config.topics and config.cluster_of(name) is None:
-                with _blamed_on(("topics", name)):
-                    node.store.create_topic(name, config.queue_count(name))
-        steps: dict[str, Callable[[], None]] = {}
+        with _blamed_on(("topics",)):
+            yield from node.opened.ports.making(config)
+        steps: dict[str, GroupSteps] = {}
         for name, change in changes.groups.items():
             if change.kind is ChangeKind.REMOVED:
-                steps[name] = partial(self._remove, name)
+                steps[name] = self._removing(name)
                 continue
             settings = config.groups[name]
             refusal = unmakeable(node.registry, config, name)
             if refusal is not None:
                 raise _Unprepared(refusal)
             if change.kind is ChangeKind.ADDED:
-                steps[name] = partial(self._add, self._made(settings, config))
+                steps[name] = self._adding(self._made(settings, config))
             else:
-                steps[name] = partial(node.reconfigure_group, settings)
+                steps[name] = self._reconfiguring(settings)
+            yield None
         if self._node.access is not None and config.access is not None:
             try:
                 self._policy = self._node.access.prepared(config.access)
@@ -205,24 +242,34 @@ class Reloader:
         except KafkaFailure as error:
             raise _Unprepared(Refusal(group_path(config, settings.group), str(error))) from error
 
-    def _remove(self, name: str) -> None:
+    def _removing(self, name: str) -> GroupSteps:
         group = self._node.groups.pop(name)
         group.begin_drain()
         self._node.leaving.append(group)
+        yield
 
-    def _add(self, group: ConsumerGroup) -> None:
+    def _adding(self, group: ConsumerGroup) -> GroupSteps:
         self._node.groups[group.name] = group
-        self._node.kafka_groups.start(group)
+        yield from self._node.kafka_groups.starting(group)
+        yield
 
-    def _commit(self, config: Config, changes: Changes, steps: dict[str, Callable[[], None]]) -> None:
-        """Apply what cannot fail."""
+    def _reconfiguring(self, settings: GroupConfig) -> GroupSteps:
+        self._node.reconfigure_group(settings)
+        yield
+
+    def _commit(self, config: Config, changes: Changes, steps: dict[str, GroupSteps]) -> GroupSteps:
+        """Apply what cannot fail; group after group, so that many of them do not delay what clients ask."""
         node = self._node
         node.config = config
         node.opened.ports.publish(config)
         if node.access is not None and self._policy is not None:
             replace_policy(node.access, self._policy, node.servers)
-        for step in steps.values():
-            step()
+        for each in steps.values():
+            for _ in each:
+                yield
+                if self._is_ending():
+                    # The next start does the rest.
+                    return
         node.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
         node.recorder.configure()
         node.ack_logs.configure()
@@ -233,9 +280,8 @@ class Reloader:
                 server.limits_changed()
         if "node" in changes.sections:
             node.apply_live_settings()
-            for name in node.groups:
-                if name not in steps:
-                    node.reconfigure_group(config.groups[name])
+            for name in [name for name in node.groups if name not in steps]:
+                yield from self._reconfiguring(config.groups[name])
         node.request_turn()
 
     def look(self, *, is_there: bool) -> None:

@@ -279,7 +279,7 @@ class LiveNode:
     async def reload(self, *, accept_loss: bool = False) -> ReloadResult:
         """Read the configuration again and apply what changed, all or nothing, in one turn."""
         await asyncio.sleep(0)
-        return self._reloader.reload(accept_loss=accept_loss)
+        return await self._reloader.reload(accept_loss=accept_loss)
 
 
 _LIMITS = {name: str(NodeConfig.model_fields[name].alias) for name in NodeConfig.model_fields if "retention_" in name}

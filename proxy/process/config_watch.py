@@ -23,11 +23,11 @@ class ConfigWatch:
         self._reloader = reloader
         self._missing = False
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Reload when the file is another one, or back; a file that vanishes changes nothing, but is told of."""
         now = self._signature()
         was_missing, self._missing = self._missing, now is None
         self._reloader.look(is_there=now is not None)
         if now is not None and (now != self._seen or was_missing):
             self._seen = now
-            self._reloader.reload()
+            await self._reloader.reload()

@@ -20,7 +20,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -246,7 +246,7 @@ async def _serve(
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
     await admin.start(config.node.admin_host, config.node.admin_port, tls=_admin_tls(node))
     manager = ServiceManager(os.environ.get("NOTIFY_SOCKET", ""))
-    tasks: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[Any]] = []
     stop, hurry = asyncio.Event(), asyncio.Event()
     _on_signals(loop, stop, hurry)
     try:
@@ -258,7 +258,7 @@ async def _serve(
         # take ten milliseconds, amid requests.
         gc.collect()
         gc.freeze()
-        loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(reloader.reload())))
         if options.watch:
             tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.limited_log)))
         _announce(options, node, admin)
@@ -332,7 +332,7 @@ async def _watch(path: Path, seen: FileState, reloader: Reloader, limited_log: R
 
     with contextlib.suppress(asyncio.CancelledError):
         async for _ in looks():
-            watched.look()
+            await watched.look()
 
 
 def _admin_tls(node: Node) -> tuple[TlsPort, str, int] | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from broker.format.message_type import MessageType
-from broker.queues.topics import Topic, is_system
+from broker.log.awaited import AwaitedSteps
+from broker.queues.topics import DEAD_LETTER_PREFIX, Topic, is_system, retry_topic
 from broker.runtime.bundle import Runtime
+from broker.runtime.steps import run_now
 from broker.store import Store
-from conf import Config, TopicConfig
+from conf import Config, SubscriptionConfig, TopicConfig
 from conf.base import is_topic_pattern
 from proxy.services.kafka.ports import KafkaPort, ProducerOf
 from proxy.services.topic_port import TopicPort
@@ -20,6 +22,10 @@ def wanted_types(config: Config) -> dict[str, MessageType]:
         for name, topic in config.topics.items()
         if topic.message_type and config.cluster_of(name) is None
     }
+
+
+def _is_retried(subscription: SubscriptionConfig) -> bool:
+    return subscription.retry_topic and not subscription.topic.startswith(DEAD_LETTER_PREFIX)
 
 
 class TopicPorts:
@@ -44,15 +50,27 @@ class TopicPorts:
         self._producer_of = producer_of
         self._node_limit: TokenBucket | None = None
 
+    def making(self, config: Config) -> AwaitedSteps[None]:
+        """Create and widen topics as a configuration says (D6), with the retry topics of its groups, in steps.
+
+        Raises:
+            StoreError: They cannot be made.
+        """
+        wanted = {name: config.queue_count(name) for name in config.topics if config.cluster_of(name) is None}
+        for name, group in config.groups.items():
+            if config.cluster_of_group(name) is None and any(map(_is_retried, group.enabled_topics)):
+                wanted[retry_topic(name)] = 1
+        return self._store.topic_changes.making(wanted)
+
     def publish(self, config: Config) -> None:
         """Create, widen and type topics, and open or close them for publishing, as a configuration says (D6).
+
+        What `making` did is not done again.
 
         Raises:
             StoreError: A topic cannot be made.
         """
-        for name in config.topics:
-            if config.cluster_of(name) is None:
-                self._store.create_topic(name, config.queue_count(name))
+        run_now(self.making(config))
         self._store.topic_changes.set_types(wanted_types(config))
         self._node_limit = self._limit(self._node_limit, config.node.max_tps)
         ports: dict[bytes, TopicPort] = {}
@@ -91,7 +109,7 @@ class TopicPorts:
         existing = self._store.topics.get(name)
         if existing is not None and existing.system:
             return None
-        topic = self._store.create_topic(name, config.node.default_queues)
+        topic = self._store.topic_changes.open(name, config.node.default_queues)
         port = self.by_name[name.encode()] = self._port(topic)
         return port
 

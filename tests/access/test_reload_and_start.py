@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.registry import Registry
+from broker.runtime.steps import run_now
 from conf.loader import loads
 from conf.sections.access_files import AccessUnreadable
 from proxy.node.node import Node
@@ -172,5 +173,6 @@ def test_reloader_says_where_the_broken_file_is_named() -> None:
     """The place in the configuration, as of any other problem."""
     world = AccessWorld(RULES)
     text = NODE + "access:\n  tokens: /nowhere/tokens.json\n  rules: []\n" + TOPICS
-    [problem] = Reloader(world.node, lambda: loads(text, file="node.yaml", actions=Registry())).reload().problems
+    reloader = Reloader(world.node, lambda: loads(text, file="node.yaml", actions=Registry()))
+    [problem] = run_now(reloader.reloading()).problems
     assert problem.startswith("node.yaml:3: access.tokens: /nowhere/tokens.json cannot be read")

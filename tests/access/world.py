@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from actions.registry import Registry
+from broker.runtime.steps import run_now
 from conf.loader import loads
 from conf.sections.access_files import StoredToken, text_of
 from proxy.access.access import DENIED
@@ -92,7 +93,7 @@ class AccessWorld(HostileWorld):
     def reload(self, access: str) -> ReloadResult:
         """Bring another section `access` into force."""
         config = loads(self.head + access + self.topics, actions=Registry()).config
-        result = Reloader(self.node, lambda: loads("node: {}")).apply(config)
+        result = run_now(Reloader(self.node, lambda: loads("node: {}")).applying(config))
         self.run(0.01)
         return result
 

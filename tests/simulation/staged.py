@@ -518,10 +518,10 @@ def refused_reload(ward: Ward) -> Staging:
 def vanished_configuration(ward: Ward) -> Staging:
     """Somebody removes the configuration file."""
     there, ward.signature = ward.signature, None
-    ward.process_run(ward.watch.look)
+    ward.look()
     yield
     ward.signature = there
-    ward.process_run(ward.watch.look)
+    ward.look()
 
 
 @stage("work_failing")

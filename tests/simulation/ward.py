@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import yaml
 
+from broker.runtime.steps import run_now
 from conf import Loaded, loads
 from conf.sections.access_files import FileState
 from proxy.admin import page
@@ -98,7 +98,7 @@ class Ward:
     def edit(self, text: str | None = None, *, accept_loss: bool = False) -> Any:
         """Write the file, with this text or as wanted, and have it read as SIGHUP does."""
         self.text = text
-        result = self.process_run(partial(self.view._reloader.reload, accept_loss=accept_loss))
+        result = self.process_run(lambda: run_now(self.view._reloader.reloading(accept_loss=accept_loss)))
         if result.accepted:
             self.world.config = self.node.config
         return result
@@ -122,6 +122,11 @@ class Ward:
         """Do something as the node."""
         assert self.world.process is not None
         return self.world.process.run(work, *args)
+
+    def look(self) -> None:
+        """Have the file looked at, as each second."""
+        assert self.world.process is not None
+        self.world.loop.run_task(self.watch.look())
 
     def run(self, seconds: float) -> None:
         """Let time pass."""

@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -22,6 +21,7 @@ from broker.errors import DamagedRecord
 from broker.features import ALL
 from broker.options import StoreOptions
 from broker.runtime.metrics import Metrics
+from broker.runtime.steps import run_now
 from broker.store import Store
 from conf import Loaded, loads
 from proxy.node.node import Node
@@ -323,7 +323,7 @@ class World:
         wanted = self._settings()
         change(wanted)
         reloader = Reloader(self.node, lambda: self._load(wanted))
-        result = self.process.run(partial(reloader.reload, accept_loss=accept_loss))
+        result = self.process.run(lambda: run_now(reloader.reloading(accept_loss=accept_loss)))
         if result.accepted:
             self.config = self.node.config
         return result

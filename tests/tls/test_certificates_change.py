@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.runtime.steps import run_now
 from proxy.node.reload import Reloader
 from proxy.operate.attention.findings import findings
 from proxy.operate.live_node import LiveNode
@@ -74,11 +75,11 @@ def test_reload_reads_certificates_and_is_refused_with_bad_ones(own: Certificate
     world = TlsWorld(own)
     reloader = Reloader(world.node, lambda: (_ for _ in ()).throw(AssertionError))
     own.authority.issue("node-2").write(own.folder, "node")
-    assert reloader.apply(world.config).accepted
+    assert run_now(reloader.applying(world.config)).accepted
     assert shown(world) == "node-2"
     (own.folder / "node.key").write_text("no key")
     later = world.config.model_copy(update={"node": world.config.node.model_copy(update={"max_tps": 5.0})})
-    refused = reloader.apply(later)
+    refused = run_now(reloader.applying(later))
     assert not refused.accepted
     assert "tls.key: " in refused.problems[0]
     assert "has no private key that can be read" in refused.problems[0]

@@ -102,11 +102,11 @@ class GroupQueues:
         if self._broker.is_dead_letter_topic(config.topic):
             return None
         name = self._broker.retry_topic(self._group)
-        known = any(key[:2] == (self._group, name) for key in self._progress.trackers)
-        topic = self._broker.topic(name) if known else None
-        if topic is None and config.retry_topic:
-            topic = self._broker.make_topic(name)
-        return topic
+        topic = self._broker.topic(name)
+        trackers = self._progress.trackers
+        if topic is not None and any((self._group, name, each.queue_id) in trackers for each in topic.queues):
+            return topic
+        return self._broker.make_topic(name) if config.retry_topic else None
 
     def more(self, topic: TopicView, config: SubscriptionConfig | None) -> list[GroupQueue]:
         """Make the group queues of queues that a topic got since; one given back goes on from what is committed."""

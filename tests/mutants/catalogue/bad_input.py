@@ -90,13 +90,13 @@ MUTANTS = (
         "proxy/node/reload.py",
         old="""\
         try:
-            loaded = self._read()
+            loaded = reading.result()
 """,
         new="""\
         for group in self._node.groups.values():
             group.begin_drain()
         try:
-            loaded = self._read()
+            loaded = reading.result()
 """,
         caught_by=("tests/simulation/test_reload.py::test_bad_reload_names_the_place_and_changes_nothing",),
         rows=("W45",),

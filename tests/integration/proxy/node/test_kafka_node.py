@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actions.registry import Registry
+from broker.runtime.steps import run_now
 from conf import loads
 from proxy.admin.exposition import Exposition
 from proxy.admin.loop_lag import LoopLag
@@ -290,7 +291,7 @@ def test_cluster_that_cannot_be_reached_is_told_of_and_nothing_is_handed_out() -
 
 
 def _reload(world: World, yaml: str) -> ReloadResult:
-    return Reloader(world.node, lambda: loads(yaml, actions=Registry())).reload()
+    return run_now(Reloader(world.node, lambda: loads(yaml, actions=Registry())).reloading())
 
 
 def test_group_and_topic_that_a_reload_brings_are_read_from_kafka() -> None:

@@ -66,7 +66,7 @@ def test_topic_that_is_made_again_keeps_where_it_begins() -> None:
     delete(disk, lives, "t", 5000, 5)
     lives.serve("t")
     assert lives.served == []
-    lives.revive("t")
+    lives.revive(["t"])
     again = opened(disk)[1]
     assert (again.deleted, again.served, again.base("t", 0), again.begins) == ([], ["t"], 10, {b"t": 5000})
 
@@ -77,8 +77,8 @@ def test_what_is_known_already_is_not_written_again() -> None:
     lives.serve("t")
     before = disk.operations
     lives.serve("t")
-    lives.revive("t")
-    lives.revive("other")
+    lives.revive(["t"])
+    lives.revive(["other"])
     lives.cut(5)
     assert disk.operations == before
 
@@ -87,10 +87,10 @@ def test_life_without_a_message_does_not_forget_where_the_one_before_ended() -> 
     """Nor does one of fewer queues: offsets that were used never come again."""
     disk, lives = opened()
     delete(disk, lives, "t", 5000, 5, 13)
-    lives.revive("t")
+    lives.revive(["t"])
     delete(disk, lives, "t", 6000, 10)
     assert (lives.of("t").bases, lives.of("t").ends) == ((10, 20), (5, 13))
-    lives.revive("t")
+    lives.revive(["t"])
     delete(disk, lives, "t", 7000, 12, 20)
     assert (lives.of("t").bases, lives.of("t").ends) == ((20, 20), (12, 13))
 
@@ -151,7 +151,7 @@ def test_offsets_of_a_name_never_come_again(lives_of: list[list[int]]) -> None:
     disk, lives = opened()
     used: dict[int, int] = {}
     for sent in lives_of:
-        lives.revive("t")
+        lives.revive(["t"])
         ends = []
         for queue_id, count in enumerate(sent):
             base = lives.base("t", queue_id)

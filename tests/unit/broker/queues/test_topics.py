@@ -11,9 +11,10 @@ import pytest
 from broker.errors import DiskFull, MessageRefused, StoreFailed
 from broker.format.message_type import MessageType
 from broker.queues.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system, kind_of
+from broker.runtime.steps import run_now
 from conf import is_system_topic
 from pyddmq.testing import ManualClock, SimDisk
-from tests.integration.store_tools import ROOT, open_store
+from tests.integration.store_tools import ROOT, append, open_store
 
 PATH = f"{ROOT}/config/topics.json"
 
@@ -182,3 +183,166 @@ def test_kinds_of_topics_stand_apart() -> None:
     """A group's retries and dead letters are not to be taken for the broker's own works."""
     names = ("t", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX")
     assert [kind_of(name) for name in names] == ["user", "retries", "dead letters", "system"]
+
+
+def writes(disk: SimDisk) -> int:
+    """How often the file was written."""
+    count: int = table(disk)["dataVersion"]["counter"]
+    return count
+
+
+def test_many_topics_are_made_and_widened_with_one_write() -> None:
+    """A thousand new ones, and one that is widened; all are kept."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("old", 1)
+    wanted = {"old": 3, **{f"t{number}": 4 for number in range(1_000)}}
+    run_now(store.topic_changes.making(wanted))
+    assert writes(disk) == 2
+    assert {name: len(topic.queues) for name, topic in store.topics.items()} == wanted
+    store.close()
+    assert {name: len(topic.queues) for name, topic in open_store(disk).topics.items()} == wanted
+
+
+def test_topics_that_are_as_wanted_cost_no_write() -> None:
+    """Also where one has more queues than is asked for."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 4)
+    run_now(store.topic_changes.making({"t": 2}))
+    assert (writes(disk), len(store.topics["t"].queues)) == (1, 4)
+
+
+def test_many_topics_are_made_in_steps() -> None:
+    """None of them makes more than some hundred queues, so that a loop can serve others in between."""
+    store = open_store(SimDisk())
+    steps = store.topic_changes.making({f"t{number}": 4 for number in range(1_000)})
+    made, grown = 0, []
+    for _ in steps:
+        grown.append(len(store.topics) - made)
+        made = len(store.topics)
+    assert max(grown) <= 64
+    assert len(store.topics) == 1_000
+
+
+@pytest.mark.parametrize("refused", [{"bad name": 1}, {"t": 0}, {"t": 1025}])
+def test_one_refused_topic_of_many_changes_nothing(refused: dict[str, int]) -> None:
+    """Neither in memory nor on the disk."""
+    disk = SimDisk()
+    store = open_store(disk)
+    with pytest.raises((MessageRefused, ValueError)):
+        run_now(store.topic_changes.making({"good": 1, **refused}))
+    assert not store.topics
+    assert not disk.exists(PATH)
+
+
+def test_full_disk_makes_none_of_many_topics() -> None:
+    """But the broker's own are made: the log names them, and the file has them with its next write."""
+    disk = SimDisk()
+    store = open_store(disk)
+    disk.fail("write", error=errno.ENOSPC, path_part="topics.json")
+    with pytest.raises(DiskFull):
+        run_now(store.topic_changes.making({"t": 1, "%RETRY%g": 1}))
+    assert not store.topics
+    disk.fail("write", error=errno.ENOSPC, path_part="topics.json")
+    run_now(store.topic_changes.making({"%RETRY%g": 1}))
+    assert list(store.topics) == ["%RETRY%g"]
+    store.create_topic("t", 1)
+    assert sorted(table(disk)["topicConfigTable"]) == ["%RETRY%g", "t"]
+
+
+def test_change_between_two_steps_keeps_what_is_still_to_come() -> None:
+    """A topic made meanwhile neither takes the others out of the file nor gives them fewer queues."""
+    disk = SimDisk()
+    store = open_store(disk)
+    wanted = {f"t{number}": 4 for number in range(200)}
+    steps = store.topic_changes.making(wanted)
+    next(steps)
+    assert len(store.topics) < 200
+    store.create_topic("t199", 1)
+    store.create_topic("other", 1)
+    assert len(store.topics["t199"].queues) == 4
+    assert len(table(disk)["topicConfigTable"]) == 201
+    list(steps)
+    assert {name: len(topic.queues) for name, topic in store.topics.items()} == {**wanted, "other": 1}
+
+
+def test_topic_deleted_between_two_steps_stays_deleted() -> None:
+    """The steps that follow do not widen it again."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t199", 1)
+    steps = store.topic_changes.making({f"t{number}": 4 for number in range(200)})
+    next(steps)
+    store.topic_changes.delete("t199")
+    list(steps)
+    assert "t199" not in store.topics
+    assert "t199" not in table(disk)["topicConfigTable"]
+
+
+def test_topics_opened_before_one_flush_share_a_write() -> None:
+    """It comes before the log's: the file names them when their first records are durable."""
+    disk = SimDisk()
+    store = open_store(disk)
+    for number in range(100):
+        store.topic_changes.open(f"t{number}", 4)
+        append(store, b"x", topic=f"t{number}")
+    assert not disk.exists(PATH)
+    store.flush()
+    assert writes(disk) == 1
+    assert len(table(disk)["topicConfigTable"]) == 100
+    store.topic_changes.open("t0", 4)
+    append(store, b"x", topic="t0")
+    store.flush()
+    assert writes(disk) == 1
+
+
+def test_topic_file_comes_before_the_records_that_name_a_topic() -> None:
+    """A stop between the two leaves a topic without messages, and never the reverse."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.topic_changes.open("t", 4)
+    append(store, b"x")
+    disk.fail("write", error=errno.EIO, path_part="topics.json")
+    store.flush()
+    assert store.failed is not None
+    assert not disk.exists(PATH)
+    assert store.end == 0
+
+
+def test_opened_topic_without_a_record_is_written_with_the_next_change_or_the_close() -> None:
+    """`create_topic` for it says that it is durable, and so it is."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.topic_changes.open("t", 4)
+    store.create_topic("t", 4)
+    assert list(table(disk)["topicConfigTable"]) == ["t"]
+    store.topic_changes.open("u", 4)
+    store.close()
+    assert sorted(table(disk)["topicConfigTable"]) == ["t", "u"]
+
+
+def test_full_disk_postpones_the_file_of_an_opened_topic() -> None:
+    """Its message is taken, and a start finds both in the log."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.topic_changes.open("t", 4)
+    append(store, b"x", queue_id=2)
+    disk.fail("write", error=errno.ENOSPC, path_part="topics.json")
+    store.flush()
+    assert store.failed is None
+    assert not disk.exists(PATH)
+    store.close()
+    assert len(open_store(disk).topics["t"].queues) >= 3
+
+
+def test_topic_of_an_earlier_life_is_opened_durably() -> None:
+    """Its note that it was deleted has to go before its queues are used."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 4)
+    store.topic_changes.delete("t")
+    before = writes(disk)
+    store.topic_changes.open("t", 4)
+    assert writes(disk) == before + 1
+    assert not store.topic_changes.served

@@ -1,0 +1,67 @@
+"""Many topics at a time: a start and a reload write the topic file once, and so does a turn that makes some."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.log.put import Put
+from tests.integration.store_tools import HOST
+from tests.running_node import RunningNode
+
+MANY = 300
+
+
+def yaml(topics: int, queues: int = 1, groups: int = 0) -> str:
+    """A configuration with many topics, and groups that use their retry topics."""
+    subscription = "topics: [{topic: t0, retryTopic: true}]"
+    lines = [f"  t{number}: {{queues: {queues}}}" for number in range(topics)]
+    described = [f"  - {{group: g{number}, {subscription}}}" for number in range(groups)]
+    return "\n".join(
+        ["node: {autoCreateTopics: true}", "topics:", *lines, *(["groups:", *described] if groups else [])]
+    )
+
+
+def writes(data: Path) -> int:
+    """How often the topic file was written."""
+    count: int = json.loads((data / "config" / "topics.json").read_text())["dataVersion"]["counter"]
+    return count
+
+
+def test_start_writes_the_topic_file_once(tmp_path: Path) -> None:
+    """With all topics of the configuration and the retry topics of all groups."""
+    with RunningNode(yaml(MANY, groups=20), tmp_path) as node:
+        assert writes(tmp_path) == 1
+        names = node.call(lambda: set(node.node.store.topics))
+    assert {f"t{MANY - 1}", "%RETRY%g19"} <= names
+
+
+@pytest.mark.parametrize(
+    "change", [yaml(MANY), yaml(1, groups=MANY), yaml(1, queues=8)], ids=["add", "groups", "widen"]
+)
+def test_reload_writes_the_topic_file_once(change: str, tmp_path: Path) -> None:
+    """Whether it adds topics, groups with retry topics, or queues."""
+    with RunningNode(yaml(1), tmp_path) as node:
+        before = writes(tmp_path)
+        assert node.reload(change).accepted
+        assert writes(tmp_path) == before + 1
+
+
+def test_first_publishes_of_one_turn_share_a_write(tmp_path: Path) -> None:
+    """The file names all of their topics before the log does."""
+    with RunningNode(yaml(1), tmp_path) as node:
+        before = writes(tmp_path)
+
+        def publish() -> None:
+            ports, store = node.node.opened.ports, node.node.store
+            for number in range(100):
+                port = ports.auto_create(f"new{number}", node.node.config)
+                assert port is not None
+                store.append([Put(store.topics[f"new{number}"], 0, b"x", b"")], born_ms=1, born_host=HOST)
+            assert writes(tmp_path) == before
+            store.flush()
+
+        node.call(publish)
+        assert writes(tmp_path) == before + 1
