@@ -17,6 +17,7 @@ class StoreOptions:
         index_entries: Entries of an index file; fixed likewise.
         flush: `sync`: fdatasync before a publish is answered. `async`: within 500 ms.
         message_bytes_max: Largest body in bytes; topics of the broker's own take what is in the log already.
+        queue_files_max: Files of consume queues that are open at once; the least recently used one is closed then.
         store_host: IPv4 address of this broker and its port as i32, 8 bytes, as records carry it.
     """
 
@@ -26,6 +27,7 @@ class StoreOptions:
     index_entries: int = 400_000
     flush: Literal["sync", "async"] = "sync"
     message_bytes_max: int = 4 << 20
+    queue_files_max: int = 512
     store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 
     def __post_init__(self) -> None:

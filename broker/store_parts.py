@@ -75,6 +75,7 @@ class StoreParts:
             disk=disk,
             clock=runtime.clock,
             queue_file_units=options.queue_file_units,
+            queue_files_max=options.queue_files_max,
             unreadable=self._told_unreadable,
             admit=lambda name: given.check(root, topics=(name,)),
         )

@@ -12,8 +12,10 @@ A unit whose record is lost in a damaged part of the log is a filler: the offset
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Callable
+from typing import Final
 
 from broker.errors import RecordGone, StoreError
 from broker.queues.unit_sums import UnitSums
@@ -28,8 +30,11 @@ Unit = tuple[int, int, int]
 FILLER_SIZE = 0x7FFFFFFF
 FILLER: Unit = (0, FILLER_SIZE, 0)
 FILLER_BYTES = UNIT.pack(*FILLER)
-_OPEN_FILES_MAX = 4
 _ZEROS_BYTES = 1 << 16
+OPEN_FILES_MAX: Final = 512
+OPEN_FILES_MIN: Final = 4
+_NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE))
+_CLOSED_AT_ONCE: Final = 64
 Checker = Callable[["ConsumeQueue", int, list[Unit]], list[Unit]]
 
 
@@ -64,6 +69,7 @@ class ConsumeQueue:
         base_offset: int = 0,
         void_from: int = 0,
         unreadable: Unreadable = ignored,
+        open_files: OpenFiles | None = None,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
@@ -76,7 +82,7 @@ class ConsumeQueue:
         self._disk = disk
         self._unreadable = unreadable
         self._folder = queue_folder(root, topic, queue_id)
-        self._files: dict[int, DiskFile] = {}
+        self._files = OpenFiles() if open_files is None else open_files
         self._unsynced: dict[int, DiskFile] = {}
         self._held = -1  # the file that is being synced beside the loop
         self._sums = UnitSums()
@@ -308,7 +314,7 @@ class ConsumeQueue:
         for file in self._unsynced.values():
             file.sync()
         self._unsynced.clear()
-        self._close_surplus()
+        self._files.trim()
 
     def syncing(self) -> FileWrite:
         """`sync` in steps; what is written meanwhile waits for the next one. No file may be removed meanwhile."""
@@ -318,7 +324,7 @@ class ConsumeQueue:
                 yield self._unsynced.pop(number)
             finally:
                 self._held = -1
-        self._close_surplus()
+        self._files.trim()
 
     def remove_later_files(self) -> None:
         """Remove the files that hold nothing but offsets from `max_offset` on, or below the oldest that counts.
@@ -330,9 +336,7 @@ class ConsumeQueue:
         removed = False
         for name in self._disk.list(self._folder):
             if is_number(name) and not self._files_base // self.file_units <= self._number(name) < keep:
-                file = self._files.pop(self._number(name), None)
-                if file is not None:
-                    file.close()
+                self._files.close(self, self._number(name))
                 self._disk.remove(f"{self._folder}/{name}")
                 removed = True
         if removed:
@@ -367,9 +371,7 @@ class ConsumeQueue:
         for name in gone:
             number = self._number(name)
             self._unsynced.pop(number, None)
-            file = self._files.pop(number, None)
-            if file is not None:
-                file.close()
+            self._files.close(self, number)
             self._disk.remove(f"{self._folder}/{name}")
         if gone:
             yield self._folder
@@ -417,25 +419,25 @@ class ConsumeQueue:
     def _number(self, name: str) -> int:
         return int(name) // (self.file_units * UNIT_BYTES)
 
+    def is_in_use(self, number: int) -> bool:
+        """Whether a file is not synced yet, or is being synced, and so may not be closed."""
+        return number in self._unsynced or number == self._held
+
     def _file(self, number: int, *, create: bool) -> DiskFile | None:
-        file = self._files.pop(number, None)
+        file = self._files.find(self, number)
         if file is None:
             path = f"{self._folder}/{number * self.file_units * UNIT_BYTES:020d}"
             if not self._disk.exists(path):
                 if not create:
                     return None
-                file = self._create(path, number)
+                file = self._files.opened(self, number, lambda: self._create(path, number))
             else:
-                file = self._disk.open(path)
+                file = self._files.opened(self, number, lambda: self._disk.open(path))
                 if create:
                     # Its maker may have been killed before the name was durable.
                     self._disk.sync_folder(self._folder)
                 if create and file.size() != self.file_units * UNIT_BYTES:
                     file.truncate(self.file_units * UNIT_BYTES)
-        # The newest used stands last; the others are closed when there are too many.
-        self._files[number] = file
-        if len(self._files) > _OPEN_FILES_MAX:
-            self._close_surplus()
         return file
 
     def _create(self, path: str, number: int) -> DiskFile:
@@ -455,16 +457,80 @@ class ConsumeQueue:
             raise
         return file
 
-    def _close_surplus(self) -> None:
-        for number in list(self._files)[:-_OPEN_FILES_MAX]:
-            if number not in self._unsynced and number != self._held:
-                self._files.pop(number).close()
-
     def close(self) -> None:
         """Close the files."""
-        for file in self._files.values():
+        self._files.close_all_of(self)
+
+
+class OpenFiles:
+    """The open files of all queues, by queue and number, the most recently used last.
+
+    A node has queues by the thousand and descriptors by the hundred. A file is opened when it is read or written; the
+    least recently used ones are closed above the bound, and where the process has no descriptor left. One that is not
+    synced stays open: the system reports a failed write to those who had the file open then (fsyncgate).
+
+    Attributes:
+        most: The bound; files in use count, and may be open beyond it.
+    """
+
+    def __init__(self, most: int = OPEN_FILES_MAX) -> None:
+        self.most = max(most, OPEN_FILES_MIN)
+        self._files: dict[tuple[ConsumeQueue, int], DiskFile] = {}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def find(self, queue: ConsumeQueue, number: int) -> DiskFile | None:
+        """Return a file if it is open, and count it as used just now."""
+        file = self._files.pop((queue, number), None)
+        if file is not None:
+            self._files[queue, number] = file
+        return file
+
+    def opened(self, queue: ConsumeQueue, number: int, open_it: Callable[[], DiskFile]) -> DiskFile:
+        """Open a file and keep it; others are closed when there are too many, or no descriptor is left.
+
+        Raises:
+            OSError: It cannot be opened, also after others were closed.
+        """
+        self.trim(self.most - 1)
+        try:
+            file = open_it()
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR or not self._close_idle(_CLOSED_AT_ONCE):
+                raise
+            file = open_it()
+        self._files[queue, number] = file
+        return file
+
+    def trim(self, most: int = 0) -> None:
+        """Close what is open above the bound, or above `most`."""
+        surplus = len(self._files) - (most or self.most)
+        if surplus > 0:
+            self._close_idle(surplus)
+
+    def close(self, queue: ConsumeQueue, number: int) -> None:
+        """Close one file, if it is open."""
+        file = self._files.pop((queue, number), None)
+        if file is not None:
             file.close()
-        self._files.clear()
+
+    def close_all_of(self, queue: ConsumeQueue) -> None:
+        """Close the files of a queue."""
+        for each, number in [key for key in self._files if key[0] is queue]:
+            self.close(each, number)
+
+    def _close_idle(self, count: int) -> int:
+        """Close the least recently used files that are not in use; returns how many."""
+        idle: list[tuple[ConsumeQueue, int]] = []
+        for key in self._files:
+            if len(idle) == count:
+                break
+            if not key[0].is_in_use(key[1]):
+                idle.append(key)
+        for key in idle:
+            self.close(*key)
+        return len(idle)
 
 
 def _padded(data: bytes, count: int) -> bytes:

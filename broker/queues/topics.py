@@ -13,7 +13,7 @@ from typing import Any
 from broker.errors import NO_SPACE, REPAIR_ADVICE, MessageRefused, StoreUnreadable
 from broker.format.message_type import ATTRIBUTE, MessageType, type_of
 from broker.format.record import TOPIC_BYTES_MAX
-from broker.queues.consume_queue import Checker, ConsumeQueue
+from broker.queues.consume_queue import OPEN_FILES_MAX, Checker, ConsumeQueue, OpenFiles
 from broker.queues.topic_lives import TopicLives
 from broker.runtime.disks.unreadable import Unreadable, ignored
 from broker.runtime.file_writes import FileWrite, at_once
@@ -144,6 +144,7 @@ class Topics:
         disk: Where.
         clock: Stamps the file.
         queue_file_units: Units of one queue file.
+        queue_files_max: Files of all queues that are open at once.
         unreadable: Told of what the disk does not give out.
         admit: As the attribute.
     """
@@ -155,6 +156,7 @@ class Topics:
         disk: Disk,
         clock: Clock,
         queue_file_units: int,
+        queue_files_max: int = OPEN_FILES_MAX,
         unreadable: Unreadable = ignored,
         admit: Callable[[str], None] = _admit_all,
     ) -> None:
@@ -165,6 +167,7 @@ class Topics:
         self._disk = disk
         self._clock = clock
         self._file_units = queue_file_units
+        self._open_files = OpenFiles(queue_files_max)
         self._file = StateFile(disk, root, "topics.json")
         self._table: dict[str, dict[str, Any]] = {}
         self._version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
@@ -236,6 +239,7 @@ class Topics:
                 base_offset=self.lives.base(name, queue_id),
                 void_from=self.lives.of(name).end(queue_id),
                 unreadable=self._told,
+                open_files=self._open_files,
             )
             queue.checker = self._checker
             topic.queues.append(queue)

@@ -38,7 +38,7 @@ from conf.tls_checks import tls_host
 from proxy.node.kafka import kafka_sends, qid_prefix_of
 from proxy.node.parts import Parts, Seams
 from proxy.port.accepting import ServerLimits
-from proxy.port.network import Network
+from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import Commons, Handler, ThriftServer
 from proxy.port.shares import Shares
 from proxy.services.access.methods import check_handlers
@@ -67,10 +67,16 @@ from upstream.waiting.buffer import BufferLimits
 
 
 def opening_store(
-    node: NodeConfig, runtime: Runtime, driver: CommitDriver | None
+    node: NodeConfig,
+    runtime: Runtime,
+    driver: CommitDriver | None,
+    *,
+    descriptors_max: int = DESCRIPTORS_UNBOUNDED,
 ) -> Generator[RecoveryProgress, None, Store]:
     """Open the store and recover it, in steps. Raises StoreError."""
     options = StoreOptions(
+        # Of the descriptors that connections leave free, half: the log, the index and all else need theirs.
+        queue_files_max=min(StoreOptions().queue_files_max, descriptors_max // 2),
         segment_bytes=node.segment_bytes,
         queue_file_units=node.queue_file_units,
         flush=node.flush,

@@ -108,7 +108,7 @@ class Node(Parts, CommitDriver):
         node, seams = self.config.node, self.seams
         self.started_monotonic = seams.clock.monotonic()
         # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
-        steps = opening_store(node, self.runtime, self)
+        steps = opening_store(node, self.runtime, self, descriptors_max=seams.descriptors_max)
         next(steps)
         self.audit.open(node.data)
         try:

@@ -9,16 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import RecordGone
-from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, Unit
+from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, OpenFiles, Unit
+from broker.runtime.seams import DiskFile
 from pyddmq.testing import SimDisk
 
 FOLDER = "/s/consumequeue/t/0"
 
 
-def queue_on(disk: SimDisk, file_units: int = 8) -> ConsumeQueue:
+def queue_on(
+    disk: SimDisk, file_units: int = 8, *, queue_id: int = 0, open_files: OpenFiles | None = None
+) -> ConsumeQueue:
     """A queue with small files."""
     disk.make_folder("/s")
-    return ConsumeQueue("t", 0, root="/s", disk=disk, file_units=file_units)
+    return ConsumeQueue("t", queue_id, root="/s", disk=disk, file_units=file_units, open_files=open_files)
 
 
 def unit(number: int) -> Unit:
@@ -136,11 +139,73 @@ def test_full_disk_keeps_the_units_in_memory() -> None:
 
 def test_many_files_are_read_with_few_open() -> None:
     """A long queue is read through without keeping all its files open."""
-    disk = SimDisk()
-    queue = queue_on(disk, file_units=2)
+    disk, open_files = SimDisk(), OpenFiles(5)
+    queue = queue_on(disk, file_units=2, open_files=open_files)
     fill(queue, 60)
     queue.write_tail()
     queue.sync()
     assert [queue.read(number, 1)[0] for number in range(60)] == [unit(number) for number in range(60)]
-    assert len(queue._files) <= 5
+    assert len(open_files) == 5
     queue.close()
+    assert len(open_files) == 0
+
+
+def test_queues_share_the_bound_and_the_one_used_last_stays_open() -> None:
+    """However many queues there are: a file is opened again when its queue is used again."""
+    disk, open_files = SimDisk(), OpenFiles(4)
+    queues = [queue_on(disk, queue_id=number, open_files=open_files) for number in range(10)]
+    for _ in range(2):
+        for queue in queues:
+            fill(queue, 3)
+            queue.write_tail()
+            queue.sync()
+            assert queues[0].read(0, 1) == [unit(0)]
+            assert open_files.find(queues[0], 0) is not None
+            assert len(open_files) <= 4
+    assert [queue.read(0, 99) for queue in queues] == [[unit(number) for number in range(6)]] * 10
+
+
+def test_file_that_is_not_synced_is_never_closed() -> None:
+    """A failed write is reported to those who had the file open; so its sync is made through the same descriptor."""
+    disk, open_files = SimDisk(), OpenFiles(4)
+    queues = [queue_on(disk, queue_id=number, open_files=open_files) for number in range(10)]
+    for queue in queues:
+        fill(queue, 3)
+        queue.write_tail()
+    files = [open_files.find(queue, 0) for queue in queues]
+    assert None not in files
+    for queue in queues[:8]:
+        queue.sync()
+    syncing = queues[8].syncing()
+    next(syncing)
+    fill(queues[0], 30)
+    queues[0].write_tail()
+    queues[0].sync()
+    assert [open_files.find(queue, 0) is not None for queue in queues[1:]] == [False] * 7 + [True] * 2
+    assert list(syncing) == []
+
+
+def test_queue_takes_the_descriptor_of_an_idle_one_when_the_process_has_none_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And when no file is idle the error of the system is the queue's."""
+    disk, open_files = SimDisk(), OpenFiles(100)
+    queues = [queue_on(disk, queue_id=number, open_files=open_files) for number in range(10)]
+    real_open = disk.open
+
+    def open_few(path: str, *, create: bool = False) -> DiskFile:
+        if len(open_files) >= 3:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return real_open(path, create=create)
+
+    monkeypatch.setattr(disk, "open", open_few)
+    for queue in queues:
+        fill(queue, 3)
+        queue.write_tail()
+        queue.sync()
+    assert [queue.read(0, 99) for queue in queues] == [[unit(number) for number in range(3)]] * 10
+    for queue in queues[:3]:
+        fill(queue, 1)
+        queue.write_tail()
+    with pytest.raises(OSError, match="Too many open files"):
+        queues[3].read(0, 1)
