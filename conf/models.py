@@ -21,6 +21,7 @@ from conf.base import (
     check_topic_name,
     setting,
 )
+from conf.moments import check_moment
 from conf.order_key import check_order_key
 from conf.sections.access import AccessConfig
 from conf.sections.admin import AdminConfig
@@ -67,6 +68,9 @@ def _read_timestamp(value: Any) -> Any:
     if moment.tzinfo is None:
         raise ValueError(f"{value!r} does not say its zone; {wanted}")
     return round(moment.timestamp() * 1000)
+
+
+Timestamp = Annotated[int, BeforeValidator(_read_timestamp), AfterValidator(check_moment), Field(le=4_102_444_800_000)]
 
 
 def _check_retry_max(count: int) -> int:
@@ -180,13 +184,11 @@ class SubscriptionConfig(Model):
         "topics that appear while the group exists are read from their first record.",
         reload=_LIVE,
     )
-    consume_timestamp: Annotated[int, BeforeValidator(_read_timestamp), Field(ge=0, le=4_102_444_800_000)] | None = (
-        setting(
-            None,
-            "With consumeFromWhere `timestamp`: store time of the first message wanted, as ISO 8601 with a zone or ms "
-            "since 1970.",
-            reload=_LIVE,
-        )
+    consume_timestamp: Timestamp | None = setting(
+        None,
+        "With consumeFromWhere `timestamp`: store time of the first message wanted, as ISO 8601 with a zone or ms "
+        "since 1970.",
+        reload=_LIVE,
     )
     max_tps: Annotated[float, Field(gt=0)] | None = setting(
         None,

@@ -233,13 +233,18 @@ class Routes:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         node = self._node
-        status = 200 if node.state == "ready" else 503
+        is_refusing = node.state == "ready" and node.troubles().publishes_refused
+        is_ready = node.state == "ready" and not (is_refusing and "publish" in request.query)
+        status = 200 if is_ready else 503
+        lines = ["ready"] if is_ready else [f"not ready: {node.state if not is_refusing else 'publishes are refused'}"]
+        if is_refusing and is_ready:
+            lines.append("publishes: refused")
         if not self._gate.may_see_all(request):
             # A probe is told whether; why, with names and paths, who may know.
-            return web.Response(text="ready\n" if status == 200 else f"not ready: {node.state}\n", status=status)
+            return web.Response(text="\n".join(lines) + "\n", status=status)
         if "verbose" in request.query or node.recovery is not None:
             return _json(answers.readiness(node, loop_lag_seconds=self._lag.seconds), status)
-        lines = ["ready"] if status == 200 else [f"not ready: {node.state}", *node.reasons]
+        lines += () if node.state == "ready" else node.reasons
         if node.memory().pressure != "none":
             lines.append(f"memory: {node.memory().pressure}")
         return web.Response(text="\n".join(lines) + "\n", status=status)

@@ -101,6 +101,7 @@ def readiness(node: LiveNode, *, loop_lag_seconds: float) -> ReadinessAnswer:
         state=node.state,
         reasons=node.reasons,
         memory=node.memory(),
+        publishes_refused=node.troubles().publishes_refused,
         findings=_findings(node, loop_lag_seconds),
         **({} if node.recovery is None else asdict(node.recovery)),
     )

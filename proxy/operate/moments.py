@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from broker.format.numbers import whole_number
+from conf.moments import check_moment
 
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(\s+ago)?")
 _AHEAD = re.compile(r"in\s+(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
@@ -27,13 +28,13 @@ def parse_moment(text: str, now_ms: int, *, span_is_age: bool = True) -> int:
         span_is_age: A span alone, such as `2h`, is so long ago; else it is refused, for moments that may lie ahead.
 
     Raises:
-        ValueError: It is none, with a sentence that says what is.
+        ValueError: It is not a moment from the year 2000 on, with a sentence that says what is.
     """
     text = text.strip()
     if text == "now":
         return now_ms
-    if (moment_ms := whole_number(text, 15)) is not None:
-        return moment_ms
+    if (moment_ms := whole_number(text, 19)) is not None:
+        return check_moment(moment_ms)
     if ago := _AGO.fullmatch(text):
         if not span_is_age and ago[3] is None:
             raise ValueError(f"{text!r} may be in the future or in the past; write `in {text}` or `{text} ago`")
@@ -46,7 +47,7 @@ def parse_moment(text: str, now_ms: int, *, span_is_age: bool = True) -> int:
         raise ValueError(f"{text!r} is no moment; write {FORMS}") from None
     if when.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +01:00")
-    return max(0, round((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
+    return check_moment(round((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
 
 
 def parse_duration(text: str) -> int:

@@ -54,7 +54,7 @@ def check_add(message: Mapping[str, Any], *, now_s: int, interval_max: int) -> O
     """
     at_s = message.get("timestamp", 0)
     if not SECONDS_MIN <= at_s <= now_s + AHEAD_SECONDS_MAX:
-        text = f"timestamp is {at_s}: use seconds since the epoch, from {SECONDS_MIN} to 62 days from now"
+        text = f"timestamp is {at_s}: use seconds since 1970, from {SECONDS_MIN} to 62 days from now{_in_seconds(at_s)}"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_TIMESTAMP, text)
     kind = message.get("dmsgtype", 0)
     _check_kind(kind)
@@ -83,7 +83,10 @@ def _check_loop(kind: int, *, at_s: int, times: int, expire_s: int, interval: in
         text = f"times is {times}: a loop has 1 to {NUMBER_MAX} deliveries"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_TIMES, text)
     if not at_s < expire_s <= SECONDS_MAX:
-        text = f"expire is {expire_s}: use seconds since the epoch, later than the timestamp {at_s}, of ten digits"
+        text = (
+            f"expire is {expire_s}: use seconds since 1970, later than the timestamp {at_s}, of ten digits"
+            f"{_in_seconds(expire_s)}"
+        )
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_EXPIRE, text)
     if kind == LOOP and not INTERVAL_MIN <= interval <= min(interval_max, NUMBER_MAX):
         text = f"interval is {interval}: use {INTERVAL_MIN} to {min(interval_max, NUMBER_MAX)} seconds"
@@ -91,6 +94,12 @@ def _check_loop(kind: int, *, at_s: int, times: int, expire_s: int, interval: in
     if kind == GROWING and not BASE_MIN <= interval <= NUMBER_MAX:
         text = f"interval is {interval}: the base of the growing gaps is {BASE_MIN} to {NUMBER_MAX}"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_EXPONENT_BASE, text)
+
+
+def _in_seconds(number: int) -> str:
+    """Say what to write where a number of seconds is probably one of milliseconds."""
+    seconds = number // 1000
+    return f"; it looks like milliseconds: write {seconds}" if SECONDS_MIN <= seconds <= SECONDS_MAX else ""
 
 
 def _check_kind(kind: int) -> None:
@@ -109,7 +118,10 @@ def check_cancel(message: Mapping[str, Any]) -> Occurrence:
     text = message.get("uniqDelayMsgId", "")
     occurrence = parse_id(text)
     if occurrence is None:
-        said = f"uniqDelayMsgId is {text[:120]!r}: give the id that the add was answered with"
+        said = (
+            f"uniqDelayMsgId is {text[:120]!r}: give the id that sendDelaySync returned (`send_delay` of the client). "
+            "Operators cancel one of deliverAtMs or delayMs by `pyddmq timers cancel`, of delayLevel by `delays cancel`"
+        )
         raise Refusal(ResultCode.FAIL_ILLEGAL_UNIQ_DELAY_MSG_ID, said)
     _check_kind(occurrence.kind)
     if occurrence.sequence != 0:

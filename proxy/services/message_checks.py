@@ -21,6 +21,7 @@ from broker.runtime.seams import Buffer
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
+from conf.moments import check_moment
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.message_rules import Limited, PropertyRules, Refusal
 from proxy.services.topic_port import TopicPort
@@ -355,4 +356,9 @@ def _checked_delay(level: int | None, deliver_at_ms: int | None, delay_ms: int |
     if asked.count(0) < 2:
         text = "of delayLevel, deliverAtMs and delayMs a message takes one: leave the others out"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
+    if asked.deliver_at_ms:
+        try:
+            check_moment(asked.deliver_at_ms)
+        except ValueError as error:
+            raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, f"deliverAtMs: {error}") from error
     return asked

@@ -53,7 +53,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "reset_offsets": {"group": "billing", "topic": "orders", "to": "latest"},
     "cancel_delays": {"messages": [{"id": "x", "topic": "billing"}]},
     "cancel_timers": {"timers": [{"id": "x", "topic": "billing"}]},
-    "reschedule_timer": {"id": "x", "deliverAtMs": 1, "topic": "billing"},
+    "reschedule_timer": {"id": "x", "deliverAtMs": 1_800_000_000_000, "topic": "billing"},
     "create_topic": {"topic": "billing", "queues": 1},
     "alter_topic": {"topic": "billing", "queues": 2},
     "delete_topic": {"topic": "billing", "confirm": "billing"},
@@ -183,7 +183,7 @@ def test_who_may_see_one_name_sees_that_and_no_other() -> None:
             ("/api/timers/cancel", {"timers": [{"id": "x", "topic": "billing"}, {"id": "y"}]}),
             ("/api/timers/cancel", {"timers": [{"id": "x", "topic": ""}]}),
             ("/api/delays/cancel", {"messages": [{"id": "x", "topic": "billing"}, {"id": "y", "topic": "orders"}]}),
-            ("/api/timers/reschedule", {"id": "x", "deliverAtMs": 1, "topic": ""}),
+            ("/api/timers/reschedule", {"id": "x", "deliverAtMs": 1_800_000_000_000, "topic": ""}),
             ("/api/groups/pause", {"group": "*"}),
         ):
             assert (await world.ask(path, method="POST", by="narrow", json=body)).status == 403, body

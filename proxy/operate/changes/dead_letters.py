@@ -15,6 +15,7 @@ from broker.log.awaited import AwaitedSteps, saved
 from broker.query import NotFound, QueryRefused
 from broker.retry.letters import Wanted
 from broker.runtime.async_steps import run_async
+from conf.moments import check_moment
 from proxy.access.rules import Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
@@ -26,8 +27,6 @@ from proxy.operate.views.dead_letters import RedriveResult
 
 PAGE_LIMIT_MAX = 1000
 
-Moment = Annotated[int, msgspec.Meta(ge=0)]
-
 
 class RedriveBody(ChangeBody, frozen=True):
     """Which dead letters of a group are to be redriven, and how; what is left out does not matter."""
@@ -37,13 +36,18 @@ class RedriveBody(ChangeBody, frozen=True):
     topic: str | None = None
     reason: str | None = None
     key: str | None = None
-    from_ms: Moment | None = None
-    until_ms: Moment | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
     to: str | None = None
     again: bool = False
     dry_run: bool = True
     cursor: str | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_LIMIT_MAX)] = 100
+
+    def __post_init__(self) -> None:
+        for moment_ms in (self.from_ms, self.until_ms):
+            if moment_ms is not None:
+                check_moment(moment_ms)
 
     @property
     def wanted(self) -> Wanted:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from broker.queues.topics import retry_topic
+from conf.moments import check_moment
 from lag.samples import EventKind
 from proxy.access.rules import Action
 from proxy.node.node import Node
@@ -43,11 +44,15 @@ class ResetBody(ChangeBody, frozen=True):
     queue: QueueId | None = None
     to: Literal["earliest", "latest"] | None = None
     to_offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    to_time_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    to_time_ms: int | None = None
     shift_by: int | None = None
     dry_run: bool = True
     force: bool = False
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = WAIT_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.to_time_ms is not None:
+            check_moment(self.to_time_ms)
 
     @property
     def target(self) -> Target:

@@ -18,6 +18,7 @@ from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import slot_of
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.stages import Stage
+from conf.moments import check_moment
 from proxy.access.rules import EVERYTHING, NODE, Action
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
@@ -41,8 +42,11 @@ class RescheduleBody(ChangeBody, frozen=True):
     """A timer, and the moment that it is to have, ms since the epoch."""
 
     id: Name
-    deliver_at_ms: Annotated[int, msgspec.Meta(ge=0)]
+    deliver_at_ms: int
     topic: str | None = None
+
+    def __post_init__(self) -> None:
+        check_moment(self.deliver_at_ms)
 
 
 class StageBody(ChangeBody, frozen=True):

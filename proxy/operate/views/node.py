@@ -95,6 +95,7 @@ class ReadinessAnswer(View, frozen=True, kw_only=True):
         state: Where it is in its life.
         reasons: Why it does not, a sentence each.
         memory: What it holds in memory.
+        publishes_refused: Publishes are refused since the disk is full; messages are handed out and acks taken.
         findings: What needs attention.
         phase: While the store is recovered: see recovery in the node's figures.
         scanned_bytes: Likewise.
@@ -107,6 +108,7 @@ class ReadinessAnswer(View, frozen=True, kw_only=True):
     state: State
     reasons: Sequence[str]
     memory: MemoryView
+    publishes_refused: bool
     findings: Sequence[Finding]
     phase: str | UnsetType = UNSET
     scanned_bytes: int | UnsetType = UNSET

@@ -165,8 +165,16 @@ def test_consume_timestamp_reads_iso_8601_with_a_zone() -> None:
     ("values", "words"),
     [
         ({"consumeFromWhere": "timestamp"}, "is absent"),
-        ({"consumeTimestamp": 5}, "only with"),
+        ({"consumeTimestamp": 1_714_521_600_000}, "only with"),
         ({"consumeFromWhere": "timestamp", "consumeTimestamp": "2024-05-01T00:00:00"}, "zone"),
+        (
+            {"consumeFromWhere": "timestamp", "consumeTimestamp": 20_240_501},
+            "looks like a day: write 2024-05-01T00:00:00Z",
+        ),
+        (
+            {"consumeFromWhere": "timestamp", "consumeTimestamp": 1_760_000_000},
+            "looks like seconds: write 1760000000000",
+        ),
         ({"consumeFromWhere": "timestamp", "consumeTimestamp": "soon"}, "no point in time"),
         ({"consumeFromWhere": "timestamp", "consumeTimestamp": 20_240_501_000_000}, "less than or equal"),
     ],

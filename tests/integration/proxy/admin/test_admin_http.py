@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from proxy.admin.removed import REMOVED
 from proxy.admin.routes import REFUSED
 from proxy.admin.server import AdminServer
+from proxy.node.trouble_facts import Troubles
 from proxy.node.views import ReloadResult
 from proxy.operate.attention.kinds import KINDS
 from proxy.operate.views.node import MemoryView
@@ -73,6 +74,7 @@ def test_health_follows_the_node(run: Run) -> None:
                 "state": "recovering",
                 "reasons": ["The log is being read."],
                 "memory": {"heldBytes": 1_048_576, "maxBytes": 536_870_912, "pressure": "none"},
+                "publishesRefused": False,
                 "findings": [
                     {
                         "finding": "not_ready",
@@ -97,6 +99,23 @@ def test_health_follows_the_node(run: Run) -> None:
         node.state = "draining"
         assert (await get("/readyz"))[0] == 503
         assert (await get("/livez"))[0] == 200
+
+    run(node, scenario)
+
+
+def test_full_disk_shows_in_readiness(run: Run) -> None:
+    """Pulls and acks still work, so the node stays ready, and says so; only a probe for publishes gets 503."""
+    node = PlainNode()
+    node.troubles_view = Troubles(publishes_refused=True)
+
+    async def scenario(get: Get) -> None:
+        assert (await get("/readyz"))[:2] == (200, "ready\npublishes: refused\n")
+        assert (await get("/readyz?publish"))[:2] == (503, "not ready: publishes are refused\n")
+        status, text, _ = await get("/readyz?verbose")
+        assert (status, json.loads(text)["ready"], json.loads(text)["publishesRefused"]) == (200, True, True)
+        assert [each["finding"] for each in json.loads(text)["findings"]] == ["disk_full"]
+        node.troubles_view = Troubles()
+        assert (await get("/readyz?publish"))[:2] == (200, "ready\n")
 
     run(node, scenario)
 

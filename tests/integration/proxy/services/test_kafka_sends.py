@@ -256,7 +256,7 @@ def test_delays_timers_and_transactions_are_refused() -> None:
     """With the codes of a message that its topic's type does not take, and nothing is stored of a batch."""
     world = World()
     later = "not built yet"
-    kinds: list[dict[str, Any]] = [{"delayLevel": 2}, {"deliverAtMs": 1}, {"delayMs": 1000}]
+    kinds: list[dict[str, Any]] = [{"delayLevel": 2}, {"deliverAtMs": 1_700_000_000_000}, {"delayMs": 1000}]
     for more in kinds:
         result = world.send(message("invoices", **more))
         assert result.code == ResultCode.FAIL_TOPIC_IS_NOT_DELAY

@@ -22,6 +22,7 @@ topics:
 groups: []
 """
 HOUR_MS = 3_600_000
+PAST_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,9 @@ def test_delay_counts_from_receipt(node: RunningNode, producer: Producer) -> Non
     assert before + HOUR_MS <= due <= now_ms(node) + HOUR_MS
 
 
-@pytest.mark.parametrize("when", [{}, {"deliver_at_ms": 1}, {"delay_ms": 0}, {"deliver_at_ms": 1_700_000_000_000}])
+@pytest.mark.parametrize(
+    "when", [{}, {"deliver_at_ms": 946_684_800_000}, {"delay_ms": 0}, {"deliver_at_ms": 1_700_000_000_000}]
+)
 def test_past_moment_is_now(node: RunningNode, producer: Producer, when: dict[str, int]) -> None:
     """Such a message is stored in its topic at once; its receipt has a place and no handle."""
     before = len(waiting(node))
@@ -99,7 +102,7 @@ def test_past_moment_is_now(node: RunningNode, producer: Producer, when: dict[st
 def test_batch_mixes_all_kinds_of_delay(node: RunningNode, producer: Producer) -> None:
     """Plain, level, moment, delay and past: one unit, a receipt for each in order, handles for the timers alone."""
     due = now_ms(node) + HOUR_MS
-    kinds = [{}, {"delay_level": 2}, {"deliver_at_ms": due}, {"delay_ms": 2 * HOUR_MS}, {"deliver_at_ms": 5}]
+    kinds = [{}, {"delay_level": 2}, {"deliver_at_ms": due}, {"delay_ms": 2 * HOUR_MS}, {"deliver_at_ms": PAST_MS}]
     batch = [OutgoingMessage(topic="orders", body=b"%d" % n, **kind) for n, kind in enumerate(kinds)]  # type: ignore[arg-type]
     receipts = producer.send_batch(batch)
     assert [each.offset >= 0 for each in receipts] == [True, False, False, False, True]
@@ -118,13 +121,16 @@ FAR_MS = 3_000 * 86_400_000
     [
         ({"delay_ms": -1}, "delayMs -1 is negative", 11),
         ({"deliver_at_ms": -5}, "deliverAtMs -5 is negative", 11),
+        ({"deliver_at_ms": 1_760_000_000}, "1970-01-21T08:53:20Z; it looks like seconds: write 1760000000000", 11),
+        ({"deliver_at_ms": 1_760_000_000_000_000}, "it looks like microseconds: write 1760000000000", 11),
         ({"delay_level": -2, "delay_ms": 5}, "delayLevel -2 is negative", 11),
         ({"delay_ms": 5, "deliver_at_ms": 5}, *DELAYS),
         ({"delay_level": 1, "delay_ms": 5}, *DELAYS),
         ({"delay_level": 1, "deliver_at_ms": 5}, *DELAYS),
         ({"delay_ms": FAR_MS}, "due in 3,000.0 days", 11),
         ({"delay_ms": (1 << 63) - 1}, "days", 11),
-        ({"deliver_at_ms": (1 << 63) - 1}, "days", 11),
+        ({"deliver_at_ms": 4_102_444_800_000}, "days", 11),
+        ({"deliver_at_ms": (1 << 63) - 1}, "is after the year 9999", 11),
         ({"delay_ms": 5, "properties": {"TIMER_OUT_MS": "1"}}, "name of the broker's own", 11),
         ({"properties": {"TIMER_DELAY_SEC": "1"}}, "name of the broker's own", 11),
         ({"properties": {"TIMER_DEL_UNIQKEY": "k"}}, "name of the broker's own", 11),

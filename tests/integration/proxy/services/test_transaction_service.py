@@ -213,8 +213,8 @@ def test_delay_of_a_half_begins_with_its_commit(side: Side) -> None:
 
 def test_moment_of_a_half_counts_from_its_commit(side: Side) -> None:
     """A delay in ms runs from the commit, a moment that has passed is now, one beyond the horizon is refused."""
-    later, past = side.half(delayMs=3_600_000), side.half(deliverAtMs=1)
-    far = side.half(deliverAtMs=1 << 60)
+    later, past = side.half(delayMs=3_600_000), side.half(deliverAtMs=1_700_000_000_000)
+    far = side.half(deliverAtMs=4_000_000_000_000)
     assert (later.code, past.code, far.code) == (0, 0, ResultCode.FAIL_ILLEGAL_MSG)
 
     def waiting() -> int:
