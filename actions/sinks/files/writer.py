@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from actions.sinks.away import Away
-from actions.sinks.faults import ServerAway
+from actions.sinks.faults import MessageRefused, ServerAway
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside
@@ -26,7 +26,7 @@ from actions.sinks.files.ledger import FORGET_SECONDS, Ledger, OpenFile, Pending
 from actions.sinks.files.ranges import ranges_of
 from actions.sinks.files.settling import settle
 from actions.sinks.keep import Keep, State, StateDamaged
-from pyddmq.actions import Context, Job, RetryLater, Status, Unprocessable
+from pyddmq.actions import Context, Failed, Job, RetryLater, Status, Unprocessable
 from upstream.calls.user_code import described, traceback_of
 
 TURN_BYTES = 8 * 1024 * 1024
@@ -167,7 +167,8 @@ class Writer:
             return
         try:
             await self._turn()
-        except ServerAway as error:
+        except (ServerAway, MessageRefused) as error:
+            # A refusal that concerns an open file, and no message, is waited for as the server is.
             # What came again and was refused comes once more.
             self._forget_at = None
             refusal = self._away.failed(str(error))
@@ -365,6 +366,9 @@ class Writer:
             try:
                 if failed is None:
                     await self._folders.append(aside(file.path), file.length, data)
+            except MessageRefused as error:
+                self._refuse_file(file, group, error, ledger)
+                continue
             except ServerAway as error:
                 failed = error
             if failed is None:
@@ -376,9 +380,26 @@ class Writer:
             # Those answered above keep their answers: a second one changes nothing.
             raise failed
 
+    def _refuse_file(self, file: OpenFile, members: Sequence[_Member], fault: MessageRefused, ledger: Ledger) -> None:
+        """Answer messages whose file is refused; other files are written."""
+        if fault.is_partial:
+            self._doubt(file)
+        else:
+            file.pending = None
+            if not file.length:
+                ledger.files.pop(file.path, None)
+                self._leave(file)
+        reason = f"{self._folders.name} refused: {fault}"
+        for each in members:
+            each.job.answer(self._away.alone(str(fault)) if fault.waits else Failed(reason))
+
     def _doubt(self, file: OpenFile) -> None:
         """Nobody knows what of a file is right; it is looked at before anything else is put into it."""
         self._doubtful[file.path] = file
+        self._leave(file)
+
+    def _leave(self, file: OpenFile) -> None:
+        """Put nothing more into a file."""
         for key in [key for key, each in self._current.items() if each is file]:
             del self._current[key]
 
@@ -431,6 +452,9 @@ class Writer:
                 raise
             try:
                 await self._folders.put(file.path, data)
+            except MessageRefused as error:
+                self._refuse_file(file, members, error, ledger)
+                return
             except ServerAway:
                 self._doubt(file)
                 raise

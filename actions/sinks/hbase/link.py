@@ -41,7 +41,7 @@ class RowChange(NamedTuple):
 
 
 class HBaseLink(Protocol):
-    """Connections to one Thrift server. Every call may raise ServerAway (what happened is unknown) or MessageRefused."""
+    """Connections to one Thrift server. Every call may raise ServerAway (its effect is unknown) or MessageRefused."""
 
     def change(self, table: str, changes: Sequence[RowChange], timestamp: int) -> None:
         """Change rows, each row's puts, or deletes, at once.
