@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import BaseConnector, web
 
-from actions.outside import Outside
+from actions.http.wish import HttpWish
+from actions.outside import Outside, real_connector
 from actions.sinks.faults import MessageRefused, ServerAway
 from actions.sinks.files.sink import HdfsSink
 from actions.sinks.files.webhdfs import WebHdfs
@@ -30,24 +31,17 @@ class NameNode:
     Attributes:
         files: By path.
         tokens: Delegation tokens of the requests at the name node.
-        connections: How many were opened.
     """
 
     def __init__(self, refuse: Refuse = lambda _: None) -> None:
         self.files: dict[str, bytes] = {}
         self.refuse = refuse
         self.tokens: list[str | None] = []
-        self.connections = 0
 
     async def run(self, work: Callable[[str], Any]) -> Any:
         """Serve while work runs, which is given the URL."""
-
-        def make() -> Any:
-            self.connections += 1
-            return server()
-
         server = web.Server(self._answer)
-        listener = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+        listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
         try:
             return await work(self.url)
@@ -146,7 +140,6 @@ def test_safe_mode_is_waited_for() -> None:
 
 def tried(node: NameNode, wish: FolderWish, work: Callable[[WebHdfs], Any]) -> Any:
     """Run work over the client alone."""
-    from actions.outside import real_connector
 
     async def run(url: str) -> Any:
         client = WebHdfs(FolderWish(kind="webhdfs", urls=(url,), user=wish.user, token=wish.token), real_connector)
@@ -194,21 +187,27 @@ def test_token_that_stays_refused_is_waited_for(tmp_path: Path) -> None:
     assert node.tokens == ["old", "old"]
 
 
-def test_answer_that_is_lost_renews_the_connection() -> None:
-    """The next call connects anew, so it finds the server that has the name now."""
-    node = NameNode()
+def test_answer_that_is_lost_renews_connections_and_certificates() -> None:
+    """The next call has a new connector: it looks the name up and reads `caFile` again."""
+    node, made = NameNode(), []
 
-    async def work(client: WebHdfs) -> int:
+    async def run(url: str) -> int | None:
+        def connector(wish: HttpWish) -> BaseConnector:
+            made.append(wish)
+            return real_connector(wish)
+
+        client = WebHdfs(FolderWish(kind="webhdfs", urls=(url,), user="etl"), connector)
         await client.append("/a", 0, b"1")
-        client._wish = FolderWish(kind="webhdfs", user="etl", timeout_seconds=0.000_001)
+        port, client._urls = client._urls, ["http://127.0.0.1:1"]
         with pytest.raises(ServerAway):
-            await client.append("/a", 1, b"2")
-        before = node.connections
-        client._wish = FolderWish(kind="webhdfs", user="etl")
-        assert await client.size("/a") == 1
-        return node.connections - before
+            await client.size("/a")
+        client._urls = port
+        size = await client.size("/a")
+        await client.close()
+        return size
 
-    assert tried(node, FolderWish(kind="webhdfs", user="etl"), work) == 1
+    assert asyncio.run(node.run(run)) == 1
+    assert len(made) == 2
 
 
 def test_refused_name_is_not_away() -> None:
