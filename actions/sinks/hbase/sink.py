@@ -18,6 +18,7 @@ from actions.sinks.hbase.options import HBaseOptions, TableMapping
 from actions.sinks.redis.options import split_address
 from actions.sinks.templates import FieldMissing, Template
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
+from upstream.views import SinkView
 
 _Answer = Status | Exception
 _Run = Callable[[HBaseLink], None]
@@ -50,6 +51,7 @@ class HBaseSink(OutsideAction):
     """More than its own timeouts take: what is over these comes again, uncounted."""
     needs_package = ("happybase", "hbase")
     options_model: ClassVar[type[HBaseOptions]] = HBaseOptions
+    _is_open = False
 
     def open(self) -> None:
         """Compile the mapping; connections are made when the first batch comes."""
@@ -70,12 +72,18 @@ class HBaseSink(OutsideAction):
         self._away = Away("HBase", lambda: self.context)
         # Between reading a cell and putting it again nobody else of this subscription may.
         self._once = threading.Lock()
+        self._is_open = True
 
     def _compile(self) -> HBaseOptions:
         assert isinstance(self.options, HBaseOptions)
         options = self._given = self.options
         self._rows = [_Row(mapping, is_intact=self.is_intact) for mapping in options.tables]
         return options
+
+    def servers_away(self) -> list[SinkView]:
+        """Return the server that it waits for now."""
+        view = self._away.view(self.name) if self._is_open else None
+        return [] if view is None else [view]
 
     def preview(self, job: Job) -> list[str]:
         """Return the mutations of a message, and the server."""

@@ -18,6 +18,7 @@ from actions.sinks.redis.refusals import asked_of, fault_of
 from actions.sinks.redis.script import load, once
 from actions.sinks.templates import FieldMissing, Template
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
+from upstream.views import SinkView
 
 _Answer = Status | Exception
 
@@ -53,6 +54,7 @@ class RedisSink(OutsideAction):
     """More than its own timeouts take: what is over these comes again, uncounted."""
     needs_package = ("redis", "redis")
     options_model: ClassVar[type[RedisOptions]] = RedisOptions
+    _is_open = False
 
     def open(self) -> None:
         """Check the password and compile the commands; connections are made when the first batch comes.
@@ -65,6 +67,7 @@ class RedisSink(OutsideAction):
             options.password.read()
         self._servers: dict[str, _Server] = {}
         self._map: RedisMap | None = None
+        self._is_open = True
         self._map_away = Away("the Redis Cluster", lambda: self.context)
 
     def _wish(self, address: str) -> RedisWish:
@@ -88,6 +91,11 @@ class RedisSink(OutsideAction):
             (words[0], [Template(word, is_intact=self.is_intact) for word in words[1:]]) for words in options.commands
         ]
         return options
+
+    def servers_away(self) -> list[SinkView]:
+        """Return the servers that it waits for now."""
+        aways = [self._map_away, *(each.away for each in self._servers.values())] if self._is_open else []
+        return [view for away in aways if (view := away.view(self.name)) is not None]
 
     def preview(self, job: Job) -> list[str]:
         """Return the commands of a message, and their server."""
