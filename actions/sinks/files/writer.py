@@ -506,4 +506,4 @@ class Writer:
 
 
 def _bytes_of(record: Any) -> int:
-    return len(record) if isinstance(record, bytes) else len(record[-1]) + ROW_BYTES
+    return len(record) if isinstance(record, bytes) else len(record[-1] or b"") + ROW_BYTES

@@ -175,14 +175,8 @@ class RealHBase:
         from happybase import ConnectionPool
 
         wish = self._wish
-        return ConnectionPool(
-            wish.pool_size,
-            host=wish.host,
-            port=wish.port,
-            timeout=wish.timeout_ms,
-            transport=wish.transport,
-            protocol=wish.protocol,
-        )
+        form = {"transport": wish.transport, "protocol": wish.protocol}
+        return ConnectionPool(wish.pool_size, host=wish.host, port=wish.port, timeout=wish.timeout_ms, **form)
 
 
 def _close(pool: Any) -> None:

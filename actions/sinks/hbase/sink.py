@@ -17,6 +17,7 @@ from actions.sinks.hbase.mutations import Append, Changes, Increment, Step, adde
 from actions.sinks.hbase.options import HBaseOptions, TableMapping
 from actions.sinks.redis.options import split_address
 from actions.sinks.templates import FieldMissing, Template
+from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 from upstream.views import SinkView
 
@@ -144,15 +145,20 @@ class HBaseSink(OutsideAction):
                     raise
                 self.context.count("field_missing")
                 continue
+            is_delete = mapping.operation == "delete"
+            if is_tombstone(job) and not is_delete:
+                if mapping.operation != "put":
+                    continue
+                is_delete = True
             cells = {}
-            for name, template in row.columns.items() if mapping.operation != "delete" else ():
+            for name, template in () if is_delete else row.columns.items():
                 try:
                     cells[name] = self._fill(template, job)
                 except FieldMissing:
                     if self._given.on_missing != "skip":
                         raise
                     self.context.count("field_missing")
-            if mapping.operation == "delete":
+            if is_delete:
                 made.append(HBaseDelete(mapping.table, key, tuple(row.columns)))
             elif cells:
                 made.append(_command(mapping, key, cells))

@@ -12,11 +12,12 @@ from actions.sinks.away import Away
 from actions.sinks.commands import RedisCommand
 from actions.sinks.faults import ConnectionStale, MessageRefused, ServerAway
 from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish, Refused
-from actions.sinks.redis.names import Words, checked
+from actions.sinks.redis.names import Words, checked, deletes_of
 from actions.sinks.redis.options import RedisOptions, split_address
 from actions.sinks.redis.refusals import asked_of, fault_of
 from actions.sinks.redis.script import load, once
 from actions.sinks.templates import FieldMissing, Template
+from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 from upstream.views import SinkView
 
@@ -87,10 +88,15 @@ class RedisSink(OutsideAction):
     def _compile(self) -> RedisOptions:
         assert isinstance(self.options, RedisOptions)
         options = self._given = self.options
-        self._templates = [
-            (words[0], [Template(word, is_intact=self.is_intact) for word in words[1:]]) for words in options.commands
-        ]
+        self._templates = [self._template(words) for words in options.commands]
+        deletes = options.deletes
+        if deletes is None:
+            deletes = [delete for words in options.commands for delete in deletes_of(words)]
+        self._deletes = [self._template(words) for words in deletes]
         return options
+
+    def _template(self, words: Sequence[str]) -> tuple[str, list[Template]]:
+        return words[0], [Template(word, is_intact=self.is_intact) for word in words[1:]]
 
     def servers_away(self) -> list[SinkView]:
         """Return the servers that it waits for now."""
@@ -184,7 +190,7 @@ class RedisSink(OutsideAction):
     def _own(self, job: Job) -> list[RedisCommand]:
         """Fill in the commands of the options."""
         made = []
-        for name, templates in self._templates:
+        for name, templates in self._deletes if is_tombstone(job) else self._templates:
             try:
                 made.append(RedisCommand(name, tuple(self._fill(template, job) for template in templates)))
             except FieldMissing:
