@@ -2,7 +2,8 @@
 
 DDMQ's lenient forms (unquoted names, single quotes) are not offered. What cannot be an object (empty, null,
 malformed, a list, a text or a number) is dead-lettered at once with the reason; nothing is consumed silently (D17,
-W17). The body that a client gets stays the original one (R29), unless its group asks for the transformed one.
+W17). A delete (a null value in Kafka) passes, with None as `job.data`. The body that a client gets stays the original
+one (R29), unless its group asks for the transformed one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from actions.tombstones import is_tombstone
 from actions.transform.exact import decode_exact
 from pyddmq.actions import Action, Job, MessageUnreadable, Status, Unprocessable
 
@@ -33,7 +35,8 @@ class JsonAction(Action):
             self._decode = decode_exact
 
     def act(self, job: Job) -> Status:
-        job.data = self.parse(job.body)
+        body = job.body
+        job.data = self.parse(body) if len(body) or not is_tombstone(job) else None
         return Status.CONTINUE
 
     def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
@@ -41,7 +44,8 @@ class JsonAction(Action):
         parse = self.parse
         for job in jobs:
             try:
-                job.data = parse(job.body)
+                body = job.body
+                job.data = parse(body) if len(body) or not is_tombstone(job) else None
                 answers.append(_CONTINUE)
             except (Unprocessable, MessageUnreadable) as error:
                 answers.append(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, cast
 
+from actions.tombstones import is_tombstone
 from actions.transform.exact import encode
 from conf.base import Model, Reload, setting
 from pyddmq.actions import Action, Job, Status
@@ -65,7 +66,7 @@ class PullServerAction(Action):
         made = []
         for job in own:
             try:
-                data = job.data
+                data = b"" if is_tombstone(job) else job.data
                 job.subscription.keep_body(job, data if isinstance(data, bytes) else encode(data))
                 made.append(job)
                 answers.append(Status.ASYNCHRONIZED)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from upstream.queues import QueueView
 
 _READ = State.READ
+_NULL = object()
+"""Stands for data that an action made null; None is data that no action replaced."""
 
 OrderKey = str | bytes
 """The value whose jobs run one at a time: bytes of the message key, or text of a JSON value or queue."""
@@ -295,13 +297,13 @@ class UpstreamJob(_Fields):
     def data(self) -> Any:
         """The raw body (bytes) until an action replaced it, as Json does by the parsed object (R17)."""
         if self._data is not None:
-            return self._data
+            return None if self._data is _NULL else self._data
         # Of a message that was read the body is there, and its record need not be taken apart again.
         return bytes(self.body) if self._message is None else self._message.body
 
     @data.setter
     def data(self, value: Any) -> None:
-        self._data = value
+        self._data = _NULL if value is None else value
 
     @property
     def outgoing(self) -> Outgoing:

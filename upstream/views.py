@@ -149,6 +149,24 @@ class PushView(View, frozen=True, kw_only=True):
     urls: Sequence[TargetView] = ()
 
 
+class SinkView(View, frozen=True, kw_only=True):
+    """A server that a sink waits for, or that refuses some of its messages for now (docs/sinks.md).
+
+    Attributes:
+        action: Name of the sink.
+        server: The server.
+        since_ms: When the first try failed.
+        reason: Of the last failure.
+        messages_alone: Whether only some messages wait, and the sink writes the others.
+    """
+
+    action: str
+    server: str
+    since_ms: int
+    reason: str
+    messages_alone: bool = False
+
+
 class StuckCall(View, frozen=True, kw_only=True):
     """A message in a call of an action that goes on beyond its time limit (D45).
 
@@ -205,6 +223,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         stuck_keys_total: Keys whose first message holds others up.
         stuck_keys: Those that have done so longest, the longest first.
         push: What its action that pushes is at; null where none does.
+        sinks: Servers that its sinks wait for now; empty: none.
     """
 
     topic: str
@@ -240,6 +259,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
     stuck_keys_total: int = 0
     stuck_keys: Sequence[StuckKey] = ()
     push: PushView | None = None
+    sinks: Sequence[SinkView] = ()
 
 
 def running_text(topic: SubscriptionView) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from actions.http import signature
 from actions.http.options import FORBIDDEN_HEADERS, FORBIDDEN_PREFIXES, AsyncHttpOptions, is_header, is_header_value
 from actions.http.reply import printable
+from actions.tombstones import is_tombstone
 from actions.transform.exact import body_of
 from pyddmq.actions import Job, Message, Unprocessable
 
@@ -93,6 +94,7 @@ class Composer:
         """Return the message itself; add the headers that say which it is."""
         data = job.data
         raw = isinstance(data, bytes | bytearray | memoryview)
+        tombstone = is_tombstone(job)
         headers += [
             ("Content-Type", "application/octet-stream" if raw else "application/json"),
             ("Pyddmq-Group", job.group),
@@ -103,6 +105,9 @@ class Composer:
         ]
         if message.key is not None:
             headers.append(("Pyddmq-Key", quote(message.key, safe="")))
+        if tombstone:
+            headers.append(("Pyddmq-Tombstone", "true"))
+            return b"" if raw else b"null"
         return body_of(data, job.body, is_intact=self._is_intact)
 
     def _from_property(self, text: str) -> Pairs:

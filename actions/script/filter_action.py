@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field
 
 from actions.script.cel import CelError, compile_expression, moment
 from actions.script.outcome import OnError, on_error_setting, settle
+from actions.tombstones import is_tombstone
 from conf.base import Model, Reload, setting
 from pyddmq.actions import Action, BodyUnprocessable, Failed, Job, MessageUnreadable, Status
 
@@ -97,6 +98,8 @@ class FilterAction(Action):
 def _parsed(job: Job) -> Any:
     """Return the parsed body; without Json before it is parsed for the expression alone."""
     data = job.data
+    if is_tombstone(job):
+        return {}
     if isinstance(data, bytes):
         data = msgspec.json.decode(data)
     if not isinstance(data, dict):

@@ -6,6 +6,8 @@ a connection is renewed and the work tried again, and for a server the whole sin
 
 from __future__ import annotations
 
+import errno
+
 
 class MessageRefused(Exception):
     """The server refuses this message; other messages continue.
@@ -13,11 +15,13 @@ class MessageRefused(Exception):
     Attributes:
         waits: The message lacks room or a permission, which an operator can give: it is tried again, uncounted.
             False: it fails, and the failure is counted.
+        is_partial: A part of it may have been written.
     """
 
-    def __init__(self, reason: str, *, waits: bool = False) -> None:
+    def __init__(self, reason: str, *, waits: bool = False, is_partial: bool = False) -> None:
         super().__init__(reason)
         self.waits = waits
+        self.is_partial = is_partial
 
 
 class ServerAway(Exception):
@@ -26,3 +30,16 @@ class ServerAway(Exception):
 
 class ConnectionStale(ServerAway):
     """The connection cannot be used: the server's role, a slot or a secret changed. The message had no effect."""
+
+
+_REFUSED = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EILSEQ)
+_WAITS = (errno.EACCES, errno.EPERM, errno.EDQUOT)
+
+
+def fault_of_disk(error: OSError, text: str) -> Exception:
+    """Return the fault that an error of a file system means: of the file's messages, or of the whole system."""
+    if error.errno in _REFUSED:
+        return MessageRefused(text)
+    if error.errno in _WAITS:
+        return MessageRefused(text, waits=True, is_partial=error.errno == errno.EDQUOT)
+    return ServerAway(text)

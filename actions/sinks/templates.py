@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from actions.tombstones import is_tombstone
 from actions.transform.exact import body_of, decode_exact, json_of
 from conf.json_path import MISSING, compile_getter, parse_path
 from pyddmq.actions import Job, Unprocessable
@@ -44,6 +45,8 @@ def parsed(job: Job) -> Any:
         Unprocessable: It is none.
     """
     data = job.data
+    if is_tombstone(job):
+        return None
     if not isinstance(data, bytes | bytearray | memoryview):
         return data
     try:
@@ -89,7 +92,7 @@ class Template:
         if name in _NAMED:
             return _checked(name, _NAMED[name])
         if name == "body":
-            return lambda job: body_of(job.data, job.body, is_intact=self._is_intact)
+            return _checked(name, self._body)
         if name.startswith("property:"):
             wanted = name.removeprefix("property:")
             return _checked(name, lambda job: job.message.properties.get(wanted))
@@ -107,6 +110,9 @@ class Template:
             return None if found is MISSING else found
 
         return _checked(name, value)
+
+    def _body(self, job: Job) -> bytes | None:
+        return None if is_tombstone(job) else body_of(job.data, job.body, is_intact=self._is_intact)
 
     def fill(self, job: Job) -> bytes:
         """Return the text for one message, in UTF-8; a body alone stays the bytes that it is.

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from actions.tombstones import is_tombstone
 from actions.transform.exact import body_of, json_of, text_of
 from conf.base import Model, Reload, setting
 from conf.secrets import Secret
@@ -81,6 +82,9 @@ class FormParamsAction(Action):
         Raises:
             Unprocessable: It is no text, and that is to be a failure.
         """
+        if is_tombstone(job):
+            yield PARAMS, "null"
+            return
         data = body_of(job.data, job.body, is_intact=self.is_intact)
         try:
             yield PARAMS, data.decode()

@@ -40,6 +40,8 @@ class QueryParamsAction(Action):
 
     def act(self, job: Job) -> Status:
         data = job.data
+        if data is None:
+            return Status.CONTINUE
         # Together, so that a message which fails half-way leaves nothing behind.
         gathered = []
         for name, path, get in self._fields:

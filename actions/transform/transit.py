@@ -72,6 +72,8 @@ class TransitAction(Action):
 
     def act(self, job: Job) -> Status:
         old = job.data
+        if old is None:
+            return Status.CONTINUE
         new: dict[str, Any] = {}
         if self._root is not None:
             root = self._root(old)

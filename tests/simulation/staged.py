@@ -26,6 +26,7 @@ from tests.simulation.operator import change
 from tests.simulation.ward import SEGMENT_BYTES, Ward
 from tests.simulation.wire import consumer_idl, producer_idl
 from tests.simulation.world import DATA
+from tests.unit.actions.sinks.memory_hdfs import NameNode
 
 MINUTE = 70.0
 """Within which a rise of the last minute is forgotten."""
@@ -233,6 +234,22 @@ def receiver_is_gone(ward: Ward) -> Staging:
     task = ward.world.loop.create_task(serve_http(ward.world.network, take, "10.0.0.50", 80))
     ward.world.run(until=task.done, seconds=5)
     ward.run(3)
+
+
+@stage(
+    "sink_waits",
+    actions=["Async", "Hdfs"],
+    options={"Hdfs": {"urls": ["http://10.0.0.51:9870"], "rootPath": "/o", "userName": "etl", "flushMs": 1}},
+)
+def name_node_is_gone(ward: Ward) -> Staging:
+    """Nobody listens where a group's sink writes to."""
+    ward.send("orders", "k")
+    yield
+    node = NameNode()
+    node.url = "http://10.0.0.51:9870"
+    task = ward.world.loop.create_task(serve_http(ward.world.network, node.answer, "10.0.0.51", 9870))
+    ward.world.run(until=task.done, seconds=5)
+    ward.run(20)
 
 
 @stage("paused")

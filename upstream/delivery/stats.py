@@ -196,6 +196,7 @@ class StatsReader(JobReader):
             stuck_keys_total=len(heads),
             stuck_keys=[self.stuck(job) for job in heads[:KEYS_MAX]],
             push=subscription.pusher.view() if subscription is not None and subscription.pusher is not None else None,
+            sinks=[] if subscription is None else [each for sink in subscription.sinks for each in sink.servers_away()],
         )
         return stats, out
 

@@ -30,7 +30,7 @@ from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import GroupParts
 from upstream.job import Delivery, GroupQueue, Unit, UpstreamJob
 from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
-from upstream.running.action_context import give_contexts
+from upstream.running.action_context import WaitsForServers, give_contexts
 from upstream.running.admission import Admission
 from upstream.running.calling import Calling
 from upstream.running.gate import Gate
@@ -129,6 +129,7 @@ class Subscription(SubscriptionFacts):
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
         self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
+        self.sinks = [each for each in actions if isinstance(each, WaitsForServers)]
         if self.pusher is not None:
             # Those that a receiver failed together do not come back together.
             self.outcomes.jitter = runtime.random.random

@@ -8,7 +8,7 @@ from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
 from upstream.delivery.made_bodies import MadeBodies, with_body
 from upstream.job import GroupQueue, Reply, Slices, UpstreamJob
 from upstream.outcomes.outcomes import Outcomes
-from upstream.running.action_context import Pushes
+from upstream.running.action_context import Pushes, WaitsForServers
 from upstream.running.admission import Admission
 from upstream.source import Source
 from upstream.waiting.buffer import PullBuffer
@@ -22,6 +22,7 @@ class SubscriptionFacts:
         group_queues: The queues that are read.
         outcomes: What becomes of its jobs.
         pusher: The action that pushes to servers of others and can say how these are; None where none does.
+        sinks: Its actions that write into servers of others.
         now: Monotonic seconds.
         made_bodies: Bodies in the place of those in the log, where the last action keeps some; None until then.
     """
@@ -29,6 +30,7 @@ class SubscriptionFacts:
     buffer: PullBuffer
     group_queues: list[GroupQueue]
     pusher: Pushes | None
+    sinks: list[WaitsForServers]
     now: Callable[[], float]
     made_bodies: MadeBodies | None = None
     outcomes: Outcomes

@@ -12,7 +12,7 @@ from broker.runtime.metrics import declare
 from conf.models import SubscriptionConfig
 from pyddmq.actions import Action
 from upstream.calls.user_code import plain_facts, text_of
-from upstream.views import PushView
+from upstream.views import PushView, SinkView
 
 EVENTS = declare(
     "pyddmq_action_events_total",
@@ -27,6 +27,15 @@ class Pushes(Protocol):
 
     def view(self) -> PushView:
         """Return what an operator is shown; may be called before it is open."""
+        ...
+
+
+@runtime_checkable
+class WaitsForServers(Protocol):
+    """An action that writes into servers of others, and waits while they are away."""
+
+    def servers_away(self) -> Sequence[SinkView]:
+        """Return the servers that it waits for now; may be called before it is open."""
         ...
 
 

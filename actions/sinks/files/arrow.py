@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from actions.sinks.faults import ServerAway
+from actions.sinks.faults import MessageRefused, ServerAway, fault_of_disk
 from actions.sinks.files.wish import FolderWish
 from actions.sinks.keep import Keep
+from conf.secrets import SecretUnreadable
 
 T = TypeVar("T")
+
+_REFUSED = ("KeyTooLong", "InvalidObjectName", "InvalidURI")
+"""Parts of errors of an object store that can have no object of this name."""
 
 
 class ArrowFolders:
@@ -24,7 +28,6 @@ class ArrowFolders:
     def __init__(self, wish: FolderWish, keep: Keep) -> None:
         self.name = wish.urls[0].partition("?")[0]
         self._wish = wish
-        self._secret = None if wish.token is None else wish.token.read()
         self._keep = keep
         self._system: Any = None
         self._root = ""
@@ -42,7 +45,7 @@ class ArrowFolders:
                 scheme, _, address = endpoint.rpartition("://")
                 self._system = fs.S3FileSystem(
                     access_key=wish.access_key,
-                    secret_key=self._secret,
+                    secret_key=None if wish.token is None else wish.token.read(),
                     endpoint_override=address or None,
                     scheme=scheme or "https",
                     region=wish.region,
@@ -105,5 +108,12 @@ class ArrowFolders:
 
         try:
             return await self._keep.apart(run)
+        except SecretUnreadable as error:
+            raise ServerAway(str(error)) from error
         except (OSError, ArrowException) as error:
-            raise ServerAway(str(error).partition("\n")[0][:300] or type(error).__name__) from error
+            # The next call reads the secret and the certificates again, and looks the name up.
+            self._system = None
+            text = str(error).partition("\n")[0][:300] or type(error).__name__
+            if any(part in text for part in _REFUSED):
+                raise MessageRefused(text) from error
+            raise (fault_of_disk(error, text) if isinstance(error, OSError) else ServerAway(text)) from error

@@ -6,6 +6,7 @@ import base64
 from typing import Any, Protocol
 
 from actions.sinks.files import sequence
+from actions.tombstones import is_tombstone
 from actions.transform.exact import body_of, json_line, json_of
 from pyddmq.actions import Job, Unprocessable
 
@@ -78,7 +79,7 @@ class JsonLines(_Lines):
 
     def record(self, job: Job) -> bytes:
         """Return the line of a message."""
-        body = body_of(job.data, job.body, is_intact=self._is_intact)
+        body = b"null" if is_tombstone(job) else body_of(job.data, job.body, is_intact=self._is_intact)
         raw = json_line(body)
         if self._bodies_alone:
             if raw is None:
@@ -113,7 +114,7 @@ def _clean(text: str | None) -> str | None:
 
 
 class TextLines(_Lines):
-    r"""A body per line. A line feed in it is written \n, a carriage return \r, a backslash \\ (W61)."""
+    r"""A body per line. A line feed in it is written \n, a carriage return \r, a backslash \\; a delete is \N (W61)."""
 
     suffix = ".text"
 
@@ -122,6 +123,8 @@ class TextLines(_Lines):
 
     def record(self, job: Job) -> bytes:
         """Return the line of a message."""
+        if is_tombstone(job):
+            return b"\\N\n"
         raw = body_of(job.data, job.body, is_intact=self._is_intact)
         if b"\\" in raw or b"\n" in raw or b"\r" in raw:
             raw = raw.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
@@ -138,7 +141,9 @@ class SequenceRecords:
         self._is_intact = is_intact
 
     def record(self, job: Job) -> bytes:
-        """Return the record of a message."""
+        """Return the record of a message; that of a delete has an empty value."""
+        if is_tombstone(job):
+            return sequence.record(job.message.key or "", b"")
         return sequence.record(job.message.key or "", body_of(job.data, job.body, is_intact=self._is_intact))
 
     def begin(self, name: str) -> bytes:
@@ -177,7 +182,7 @@ class ParquetRows:
             message.stored_ms,
             message.born_ms,
             dict(message.properties),
-            body_of(job.data, job.body, is_intact=self._is_intact),
+            None if is_tombstone(job) else body_of(job.data, job.body, is_intact=self._is_intact),
         )
 
     def begin(self, name: str) -> bytes:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-from actions.sinks.faults import ServerAway
+from actions.sinks.faults import fault_of_disk
 from actions.sinks.files.layout import aside
 from actions.sinks.keep import Keep
 
@@ -108,4 +108,4 @@ class LocalFolders:
             return await self._keep.apart(run)
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
-            raise ServerAway(f"{error.strerror or type(error).__name__}{where}") from error
+            raise fault_of_disk(error, f"{error.strerror or type(error).__name__}{where}") from error

@@ -17,7 +17,7 @@ SCHEMA = pyarrow.schema(
         pyarrow.field("stored", pyarrow.timestamp("ms", tz="UTC"), nullable=False),
         pyarrow.field("born", pyarrow.timestamp("ms", tz="UTC"), nullable=False),
         pyarrow.field("properties", pyarrow.map_(pyarrow.string(), pyarrow.string())),
-        pyarrow.field("body", pyarrow.binary(), nullable=False),
+        pyarrow.field("body", pyarrow.binary()),
     ]
 )
 

@@ -15,6 +15,7 @@ from actions.sinks.files.options import WHOLE_SECONDS_MAX, FileOptions, HdfsOpti
 from actions.sinks.files.wish import FolderWish
 from actions.sinks.files.writer import Limits, Writer
 from pyddmq.actions import Job, Status
+from upstream.views import SinkView
 
 GROWING_SECONDS = 600
 WHOLE_MESSAGES = 1_000
@@ -28,11 +29,13 @@ class FilesAction(OutsideAction):
     """What both share: one writer, which begins with the first message."""
 
     may_be_last = True
+    _writer: Writer | None = None
+    _is_closing = False
 
     def open(self) -> None:
         """Prepare; nothing is read or written before the first message comes, or `LOOK_SECONDS` are over."""
         self._folders: Folders | None = None
-        self._writer: Writer | None = None
+        self._writer = None
         self._task: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         if self.outside.keep is not None:
@@ -50,6 +53,7 @@ class FilesAction(OutsideAction):
 
     async def close(self) -> None:
         """End after the turn that is on its way; what it does not get to comes again."""
+        self._is_closing = True
         if self._later is not None:
             self._later.cancel()
         if self._writer is not None and self._task is not None:
@@ -60,14 +64,29 @@ class FilesAction(OutsideAction):
         if self._folders is not None:
             await self._folders.close()
 
+    def servers_away(self) -> list[SinkView]:
+        """Return what it waits for now."""
+        view = None if self._writer is None else self._writer.away.view(self.name)
+        return [] if view is None else [view]
+
     def _look(self) -> None:
         self._begun().look()
 
     def _begun(self) -> Writer:
         if self._writer is None:
             self._writer = self._make_writer()
+        if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._writer.run())
+            self._task.add_done_callback(self._ended)
         return self._writer
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Note a task that ended by itself; the next message, or `LOOK_SECONDS`, starts it again."""
+        if self._is_closing or self._writer is None:
+            return
+        error = None if task.cancelled() else task.exception()
+        self._writer.give_up(error or RuntimeError("it was cancelled"))
+        self._later = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _make_writer(self) -> Writer:
         keep = self.outside.keep

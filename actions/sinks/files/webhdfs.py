@@ -9,30 +9,51 @@ file open by a writer that is gone; HDFS ends its lease by itself, and cutting t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from actions.http.wish import HttpWish
-from actions.sinks.faults import ServerAway
+from actions.sinks.faults import MessageRefused, ServerAway
 from actions.sinks.files.layout import aside
 from actions.sinks.files.wish import FolderWish
+from conf.secrets import SecretUnreadable
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector, ClientSession
+
+T = TypeVar("T")
 
 REPLY_BYTES_MAX = 1 << 20
 CONNECTIONS_MAX = 8
 _STANDBY = "StandbyException"
 _NOT_FOUND = "FileNotFoundException"
 
+_REFUSED = ("IllegalArgumentException", "InvalidPathException", "PathComponentTooLongException",
+            "ParentNotDirectoryException", "FileAlreadyExistsException", "HTTP 400", "HTTP 414")  # fmt: skip
+"""HDFS can have no file of this name."""
+_WAITS = ("AccessControlException", "NSQuotaExceededException", "DSQuotaExceededException",
+          "QuotaByStorageTypeExceededException", "MaxDirectoryItemsExceededException", "HTTP 403")  # fmt: skip
+"""The folder has a quota, or the user has no permission for it."""
+
 
 class _HdfsError(Exception):
     """What WebHDFS says went wrong."""
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(self, status: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
+        self.status = status
         self.name = name
+
+    @property
+    def fault(self) -> Exception:
+        """The fault that it means (`actions.sinks.faults`)."""
+        if self.name in _REFUSED:
+            return MessageRefused(str(self))
+        if self.name in _WAITS:
+            # Space is counted when a data node asks for a block, with bytes before it perhaps written.
+            return MessageRefused(str(self), waits=True, is_partial="Quota" in self.name)
+        return ServerAway(str(self))
 
 
 class WebHdfs:
@@ -45,8 +66,7 @@ class WebHdfs:
         self._connector = connector
         self._urls = [url.rstrip("/") for url in wish.urls]
         self._used = 0
-        token = None if wish.token is None else wish.token.read()
-        self._who = {"delegation": token} if token is not None else {"user.name": wish.user}
+        self._token: str | None = None
         self._wish = wish
         self._session: ClientSession | None = None
 
@@ -64,24 +84,28 @@ class WebHdfs:
         except _HdfsError as error:
             if error.name == _NOT_FOUND:
                 return None
-            raise ServerAway(str(error)) from error
+            raise error.fault from error
         status = answer["FileStatus"]
         return int(status["length"]) if status["type"] == "FILE" else None
 
     async def read(self, path: str, at: int, size: int) -> bytes:
         """Read; see `Folders`."""
-        try:
+
+        async def run() -> bytes:
             where = await self._located("GET", path, op="OPEN", offset=str(at), length=str(size))
             return await self._exchange("GET", where, None, bytes_max=size)
+
+        try:
+            return await self._tried(run)
         except _HdfsError as error:
-            raise ServerAway(str(error)) from error
+            raise error.fault from error
 
     async def truncate(self, path: str, size: int) -> None:
         """Cut; see `Folders`."""
         try:
             answer = await self._call("POST", path, op="TRUNCATE", newlength=str(size))
         except _HdfsError as error:
-            raise ServerAway(str(error)) from error
+            raise error.fault from error
         if answer.get("boolean") is not True:
             # The last block is cut by its data nodes; until they are done nothing can be put behind it.
             raise ServerAway("the file is being cut")
@@ -94,7 +118,7 @@ class WebHdfs:
             if error.name == _NOT_FOUND and await self.size(target) is not None:
                 # The answer to an earlier one was lost.
                 return
-            raise ServerAway(str(error)) from error
+            raise error.fault from error
 
     async def put(self, path: str, data: bytes) -> None:
         """Write aside and rename; see `Folders`."""
@@ -107,18 +131,61 @@ class WebHdfs:
             await self._session.close()
 
     async def _send(self, method: str, path: str, data: bytes, **query: str) -> None:
-        try:
+        async def run() -> bytes:
             where = await self._located(method, path, **query)
-            await self._exchange(method, where, data)
+            return await self._exchange(method, where, data)
+
+        try:
+            await self._tried(run)
         except _HdfsError as error:
-            raise ServerAway(str(error)) from error
+            raise error.fault from error
+
+    async def _tried(self, run: Callable[[], Awaitable[T]]) -> T:
+        """Run calls; once more, from the beginning, with a new connection and token when the first ones are refused.
+
+        Raises:
+            ServerAway: It cannot be asked.
+            _HdfsError: It says no.
+        """
+        try:
+            return await run()
+        except _HdfsError as error:
+            # One that says who may not do this has done nothing.
+            if error.status not in (401, 403):
+                raise
+            before = self._token
+            await self._renew()
+            if self._wish.token is None or self._who()["delegation"] == before:
+                raise
+            return await run()
+
+    async def _renew(self) -> None:
+        """Forget connections and token: the next call looks the name up, and reads token and certificates, again."""
+        self._token = None
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _who(self) -> dict[str, str]:
+        if self._wish.token is None:
+            return {"user.name": self._wish.user}
+        if self._token is None:
+            try:
+                self._token = self._wish.token.read()
+            except SecretUnreadable as error:
+                raise ServerAway(str(error)) from error
+        return {"delegation": self._token}
 
     async def _located(self, method: str, path: str, **query: str) -> str:
         """Return the address at a data node to which a call goes."""
-        answer = await self._call(method, path, noredirect="true", **query)
+        answer = await self._call_active(method, path, noredirect="true", **query)
         return str(answer["Location"])
 
     async def _call(self, method: str, path: str, **query: str) -> dict[str, Any]:
+        """Ask a name node; see `_tried`."""
+        return await self._tried(lambda: self._call_active(method, path, **query))
+
+    async def _call_active(self, method: str, path: str, **query: str) -> dict[str, Any]:
         """Ask the name node; the next one when this is not the active one.
 
         Raises:
@@ -129,7 +196,7 @@ class WebHdfs:
         for _ in self._urls:
             url = f"{self._urls[self._used]}/webhdfs/v1{quote(path)}"
             try:
-                raw = await self._exchange(method, _with(url, {**query, **self._who}), None)
+                raw = await self._exchange(method, _with(url, {**query, **self._who()}), None)
                 answer = json.loads(raw) if raw else {}
                 if isinstance(answer, dict):
                     return answer
@@ -162,6 +229,7 @@ class WebHdfs:
                     return raw
                 raise _error_of(reply.status, raw)
         except (TimeoutError, ClientError, OSError, ValueError) as error:
+            await self._renew()
             raise ServerAway(str(error) or type(error).__name__) from error
 
     def _connect(self) -> ClientSession:
@@ -190,6 +258,6 @@ def _with(url: str, query: dict[str, str]) -> str:
 def _error_of(status: int, raw: bytes) -> _HdfsError:
     try:
         said = json.loads(raw)["RemoteException"]
-        return _HdfsError(str(said["exception"]), str(said["message"]).partition("\n")[0][:300])
+        return _HdfsError(status, str(said["exception"]), str(said["message"]).partition("\n")[0][:300])
     except (ValueError, KeyError, TypeError):
-        return _HdfsError(f"HTTP {status}", raw[:200].decode("utf-8", "replace"))
+        return _HdfsError(status, f"HTTP {status}", raw[:200].decode("utf-8", "replace"))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from actions.sinks.away import Away
-from actions.sinks.faults import ServerAway
+from actions.sinks.faults import MessageRefused, ServerAway
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside
@@ -26,7 +26,7 @@ from actions.sinks.files.ledger import FORGET_SECONDS, Ledger, OpenFile, Pending
 from actions.sinks.files.ranges import ranges_of
 from actions.sinks.files.settling import settle
 from actions.sinks.keep import Keep, State, StateDamaged
-from pyddmq.actions import Context, Job, RetryLater, Status, Unprocessable
+from pyddmq.actions import Context, Failed, Job, RetryLater, Status, Unprocessable
 from upstream.calls.user_code import described, traceback_of
 
 TURN_BYTES = 8 * 1024 * 1024
@@ -89,6 +89,9 @@ class Writer:
         limits: When they are written and closed.
         keep: The node's.
         state: Where the ledger is kept.
+
+    Attributes:
+        away: Whether it waits for what its files are written by.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class Writer:
         self._keep = keep
         self._state = state
         self._whole = not (form.grows and folders.appends)
-        self._away = Away(folders.name, lambda: context)
+        self.away = Away(folders.name, lambda: context)
         self._waiting: deque[Job] = deque()
         self._since = 0.0
         self._wake = asyncio.Event()
@@ -127,7 +130,7 @@ class Writer:
 
     def take(self, jobs: Sequence[Job]) -> Sequence[Status | Exception]:
         """Take messages over, or say when they may come again."""
-        refusal = self._away.refusal()
+        refusal = self.away.refusal()
         if refusal is not None:
             return [refusal] * len(jobs)
         if not self._waiting:
@@ -161,23 +164,29 @@ class Writer:
         if self._closing and self._work_is_due():
             await self._tried_turn()
 
+    def give_up(self, error: BaseException) -> None:
+        """Send back what it has, after `run` ended by an error; a new `run` reads the ledger again."""
+        self._context.count("task_ended")
+        self._fault(error if isinstance(error, Exception) else RuntimeError(described(error)))
+
     async def _tried_turn(self) -> None:
-        if (refusal := self._away.refusal()) is not None:
+        if (refusal := self.away.refusal()) is not None:
             self._refuse(refusal)
             return
         try:
             await self._turn()
-        except ServerAway as error:
+        except (ServerAway, MessageRefused) as error:
+            # A refusal that concerns an open file, and no message, is waited for as the server is.
             # What came again and was refused comes once more.
             self._forget_at = None
-            refusal = self._away.failed(str(error))
+            refusal = self.away.failed(str(error))
             for each in error.members if isinstance(error, _Failed) else ():
                 each.job.answer(refusal)
             self._refuse(refusal)
         except Exception as error:
             self._fault(error)
         else:
-            self._away.answered()
+            self.away.answered()
             self._careful = max(0, self._careful - 1)
 
     def _fault(self, error: Exception) -> None:
@@ -188,7 +197,7 @@ class Writer:
         """
         self._context.count("turn_failed")
         self._context.note("sink_turn_failed", error=described(error), traceback=traceback_of(error))
-        refusal = self._away.failed(described(error))
+        refusal = self.away.failed(described(error))
         gathered = [each for file in self._gathered.values() for each in file.members]
         for each in [*self._members_of_turn, *gathered]:
             each.job.answer(error if self._careful and each in self._members_of_turn else refusal)
@@ -225,7 +234,7 @@ class Writer:
             left.append(0.0 if full else self._since + self._limits.flush_seconds - now)
         if not left:
             return None
-        refusal = self._away.refusal()
+        refusal = self.away.refusal()
         return max(min(left), refusal.delay_ms / 1000 if refusal is not None and not self._waiting else 0.0)
 
     def _work_is_due(self) -> bool:
@@ -365,6 +374,9 @@ class Writer:
             try:
                 if failed is None:
                     await self._folders.append(aside(file.path), file.length, data)
+            except MessageRefused as error:
+                self._refuse_file(file, group, error, ledger)
+                continue
             except ServerAway as error:
                 failed = error
             if failed is None:
@@ -376,9 +388,26 @@ class Writer:
             # Those answered above keep their answers: a second one changes nothing.
             raise failed
 
+    def _refuse_file(self, file: OpenFile, members: Sequence[_Member], fault: MessageRefused, ledger: Ledger) -> None:
+        """Answer messages whose file is refused; other files are written."""
+        if fault.is_partial:
+            self._doubt(file)
+        else:
+            file.pending = None
+            if not file.length:
+                ledger.files.pop(file.path, None)
+                self._leave(file)
+        reason = f"{self._folders.name} refused: {fault}"
+        for each in members:
+            each.job.answer(self.away.alone(str(fault)) if fault.waits else Failed(reason))
+
     def _doubt(self, file: OpenFile) -> None:
         """Nobody knows what of a file is right; it is looked at before anything else is put into it."""
         self._doubtful[file.path] = file
+        self._leave(file)
+
+    def _leave(self, file: OpenFile) -> None:
+        """Put nothing more into a file."""
         for key in [key for key, each in self._current.items() if each is file]:
             del self._current[key]
 
@@ -431,6 +460,9 @@ class Writer:
                 raise
             try:
                 await self._folders.put(file.path, data)
+            except MessageRefused as error:
+                self._refuse_file(file, members, error, ledger)
+                return
             except ServerAway:
                 self._doubt(file)
                 raise
@@ -474,4 +506,4 @@ class Writer:
 
 
 def _bytes_of(record: Any) -> int:
-    return len(record) if isinstance(record, bytes) else len(record[-1]) + ROW_BYTES
+    return len(record) if isinstance(record, bytes) else len(record[-1] or b"") + ROW_BYTES

@@ -41,7 +41,7 @@ class RowChange(NamedTuple):
 
 
 class HBaseLink(Protocol):
-    """Connections to one Thrift server. Every call may raise ServerAway (what happened is unknown) or MessageRefused."""
+    """Connections to one Thrift server. Every call may raise ServerAway (its effect is unknown) or MessageRefused."""
 
     def change(self, table: str, changes: Sequence[RowChange], timestamp: int) -> None:
         """Change rows, each row's puts, or deletes, at once.
@@ -175,14 +175,8 @@ class RealHBase:
         from happybase import ConnectionPool
 
         wish = self._wish
-        return ConnectionPool(
-            wish.pool_size,
-            host=wish.host,
-            port=wish.port,
-            timeout=wish.timeout_ms,
-            transport=wish.transport,
-            protocol=wish.protocol,
-        )
+        form = {"transport": wish.transport, "protocol": wish.protocol}
+        return ConnectionPool(wish.pool_size, host=wish.host, port=wish.port, timeout=wish.timeout_ms, **form)
 
 
 def _close(pool: Any) -> None:

@@ -17,7 +17,9 @@ from actions.sinks.hbase.mutations import Append, Changes, Increment, Step, adde
 from actions.sinks.hbase.options import HBaseOptions, TableMapping
 from actions.sinks.redis.options import split_address
 from actions.sinks.templates import FieldMissing, Template
+from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
+from upstream.views import SinkView
 
 _Answer = Status | Exception
 _Run = Callable[[HBaseLink], None]
@@ -50,6 +52,7 @@ class HBaseSink(OutsideAction):
     """More than its own timeouts take: what is over these comes again, uncounted."""
     needs_package = ("happybase", "hbase")
     options_model: ClassVar[type[HBaseOptions]] = HBaseOptions
+    _is_open = False
 
     def open(self) -> None:
         """Compile the mapping; connections are made when the first batch comes."""
@@ -70,12 +73,18 @@ class HBaseSink(OutsideAction):
         self._away = Away("HBase", lambda: self.context)
         # Between reading a cell and putting it again nobody else of this subscription may.
         self._once = threading.Lock()
+        self._is_open = True
 
     def _compile(self) -> HBaseOptions:
         assert isinstance(self.options, HBaseOptions)
         options = self._given = self.options
         self._rows = [_Row(mapping, is_intact=self.is_intact) for mapping in options.tables]
         return options
+
+    def servers_away(self) -> list[SinkView]:
+        """Return the server that it waits for now."""
+        view = self._away.view(self.name) if self._is_open else None
+        return [] if view is None else [view]
 
     def preview(self, job: Job) -> list[str]:
         """Return the mutations of a message, and the server."""
@@ -136,15 +145,20 @@ class HBaseSink(OutsideAction):
                     raise
                 self.context.count("field_missing")
                 continue
+            is_delete = mapping.operation == "delete"
+            if is_tombstone(job) and not is_delete:
+                if mapping.operation != "put":
+                    continue
+                is_delete = True
             cells = {}
-            for name, template in row.columns.items() if mapping.operation != "delete" else ():
+            for name, template in () if is_delete else row.columns.items():
                 try:
                     cells[name] = self._fill(template, job)
                 except FieldMissing:
                     if self._given.on_missing != "skip":
                         raise
                     self.context.count("field_missing")
-            if mapping.operation == "delete":
+            if is_delete:
                 made.append(HBaseDelete(mapping.table, key, tuple(row.columns)))
             elif cells:
                 made.append(_command(mapping, key, cells))

@@ -6,6 +6,7 @@ or that end a transaction which the sink began.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from actions.sinks.commands import RedisCommand
@@ -77,6 +78,19 @@ def kind_of(name: str, count: int) -> Kind:
     if count > ARGUMENTS_MAX:
         raise ValueError(f"{name.upper()} has {count} arguments; at most {ARGUMENTS_MAX}")
     return kind
+
+
+def deletes_of(command: Sequence[str]) -> list[list[str]]:
+    """Return the commands that delete what a command of the options writes; empty: nothing is known to."""
+    name, *args = command
+    name = name.upper()
+    if name in ("SET", "SETEX", "PSETEX", "SETNX"):
+        return [["DEL", args[0]]]
+    if name == "MSET":
+        return [["DEL", *args[::2]]]
+    if name in ("HSET", "HMSET", "HSETNX"):
+        return [["HDEL", args[0], *args[1::2]]]
+    return [list(command)] if name in ("DEL", "UNLINK", "HDEL") else []
 
 
 Words = tuple[str | bytes | int | float, ...]

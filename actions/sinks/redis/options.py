@@ -80,6 +80,13 @@ class RedisOptions(Model):
         reload=Reload.GENERATION,
         max_length=100,
     )
+    deletes: list[CommandTemplate] | None = setting(
+        None,
+        "Commands for a message whose value is null (a delete in Kafka), in place of `commands`.",
+        reload=Reload.GENERATION,
+        absent="DEL and HDEL of the keys and fields that SET, MSET, HSET and their kin of `commands` write",
+        max_length=100,
+    )
     on_missing: Literal["fail", "skip", "null"] = setting(
         "fail",
         "What a message gets that lacks a field which a command names: `fail`: the dead letters; `skip`: the command "

@@ -12,12 +12,14 @@ from actions.sinks.away import Away
 from actions.sinks.commands import RedisCommand
 from actions.sinks.faults import ConnectionStale, MessageRefused, ServerAway
 from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish, Refused
-from actions.sinks.redis.names import Words, checked
+from actions.sinks.redis.names import Words, checked, deletes_of
 from actions.sinks.redis.options import RedisOptions, split_address
 from actions.sinks.redis.refusals import asked_of, fault_of
 from actions.sinks.redis.script import load, once
 from actions.sinks.templates import FieldMissing, Template
+from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
+from upstream.views import SinkView
 
 _Answer = Status | Exception
 
@@ -53,6 +55,7 @@ class RedisSink(OutsideAction):
     """More than its own timeouts take: what is over these comes again, uncounted."""
     needs_package = ("redis", "redis")
     options_model: ClassVar[type[RedisOptions]] = RedisOptions
+    _is_open = False
 
     def open(self) -> None:
         """Check the password and compile the commands; connections are made when the first batch comes.
@@ -65,6 +68,7 @@ class RedisSink(OutsideAction):
             options.password.read()
         self._servers: dict[str, _Server] = {}
         self._map: RedisMap | None = None
+        self._is_open = True
         self._map_away = Away("the Redis Cluster", lambda: self.context)
 
     def _wish(self, address: str) -> RedisWish:
@@ -84,10 +88,20 @@ class RedisSink(OutsideAction):
     def _compile(self) -> RedisOptions:
         assert isinstance(self.options, RedisOptions)
         options = self._given = self.options
-        self._templates = [
-            (words[0], [Template(word, is_intact=self.is_intact) for word in words[1:]]) for words in options.commands
-        ]
+        self._templates = [self._template(words) for words in options.commands]
+        deletes = options.deletes
+        if deletes is None:
+            deletes = [delete for words in options.commands for delete in deletes_of(words)]
+        self._deletes = [self._template(words) for words in deletes]
         return options
+
+    def _template(self, words: Sequence[str]) -> tuple[str, list[Template]]:
+        return words[0], [Template(word, is_intact=self.is_intact) for word in words[1:]]
+
+    def servers_away(self) -> list[SinkView]:
+        """Return the servers that it waits for now."""
+        aways = [self._map_away, *(each.away for each in self._servers.values())] if self._is_open else []
+        return [view for away in aways if (view := away.view(self.name)) is not None]
 
     def preview(self, job: Job) -> list[str]:
         """Return the commands of a message, and their server."""
@@ -176,7 +190,7 @@ class RedisSink(OutsideAction):
     def _own(self, job: Job) -> list[RedisCommand]:
         """Fill in the commands of the options."""
         made = []
-        for name, templates in self._templates:
+        for name, templates in self._deletes if is_tombstone(job) else self._templates:
             try:
                 made.append(RedisCommand(name, tuple(self._fill(template, job) for template in templates)))
             except FieldMissing:

@@ -188,6 +188,10 @@ KINDS: dict[str, Kind] = {
         "a URL that messages are pushed to fails",
         "Mend the receiver; it is probed by itself, and its messages wait or go to the other URLs.",
     ),
+    "sink_waits": Kind(
+        "a sink waits: its server is away, full, or refuses the password",
+        "Mend what the finding quotes; passwords and certificates are read again, and the messages continue.",
+    ),
     "paused": Kind("a group is paused", "Resume it with the command."),
     "queues_owned": Kind(
         "the group's queues are consumed by somebody else", "Stop that consumer, or take the group out here."

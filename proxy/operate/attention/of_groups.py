@@ -21,6 +21,8 @@ SILENT_SECONDS = 60.0
 EXPIRES_SHARE = 0.1
 """Part of a retention limit that is left when a group is told of."""
 LOST_SECONDS = 24 * 3600.0
+SINK_SECONDS = 1.0
+"""A sink that waits this long is shown; a failover is often shorter."""
 FAILURES = 5
 """Failures of a URL in a row that are told of, also where none puts it out."""
 TIMEOUTS = 3
@@ -66,6 +68,7 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
         yield found("not_starting", True, f"{where}: does not start: {short(topic.problem)}", reason=topic.problem)
     if topic.push is not None:
         yield from _of_push(where, topic.push, now_ms)
+    yield from _of_sinks(where, topic, now_ms)
     yield from _of_retention(where, topic, now_ms)
     if topic.reading_stopped:
         text = f"{where}: reading has stopped, {topic.waiting:,} messages wait for earlier ones of their keys."
@@ -104,6 +107,20 @@ def _of_push(where: str, push: PushView, now_ms: int) -> Iterator[Finding]:
             f"the last with: {short(url.reason or 'unknown')}. {what}"
         )
         yield found("push_failing", every, text, count=url.failures, reason=url.reason)
+
+
+def _of_sinks(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
+    """Sinks that wait for their servers."""
+    for sink in topic.sinks:
+        seconds = (now_ms - sink.since_ms) / 1000
+        if seconds < SINK_SECONDS:
+            continue
+        what = "Some messages wait, others are written." if sink.messages_alone else "All its messages wait."
+        text = (
+            f"{where}: {sink.action} has waited {age(seconds)} for {sink.server}, "
+            f"the last time with: {short(sink.reason)}. {what}"
+        )
+        yield found("sink_waits", not sink.messages_alone, text, reason=sink.reason)
 
 
 def failing_urls(push: PushView) -> list[TargetView]:

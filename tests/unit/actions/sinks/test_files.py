@@ -15,6 +15,7 @@ import pytest
 from actions.outside import Outside
 from actions.sinks.files.layout import Layout
 from actions.sinks.files.sink import LOOK_SECONDS, FileSink
+from actions.sinks.files.writer import Writer
 from pyddmq.actions import RetryLater, Status, Unprocessable
 from pyddmq.testing.loop import VirtualLoop
 from pyddmq.testing.sim_disk import PowerCut, SimDisk
@@ -381,3 +382,52 @@ def test_fault_of_the_writer_itself_is_said_and_the_writer_goes_on(monkeypatch: 
     assert counts["bad ZeroDivisionError"] == 1
     assert counts["q0 Status"] == 4
     assert sorted(ground.offsets()) == [0, 1, 2, 3]
+
+
+def test_full_disk_is_shown_with_its_cause_until_there_is_room() -> None:
+    """An operator sees what the sink waits for, and since when."""
+    ground = Ground()
+    sink = ground.sink()
+    ground.disk.fail("write", error=errno.ENOSPC)
+
+    async def story() -> None:
+        assert sink.servers_away() == []
+        await written(sink, jobs(0), close=False)
+        [view] = sink.servers_away()
+        assert "No space left" in view.reason
+        assert not view.messages_alone
+        ground.disk.heal()
+        sink.context.ahead += 20
+        await written(sink, jobs(0))
+        assert sink.servers_away() == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("unforeseen"), None])
+def test_task_that_ends_is_shown_and_started_again(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+    """Its messages come again, an operator sees why, and they are written then; also after a cancellation."""
+    ground = Ground()
+    sink = ground.sink()
+    until_due = Writer._until_due
+
+    async def ending(writer: Writer) -> None:
+        monkeypatch.setattr(Writer, "_until_due", until_due)
+        raise error or asyncio.CancelledError
+
+    async def story() -> None:
+        monkeypatch.setattr(Writer, "_until_due", ending)
+        given = jobs(0)
+        assert sink.act_many(given) == [Status.ASYNCHRONIZED]
+        await asyncio.wait({sink._task})
+        await asyncio.sleep(0)
+        assert isinstance(given[0].answered, RetryLater)
+        assert sink.context.counts["task_ended"] == 1
+        [view] = sink.servers_away()
+        assert ("unforeseen" if error else "cancelled") in view.reason
+        sink.context.ahead += 20
+        await written(sink, jobs(0))
+        assert sink.servers_away() == []
+
+    asyncio.run(story())
+    assert ground.offsets() == [0]
