@@ -234,6 +234,10 @@ class WatchedProducer:
         """Owe it."""
         self._producer.produce(topic, partition, key, value, headers, self._debts.answer(done))
 
+    def withdraw(self, done: Produced) -> bool:
+        """Owe it to the end: nothing is withdrawn."""
+        return False
+
     def partitions(self, topic: str) -> int | None:
         """Pass on."""
         return self._producer.partitions(topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,30 @@ def test_member_and_producer_come_in(secured: SecuredKafka, mechanism: str, tmp_
         assert sent == [None]
         producer.close(5)
         clients.leave(member)
+    finally:
+        clients.end()
+
+
+@pytest.mark.parametrize(("wrong", "code"), [("password", "AUTHENTICATION"), ("authority", "SSL")])
+def test_record_ends_by_the_reason_for_which_the_connection_is_refused(
+    secured: SecuredKafka, wrong: str, code: str, tmp_path: Path
+) -> None:
+    """Within some seconds, and as one that is known not to be stored."""
+    (tmp_path / "secret").write_text(WRONG if wrong == "password" else PASSWORDS["PLAIN"])
+    librdkafka = settings(secured, "PLAIN", {"file": str(tmp_path / "secret")})
+    if wrong == "authority":
+        librdkafka["ssl.ca.location"] = str(authority(tmp_path, "other"))
+    clients = Clients(secured.secure)
+    try:
+        producer = clients.client(librdkafka=librdkafka).producer()
+        ended: list[KafkaFailure | None] = []
+        producer.produce("permits", 0, None, b"x", (), lambda failure, *_: ended.append(failure))
+        began = time.monotonic()
+        clients.until(lambda: ended, "the reason")
+        assert time.monotonic() - began < 20
+        assert ended[0] is not None
+        assert (ended[0].code, ended[0].unknown) == (code, False)
+        producer.close(1)
     finally:
         clients.end()
 

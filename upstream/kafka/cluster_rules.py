@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from conf.models import Config, GroupConfig, SubscriptionConfig
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.commits.metadata import TEXT_MAX
 from upstream.kafka.subscriptions import fits, is_expression
 
 _DLQ = ".DLQ"
@@ -70,6 +71,7 @@ def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mi
         yield from _of_group(config, config.groups[name], cluster, facts)
     if groups:
         yield from _of_commit_topic(config, cluster, facts)
+        yield from _of_commit_texts(cluster, facts)
 
 
 def _advice(trouble: str) -> str:
@@ -203,6 +205,17 @@ def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Itera
         yield Mismatch(path, True, text)
     if not (_may(found, "READ") and _may(found, "WRITE")):
         yield Mismatch(path, False, f"this user may not read and write {name}; allow it both, or large commits are cut")
+
+
+def _of_commit_texts(cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+    key = "offset.metadata.max.bytes"
+    limit = _whole(facts.settings.get(key))
+    if limit is not None and limit <= TEXT_MAX:
+        text = (
+            f"the brokers take {limit} bytes of text with a commit ({key}); what has no room goes to the commit topic, "
+            f"or comes again after a crash: set {TEXT_MAX + 1} on the brokers"
+        )
+        yield Mismatch(("kafka", cluster), False, text)
 
 
 def _whole(text: str | None) -> int | None:

@@ -13,7 +13,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Handle
 from upstream.job import UpstreamJob
-from upstream.kafka.link import KafkaFailure, KafkaRecord, Producer
+from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaRecord, Producer
 from upstream.kafka.topics import own
 from upstream.source import Appended
 
@@ -25,6 +25,7 @@ _PASSING = frozenset(
         "MSG_TIMED_OUT",
         "NOT_ENOUGH_REPLICAS",
         "NOT_LEADER_FOR_PARTITION",
+        NOT_SENT,
         "QUEUE_FULL",
         "TIMED_OUT",
         "TRANSPORT",

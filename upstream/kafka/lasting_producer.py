@@ -68,6 +68,10 @@ class LastingProducer:
             raise self.trouble
         self._producer.produce(topic, partition, key, value, headers, done)
 
+    def withdraw(self, done: Produced) -> bool:
+        """Forget a record that has not left."""
+        return self._producer is not None and self._producer.withdraw(done)
+
     def partitions(self, topic: str) -> int | None:
         """As known by now."""
         return None if self._producer is None else self._producer.partitions(topic)

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+NOT_SENT = "NOT_SENT"
+"""Code of a record that never left the node, since its cluster did not answer in time. librdkafka has no such code."""
+
 
 class Place(NamedTuple):
     """One partition."""
@@ -284,6 +287,10 @@ class Producer(Protocol):
             KafkaFailure: It was not taken (the queue is full, the record too large): nothing was written, and `done`
                 is not called.
         """
+        ...
+
+    def withdraw(self, done: Produced) -> bool:
+        """Forget a record by the `done` of its `produce`; False: it may have left the node, and `done` is called."""
         ...
 
     def partitions(self, topic: str) -> int | None:

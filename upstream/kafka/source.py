@@ -27,6 +27,10 @@ from upstream.source import Counts
 from upstream.state import State
 
 _SWEEP_BYTES = 8 << 20
+_GAP_SMALL = 4_096
+_GAP_MAX = 1 << 24
+"""Offsets without a record that are passed over while something below them is unfinished: they cost a byte each until
+that is finished. A larger gap is passed over once it is, which costs nothing."""
 _PRESSURE = "isPressureTraffic"
 _FREE_OF_BODIES = (State.WAITING, State.READY)
 """States from which a job goes on by way of `fetch`."""
@@ -91,6 +95,8 @@ class KafkaSource:
         self.lag_max: int | None = None
         self._group_queues = deque(group_queues)
         self._held: dict[GroupQueue, Held] = {each: {} for each in group_queues}
+        self._gaps: dict[GroupQueue, int] = {}
+        """Queues that wait before a large gap, with its end."""
         self._held_bytes = 0
         self._sweep_at = min(_SWEEP_BYTES, bytes_max)
         self._budget = budget
@@ -115,8 +121,8 @@ class KafkaSource:
 
     @property
     def caught_up(self) -> bool:
-        """Nothing arrived since all streams were read to their ends."""
-        return not self._dirty
+        """Nothing arrived since all streams were read to their ends, or to a gap that is not passed over yet."""
+        return not self._dirty and not any(self._may_pass(*each) for each in self._gaps.items())
 
     def arrived(self) -> None:
         """Look again."""
@@ -152,6 +158,7 @@ class KafkaSource:
     def _read_queue(self, group_queue: GroupQueue, count: int, jobs: list[UpstreamJob]) -> None:
         queue = own(group_queue.queue)
         stream = self._stream_of(queue)
+        self._gaps.pop(group_queue, None)
         if group_queue.next < queue.min_offset:
             lost = finish_gone(group_queue.tracker, queue, group_queue.next)
             if lost:
@@ -168,13 +175,26 @@ class KafkaSource:
             if not count:
                 self._dirty = True
                 return
+            if not self._may_pass(group_queue, offset):
+                self._gaps[group_queue] = offset
+                return
             self._pass_void(group_queue, offset)
             stream.take()
             group_queue.next = offset + 1
             if not self._is_passed_over(group_queue, record):
                 jobs.append(self._make(group_queue, record))
                 count -= 1
-        self._pass_void(group_queue, stream.pass_void())
+        if self._may_pass(group_queue, stream.reached):
+            self._pass_void(group_queue, stream.pass_void())
+        else:
+            self._gaps[group_queue] = stream.reached
+
+    @staticmethod
+    def _may_pass(group_queue: GroupQueue, offset: int) -> bool:
+        """Whether offsets up to this one, which hold nothing to read, may be finished now."""
+        watermark = group_queue.tracker.watermark
+        is_small = offset - group_queue.next <= _GAP_SMALL
+        return is_small or watermark >= group_queue.next or offset - watermark <= _GAP_MAX
 
     @staticmethod
     def _pass_void(group_queue: GroupQueue, offset: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
-from upstream.kafka.link import Broken, Headers, KafkaFailure, Produced
+from upstream.kafka.link import NOT_SENT, Broken, Headers, KafkaFailure, Produced
 from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.header_names import writable
 from upstream.kafka_client.lookups import partitions_of
@@ -27,6 +27,10 @@ DENIED = frozenset(
     {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 )
 """The cluster refuses the producer before it sends anything."""
+_REFUSED_LINK = frozenset({"AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "SSL"})
+"""The cluster takes no connection of this node's."""
+_REFUSED_SECONDS = 60.0
+"""So long after a refused connection is it the reason why nothing is answered: librdkafka repeats it within 30 s."""
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 _POLL_SECONDS = 0.1
 _BOTH_SECONDS = 0.01
@@ -106,6 +110,8 @@ class LibrdkafkaProducer:
         self._closed = threading.Event()
         self._broken = broken
         self._fatal: KafkaFailure | None = None
+        self._refused: tuple[KafkaFailure, float] | None = None
+        """Why the last connection was refused, and when."""
         self._producer = settings.producer(client_id, error_cb=self._note)
         self._alone: Any = None
         """Sends each record alone; made when a batch was too large for its topic."""
@@ -133,6 +139,15 @@ class LibrdkafkaProducer:
             raise KafkaFailure("QUEUE_FULL", f"{HELD_MAX} records wait for the cluster to tell of {topic}")
         known.held.append(_Record(topic, partition, key, value, headers, done, self._clock.monotonic()))
         self._ask(topic, known)
+
+    def withdraw(self, done: Produced) -> bool:
+        """Forget a record that waits for the answer of its topic."""
+        for known in self._topics.values():
+            for each in known.held:
+                if each.done is done:
+                    known.held.remove(each)
+                    return True
+        return False
 
     def partitions(self, topic: str) -> int | None:
         """Return how many partitions a topic has, as known by now."""
@@ -203,6 +218,9 @@ class LibrdkafkaProducer:
         """Take an error of librdkafka's, in the thread. Errors that are not fatal arrive with their records."""
         if error.fatal() and self._fatal is None:
             self._fatal = failure_of(error, self._hide(error.str()))
+        failure = failure_of(error, self._hide(error.str()))
+        if failure.code in _REFUSED_LINK:
+            self._refused = failure, self._clock.monotonic()
 
     def _reason(self, failure: KafkaFailure, *, unknown: bool) -> KafkaFailure:
         """Return why a record failed: of a fatal error, what that was."""
@@ -236,6 +254,7 @@ class LibrdkafkaProducer:
 
     def _answered(self, topic: str, known: _Topic, found: int | KafkaFailure) -> None:
         known.asking = False
+        self._refused = None
         count = None if isinstance(found, KafkaFailure) else found
         known.count = count
         known.until = self._clock.monotonic() + (_UNKNOWN_SECONDS if count is None else _KNOWN_SECONDS)
@@ -250,13 +269,20 @@ class LibrdkafkaProducer:
                 each.done(failure, -1, -1)
 
     def _unanswered(self, topic: str, known: _Topic) -> None:
-        """Ask again for as long as a record may wait; the question itself took its time."""
+        """Ask again for as long as a record may wait, unless the cluster refuses this node; nothing held has left."""
         known.asking = False
         now = self._clock.monotonic()
-        late = [each for each in known.held if self._closed.is_set() or now - each.at >= self._sent_seconds_max]
-        known.held = [each for each in known.held if each not in late]
-        for each in late:
-            each.done(KafkaFailure("MSG_TIMED_OUT", f"the cluster does not tell of {topic}"), -1, -1)
+        refusal = None
+        if self._refused is not None and now - self._refused[1] < _REFUSED_SECONDS:
+            refusal = self._refused[0]
+        ended = [
+            each
+            for each in known.held
+            if refusal is not None or self._closed.is_set() or now - each.at >= self._sent_seconds_max
+        ]
+        known.held = [each for each in known.held if each not in ended]
+        for each in ended:
+            each.done(refusal or KafkaFailure(NOT_SENT, f"the cluster does not answer for topic {topic}"), -1, -1)
         if known.held:
             self._ask(topic, known)
 

@@ -20,6 +20,10 @@ _OF_NO_CONCERN = frozenset(
 _ALL_DOWN = "ALL_BROKERS_DOWN"
 _LAPSE = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
 _ADVICE = {
+    "INCONSISTENT_GROUP_PROTOCOL": (
+        "another program consumes in this group by range, or by another strategy than cooperative-sticky; stop it or "
+        "use another group"
+    ),
     "AUTHENTICATION": "the cluster does not take the user: look at sasl.mechanism, sasl.username and sasl.password",
     "SASL_AUTHENTICATION_FAILED": "the cluster does not take the user: look at sasl.mechanism and its secrets",
 }

@@ -77,7 +77,7 @@ KINDS: dict[str, Kind] = {
     ),
     "kafka_trouble": Kind(
         "a Kafka cluster cannot be reached, or refuses",
-        "Look at the brokers, the network to them and the settings under `kafka`; it is tried again by itself.",
+        "Do what the finding says; else look at the brokers, the network and the section `kafka`. It is tried again.",
     ),
     "kafka_producer_broken": Kind(
         "nothing can be sent to a Kafka cluster",

@@ -61,7 +61,7 @@ def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
     """Each trouble once, with the groups that have it."""
     for said in dict.fromkeys(troubles.kafka.values()):
         groups = ", ".join(sorted(name for name, each in troubles.kafka.items() if each == said))
-        text = f"Kafka cannot be reached or refuses, as a member of {groups}: {said}. Nothing is handed out without it."
+        text = f"This node cannot read from Kafka for {groups}: {said}. Nothing is handed out meanwhile."
         yield found("kafka_trouble", True, text)
     for cluster, said in troubles.kafka_producers.items():
         text = f"The producer of Kafka cluster {cluster} failed and is being replaced: {said}."

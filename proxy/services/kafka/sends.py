@@ -39,7 +39,7 @@ from proxy.wire.call import Call
 from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
-from upstream.kafka.link import Headers, KafkaFailure
+from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, Produced, Producer
 
 KAFKA_FAILURES = declare(
     "pyddmq_kafka_sends_failed_total",
@@ -71,11 +71,24 @@ class _Sending:
     Attributes:
         keys: UNIQ_KEY of each message.
         outcomes: Of each where it is, or why it is not; None while that is not known.
+        handed: Each record that went to a producer: its number, that producer, and what it calls at the end.
         left: How many are not known.
         answered: Its timeout has passed.
     """
 
-    __slots__ = ("address", "answered", "call", "keys", "left", "numbered", "outcomes", "slot", "stored", "timer")
+    __slots__ = (
+        "address",
+        "answered",
+        "call",
+        "handed",
+        "keys",
+        "left",
+        "numbered",
+        "outcomes",
+        "slot",
+        "stored",
+        "timer",
+    )
 
     def __init__(
         self,
@@ -93,6 +106,7 @@ class _Sending:
         self.numbered = numbered
         self.stored = stored
         self.outcomes: list[Position | Refusal | None] = [None] * len(keys)
+        self.handed: list[tuple[int, Producer, Produced]] = []
         self.left = len(keys)
         self.answered = False
         self.slot: ReplySlot | None = None
@@ -280,17 +294,13 @@ class KafkaSends:
                 raise refusal_of(KafkaFailure("UNKNOWN_TOPIC_OR_PART", "found so before"), port.cluster, topic)
         key, headers = _record_of(put, sending.keys[at])
         size = _size(put)
+        done = partial(self._reported, sending, at, port, len(put.body), size)
+        partition = None if put.queue_id == BY_KEY else put.queue_id
         try:
-            producer.produce(
-                topic,
-                None if put.queue_id == BY_KEY else put.queue_id,
-                key,
-                bytes(put.body),
-                headers,
-                partial(self._reported, sending, at, port, len(put.body), size),
-            )
+            producer.produce(topic, partition, key, bytes(put.body), headers, done)
         except KafkaFailure as failure:
             raise self._failed(port, failure) from failure
+        sending.handed.append((at, producer, done))
         self._bytes[port.cluster] = self._bytes.get(port.cluster, 0) + size
         self._publishing.budget.add(size)
         self._metrics.counter(KAFKA_WAITING, port.cluster).add()
@@ -407,7 +417,12 @@ class KafkaSends:
         return code, text
 
     def _time_out(self, sending: _Sending) -> None:
-        """Answer a call whose client is about to give it up."""
+        """Answer a call whose client is about to give it up; records that have not left the node are withdrawn."""
+        for at, producer, done in sending.handed:
+            if sending.outcomes[at] is None and producer.withdraw(done):
+                done(KafkaFailure(NOT_SENT, "its cluster did not answer within the timeout of the send"), -1, -1)
+        if not sending.left:
+            return
         sending.answered = True
         known = sum([isinstance(each, Position) for each in sending.outcomes])
         text = "Kafka has not acknowledged it within the timeout of the send: it may be stored all the same"

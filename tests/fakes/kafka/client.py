@@ -129,6 +129,12 @@ class SimProducer:
         self._waiting.append(_Sent(self._number, topic, partition, (key, value, tuple(headers)), done, until))
         self._send()
 
+    def withdraw(self, done: Produced) -> bool:
+        """Forget a record of no batch yet."""
+        here = [each for each in self._waiting if each.done is done]
+        self._waiting = deque(each for each in self._waiting if each.done is not done)
+        return bool(here)
+
     def partitions(self, topic: str) -> int | None:
         """As they are."""
         found = self._cluster.topics.get(topic)

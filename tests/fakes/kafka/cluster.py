@@ -31,6 +31,7 @@ class SimKafka:
         missing: Topics to which nobody may produce.
         producers_denied: Why every producer ends with its first record; None: they work.
         limits: Bytes of a record that a topic takes at most.
+        metadata_max: Characters of a commit's text that the brokers take.
         refusals: What is said of topics that are denied, or without a leader.
         deleted: Topics that were deleted, with their partitions.
         on_append, on_owned, on_committed, on_refused, on_held: Told what happens, where somebody wants to know.
@@ -60,6 +61,7 @@ class SimKafka:
         self.deleted: dict[str, int] = {}
         self.producers_denied: KafkaFailure | None = None
         self.limits: dict[str, int] = {}
+        self.metadata_max = 4095
         self.refusals: dict[str, KafkaFailure] = {}
         self.links: list[SimLink] = []
         self.topics: dict[str, list[SimPartition]] = {}

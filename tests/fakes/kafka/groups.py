@@ -135,7 +135,9 @@ class SimGroup:
             if self._home.found(Place(each.topic, each.partition)) is None:
                 missing = KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {each.topic}")
                 continue
-            assert len(each.metadata) <= 4095, "Kafka refuses longer texts"
+            if len(each.metadata) > self._home.metadata_max:
+                missing = KafkaFailure("OFFSET_METADATA_TOO_LARGE", "the text is above offset.metadata.max.bytes")
+                continue
             self.committed[Place(each.topic, each.partition)] = (each.offset, each.metadata)
             self._home.noted(self.name, each)
         return missing

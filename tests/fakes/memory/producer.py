@@ -28,12 +28,14 @@ class Answer(NamedTuple):
         failure: What it is told; None: that it is stored.
         stored: Whether it is in its partition, whatever is told; None: when nothing failed.
         refused: It is not even taken.
+        unsent: It waits in the node, from where it can be withdrawn.
     """
 
     seconds: float | None = 0.001
     failure: KafkaFailure | None = None
     stored: bool | None = None
     refused: bool = False
+    unsent: bool = False
 
 
 class MemoryProducer:
@@ -45,6 +47,7 @@ class MemoryProducer:
         records: What is stored.
         asked: Partition and key of each record that was taken, in order.
         closed: Seconds that each `close` had.
+        unsent: `done` of each record that has not left the node.
     """
 
     def __init__(self, scheduler: Scheduler, topics: dict[str, int]) -> None:
@@ -55,6 +58,7 @@ class MemoryProducer:
         self.closed: list[float] = []
         self._scheduler = scheduler
         self._held: list[Callable[[], None]] = []
+        self.unsent: list[Produced] = []
 
     def produce(  # noqa: PLR0917 - as the protocol says
         self,
@@ -72,6 +76,9 @@ class MemoryProducer:
         if answer.refused:
             assert answer.failure is not None
             raise answer.failure
+        if answer.unsent:
+            self.unsent.append(done)
+            return
         self.asked.append((partition, key))
         number, offset = -1, -1
         if answer.failure is None if answer.stored is None else answer.stored:
@@ -96,6 +103,12 @@ class MemoryProducer:
         del self._held[:count]
         for tell in told:
             self._scheduler.call_later(0, tell)
+
+    def withdraw(self, done: Produced) -> bool:
+        """Forget a record that has not left."""
+        here = done in self.unsent
+        self.unsent = [each for each in self.unsent if each is not done]
+        return here
 
     def partitions(self, topic: str) -> int | None:
         """As in `topics`."""

@@ -18,7 +18,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
 from upstream.kafka.commits.blobs import BLOB_MAX, Blobs, Named
-from upstream.kafka.commits.metadata import encode, encode_named
+from upstream.kafka.commits.metadata import NAMED_MIN, TEXT_MAX, TEXT_MIN, encode, encode_named
 from upstream.kafka.commits.remembered import Said
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Commit, GroupMember, KafkaFailure
@@ -36,6 +36,8 @@ CUT = declare(
 BLOB_SECONDS_MAX = 2.0
 """How long a commit waits at most for what its text has no room for; less where the lease needs it sooner."""
 
+TOO_LONG = "OFFSET_METADATA_TOO_LARGE"
+"""Kafka refuses the commit for its text."""
 LAST_TELL_SECONDS = 1.0
 """A member that leaves, and is held up for so long, says by what."""
 SAID_MAX = 64
@@ -109,6 +111,8 @@ class Commits:
         self._covered = 0
         """Turn of the last commit of all that had changed that has succeeded."""
         self._soon = False
+        self._room = TEXT_MAX
+        """Characters that a text may have: fewer where the brokers refuse so long a one."""
 
     def begin(self) -> None:
         """Begin to commit."""
@@ -231,6 +235,8 @@ class Commits:
                 self._metrics.counter(COMMITS, self._group).add()
             else:
                 self._metrics.counter(COMMIT_ERRORS, self._group, failure.code).add()
+                if failure.code == TOO_LONG:
+                    self._shorten(max(len(commits[queue].metadata) for queue in here))
                 if failure.fenced or any(queue not in self._queues() for queue in here):
                     # What was given up without its last commit, or is another's.
                     self.unsettle()
@@ -240,6 +246,12 @@ class Commits:
             self._hurry()
 
         self.member.commit([commits[queue] for queue in here], answered, soon=bool(self._settling))
+
+    def _shorten(self, refused: int) -> None:
+        """Make shorter texts: the brokers' limit (offset.metadata.max.bytes) is below a text of this length."""
+        if refused > 0:
+            self._room = min(self._room, refused * 3 // 4)
+            self._limited_log.note("kafka_commit_text_refused", self._group, characters=refused, next=self._room)
 
     def said(self, queue: KafkaQueue) -> Sequence[Said]:
         """Return what Kafka may have of a queue: its last commit that has succeeded, and those that were sent since."""
@@ -315,16 +327,23 @@ class Commits:
         tracker = self._tracker_of(queue)
         # What is finished meanwhile is the next commit's.
         offset, ranges, failures = tracker.watermark, tracker.finished_ranges(), dict(tracker.failures)
-        text, whole = encode(offset, ranges, failures, clean=clean)
-        if whole:
+        text, whole = "", not (ranges or failures)
+        if self._room >= TEXT_MIN:
+            text, whole = encode(offset, ranges, failures, clean=clean, room=self._room)
+        if whole or self._room < NAMED_MIN:
+            if not whole:
+                self._metrics.counter(CUT, self._group).add()
             made(queue, Commit(queue.topic, queue.queue_id, offset, text), None)
             return
+        room = self._room
         long, entire = encode(offset, ranges, failures, clean=clean, room=BLOB_MAX)
 
         def written(blob: Named | None) -> None:
             if blob is None or not entire:
                 self._metrics.counter(CUT, self._group).add()
-            said = text if blob is None else encode_named(offset, ranges, failures, clean=clean, blob=blob)
+            said = text
+            if blob is not None:
+                said = encode_named(offset, ranges, failures, clean=clean, blob=blob, room=room)
             made(queue, Commit(queue.topic, queue.queue_id, offset, said), blob)
 
         seconds = min(BLOB_SECONDS_MAX, self._lease.renew_after)

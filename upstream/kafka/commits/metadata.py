@@ -32,6 +32,10 @@ from upstream.progress.tracker import AHEAD_MAX, Failure, Stop
 
 TEXT_MAX = 4095
 """Characters that Kafka takes."""
+TEXT_MIN = 32
+"""Characters of a text that says no more than its offset, at most."""
+NAMED_MIN = TEXT_MIN + len(";T") + NAME_MAX
+"""Likewise of one that names a blob besides."""
 _VERSION = "p1"
 _RANGES_MAX = 16_384
 _FAILURES_MAX = 1_024
@@ -93,9 +97,11 @@ def encode(
     return result, whole
 
 
-def encode_named(offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clean: bool, blob: Named) -> str:
+def encode_named(
+    offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clean: bool, blob: Named, room: int = TEXT_MAX
+) -> str:
     """Return the text for an offset that is to be committed, which names the blob with all of it."""
-    text, _ = encode(offset, ranges, failures, clean=clean, room=TEXT_MAX - len(";T") - NAME_MAX)
+    text, _ = encode(offset, ranges, failures, clean=clean, room=room - len(";T") - NAME_MAX)
     return f"{text};T{blob}"
 
 

@@ -198,6 +198,30 @@ def test_failures_have_the_codes_of_ddmq(failure: KafkaFailure, code: ResultCode
     assert world.count(MESSAGES_SENT, "invoices") == 0
 
 
+def test_message_that_never_left_the_node_is_known_not_to_be_stored() -> None:
+    """At the timeout of its send it is withdrawn: another node, or the same, may take it again."""
+    world = World()
+    world.main.answer = lambda topic, body: Answer(unsent=True)
+    result = world.send(message("invoices"), timeout_ms=300)
+    assert result.code == ResultCode.FAIL_NO_PRODUCER_FOR_CLUSTER
+    assert "NOT_SENT" in result.msg
+    assert world.main.unsent == []
+    assert world.count(KAFKA_WAITING, "main") == 0
+    assert world.count(KAFKA_FAILURES, "main", "not_sent") == 1
+
+
+def test_batch_of_which_a_part_has_left_may_be_stored() -> None:
+    """What is under way is not known, so the code is that of the whole."""
+    world = World()
+    world.main.answer = lambda topic, body: Answer(seconds=None) if body == b"left" else Answer(unsent=True)
+    assert world.batch([message("invoices", b"left"), message("invoices")], seconds=12).code == TIMEOUT
+    assert world.main.unsent == []
+    world.main.release()
+    world.run(1)
+    assert world.count(KAFKA_LATE, "main", "stored") == 1
+    assert world.count(KAFKA_WAITING, "main") == 0
+
+
 def test_topic_that_kafka_has_not_is_unknown_and_is_asked_for_again() -> None:
     """For a while without the cluster, which would be asked for each send; then, or once it is there, anew."""
     world = World()

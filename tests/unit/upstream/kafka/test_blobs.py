@@ -238,6 +238,10 @@ class _Silent:
     ) -> None:
         """Say nothing."""
 
+    def withdraw(self, done: Produced) -> bool:
+        """All have left."""
+        return False
+
     def partitions(self, topic: str) -> int | None:
         """Not known."""
 

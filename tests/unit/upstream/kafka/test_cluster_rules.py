@@ -189,3 +189,11 @@ def test_session_of_the_new_protocol_is_the_brokers() -> None:
         [found] = mismatches(config, "main", facts)
         assert (found.path[-1], found.bad) == ("sessionTimeout", bad)
         assert f"write {theirs}" in found.text
+
+
+@pytest.mark.parametrize(("limit", "said"), [("4096", False), ("4095", True), ("100", True)])
+def test_limit_of_commit_texts_is_a_warning_where_they_do_not_fit(limit: str, said: bool) -> None:
+    """Kafka's own limit is large enough."""
+    found = _found(FACTS._replace(settings={"offset.metadata.max.bytes": limit}))
+    assert [(path, bad) for path, bad, _ in found] == ([("kafka.main", False)] if said else [])
+    assert all(limit in text for _, _, text in found)

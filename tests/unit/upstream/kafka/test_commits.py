@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import Place
@@ -60,3 +62,26 @@ def test_commit_that_fails_for_a_while_is_waited_for_and_one_that_is_lost_is_not
     ground.member.settle(told.append)
     ground.advance(1)
     assert told == [True, False]
+
+
+@pytest.mark.parametrize("limit", [200, 90, 10], ids=["named elsewhere", "cut", "no text"])
+def test_text_that_the_brokers_refuse_stops_no_commit(limit: int) -> None:
+    """It becomes shorter until they take it: what has no room goes to the commit topic, or comes again."""
+    ground = KafkaGround({"topic": "t", "maxPullBatchSize": 100}, queues=1)
+    ground.cluster().partitions("__pyddmq_commits")
+    ground.cluster().metadata_max = limit
+    for number in range(600):
+        ground.put(str(number))
+    client = Client()
+    taken = list(ground.drain(client, 5))
+    held = taken[0]
+    ground.ack(client, *taken[1::3])
+    ground.ack(client, *taken[2::3], fail=True)
+    ground.advance(20)
+    offset, text = ground.cluster().group("g").committed[Place("t", 0)]
+    assert offset == held[1]
+    assert len(text) <= limit
+    assert (";T" in text) == (limit == 200)
+    ground.ack(client, held)
+    ground.advance(5)
+    assert (ground.committed() or 0) > held[1]

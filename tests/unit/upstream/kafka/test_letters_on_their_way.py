@@ -42,6 +42,10 @@ class Mailbag:
         """Keep it."""
         self.sent.append((value, done))
 
+    def withdraw(self, done: Produced) -> bool:
+        """All have left."""
+        return False
+
     def let_go(self, failure: KafkaFailure | None = None) -> list[bytes | None]:
         """Acknowledge, or refuse, all that lie; return their values."""
         sent, self.sent = self.sent, []

@@ -297,3 +297,25 @@ def test_dead_letter_that_kafka_does_not_take_keeps_its_message() -> None:
     assert ground.letters() == [b"bad"]
     assert list(ground.take(client).values()) == [b"behind"]
     assert ground.count("pyddmq_kafka_dead_letters_refused_total", "g", "MSG_TIMED_OUT") > 0
+
+
+def test_gap_of_any_size_costs_nothing_and_stops_nothing() -> None:
+    """Above an unfinished message it is passed over once that is finished; below it the group goes on."""
+    ground = KafkaGround({"topic": "t"}, {"topic": "u"}, queues=1)
+    client, place = Client(), Place("t", 0)
+    ground.put("below")
+    partition = ground.cluster().partition(place)
+    [below] = ground.take(client)
+    partition.high += 1 << 31
+    ground.put("above")
+    partition.high += 1 << 31
+    ground.advance(3)
+    assert ground.take(client) == {}
+    assert len(ground.group_queue(0, "t").tracker.marks) == 0
+    ground.ack(client, below)
+    ground.advance(3)
+    [above] = ground.take(client).items()
+    assert above[1] == b"above"
+    ground.ack(client, above[0])
+    ground.advance(3)
+    assert ground.committed() == partition.high

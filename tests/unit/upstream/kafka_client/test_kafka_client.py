@@ -102,7 +102,7 @@ def test_record_fails_when_nobody_takes_it(clients: Clients) -> None:
     producer.produce("t", None, None, b"v", (), lambda failure, *_: ended.append(failure))
     clients.until(lambda: ended, "the end of its time")
     assert ended[0] is not None
-    assert (ended[0].code, ended[0].unknown) == ("MSG_TIMED_OUT", False)
+    assert (ended[0].code, ended[0].unknown) == ("NOT_SENT", False)
     producer.close(0)
 
 

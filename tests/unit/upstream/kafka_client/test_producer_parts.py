@@ -116,16 +116,20 @@ class Settings:
 
 
 class Asks:
-    """Answers at once how many partitions a topic has."""
+    """Answers at once how many partitions a topic has; without an answer it keeps what to call instead."""
 
     def __init__(self) -> None:
-        self.found: int | KafkaFailure = 1
+        self.found: int | KafkaFailure | None = 1
+        self.unanswered: Callable[[], None] | None = None
         self.asked = 0
 
     def ask(self, question: Callable[[], Callable[[], None]], unanswered: Callable[[], None] | None = None) -> None:
         """Ask."""
         self.asked += 1
-        question()()
+        if self.found is None:
+            self.unanswered = unanswered
+        else:
+            question()()
 
 
 class World:
@@ -208,4 +212,62 @@ def test_topic_is_asked_for_again_after_an_error(monkeypatch: pytest.MonkeyPatch
     world.send(b"c")
     assert world.ended == ["stored", "UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"]
     assert [batch for made in world.settings.made for batch in made.batches] == [[b"a"], [b"b"]]
+    world.producer.close(0)
+
+
+def _unanswered(world: World) -> None:
+    """Let the question for a topic end without an answer."""
+    assert world.asks.unanswered is not None
+    world.asks.unanswered()
+
+
+@pytest.mark.parametrize("code", ["_AUTHENTICATION", "_SSL"])
+def test_record_for_a_cluster_that_refuses_the_connection_ends_by_that_reason(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never left, so it is known not to be stored, and its sender does not wait for the timeout."""
+    world = World(monkeypatch)
+    world.settings.made[0].error_cb(Error(code))
+    world.asks.found = None
+    world.send(b"x")
+    assert world.ended == []
+    _unanswered(world)
+    assert world.ended == [code.removeprefix("_")]
+    world.producer.close(0)
+
+
+def test_refusal_of_an_earlier_connection_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute later the cluster is only away: the record is kept for as long as it may wait."""
+    world = World(monkeypatch)
+    world.settings.made[0].error_cb(Error("_SSL"))
+    world.clock.advance(61)
+    world.asks.found = None
+    world.send(b"x")
+    _unanswered(world)
+    assert world.ended == []
+    world.clock.advance(31)
+    _unanswered(world)
+    assert world.ended == ["NOT_SENT"]
+    world.producer.close(0)
+
+
+def test_record_that_waits_for_its_topic_can_be_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never sent then, and nothing is reported; one that was handed to librdkafka cannot be withdrawn."""
+    world = World(monkeypatch)
+    ended: list[KafkaFailure | None] = []
+
+    def done(failure: KafkaFailure | None, partition: int, offset: int) -> None:
+        ended.append(failure)
+
+    world.asks.found = None
+    world.producer.produce("t", 0, None, b"held", (), done)
+    assert world.producer.withdraw(done)
+    assert not world.producer.withdraw(done)
+    world.asks.found = 1
+    world.producer.produce("u", 0, None, b"sent", (), done)
+    assert not world.producer.withdraw(done)
+    world.until(lambda: ended, "the report")
+    _unanswered(world)
+    assert ended == [None]
+    assert [batch for made in world.settings.made for batch in made.batches] == [[b"sent"]]
     world.producer.close(0)

@@ -66,3 +66,11 @@ def test_refused_certificate_names_both_reasons() -> None:
         "one that is connected to (ssl://h:1/bootstrap)"
     )
     assert sentence_of("SSL", "no such file") == "no such file"
+
+
+def test_program_that_shares_the_group_by_another_strategy_is_named() -> None:
+    """The brokers are fine: what to stop is the other program."""
+    assert sentence_of("INCONSISTENT_GROUP_PROTOCOL", "JoinGroup failed") == (
+        "another program consumes in this group by range, or by another strategy than cooperative-sticky; stop it or "
+        "use another group (JoinGroup failed)"
+    )
