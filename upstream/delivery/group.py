@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.errors import QueuesOwned
 from conf.models import GroupConfig, SubscriptionConfig
-from pyddmq.actions import Action, MessageUnreadable
+from pyddmq.actions import Action
 from upstream.budget import Budget
 from upstream.delivery.generations import Generations, TopicPlace, same_generation
 from upstream.delivery.group_figures import GroupFigures
@@ -195,12 +195,14 @@ class ConsumerGroup:
         Those whose records turned out damaged or gone are finished, those whose bodies cannot be unpacked are
         dead-lettered (D17), and those without room are at once available again and uncounted (D18).
         """
-        ended: list[tuple[UpstreamJob, Exception]] = [(job, MessageUnreadable("damaged")) for job in reply.unreadable]
-        ended += reply.unusable
-        jobs = [*(job for job, _ in ended), *reply.left]
+        jobs = [*reply.unreadable, *(job for job, _ in reply.unusable), *reply.left]
         subscription = self._generation_with(jobs[0]) if jobs else None
         if subscription is None:
             return
+        ended: list[tuple[UpstreamJob, Exception]] = [
+            *((job, subscription.why_unreadable(job)) for job in reply.unreadable),
+            *reply.unusable,
+        ]
         for job, error in ended:
             if job.state is State.OUT:
                 subscription.outcomes.leave_delivery(job)

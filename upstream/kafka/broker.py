@@ -243,6 +243,7 @@ class KafkaBroker:
             clock=self._runtime.clock,
             counters=counters,
             expired=self.partitions.logs.expired,
+            after_bounds=self.partitions.logs.after_bounds,
             bytes_max=self._settings.waiting_bytes,
             budget=self.budget,
             left_out=self._runtime.metrics.counter(LEFT_OUT, subscription.group, subscription.config.topic),

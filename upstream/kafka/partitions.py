@@ -457,7 +457,7 @@ class Partitions:
             del self._owned[queue.place]
             del self.streams[queue]
             self.topic_named(queue.topic).take(queue)
-        self.topic_troubles.given_up([queue.place for queue in queues])
+        self.logs.gone(queues)
         self._tell(queues)
 
     def records(self, records: Sequence[KafkaRecord]) -> None:
