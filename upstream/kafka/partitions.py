@@ -254,6 +254,11 @@ class Partitions:
         """The partitions that this node has."""
         return list(self._owned.values())
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the cluster has said what this member has, and all of it is claimed: committed where it was."""
+        return self._is_member and not self._arriving
+
     def look(self) -> None:
         """Give up a member that stands; another one takes its place."""
         failure = self.standing

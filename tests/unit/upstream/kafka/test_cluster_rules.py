@@ -189,3 +189,13 @@ def test_session_of_the_new_protocol_is_the_brokers() -> None:
         [found] = mismatches(config, "main", facts)
         assert (found.path[-1], found.bad) == ("sessionTimeout", bad)
         assert f"write {theirs}" in found.text
+
+
+def test_offsets_that_are_deleted_before_they_are_kept_are_said() -> None:
+    """A node joins an idle group every six hours; of one that is always a member nothing is deleted."""
+    for minutes, membership, said in ((10_080, "pulls", 0), (600, "pulls", 1), (600, "always", 0)):
+        more = f"sessionTimeout: 10000, membership: {membership}"
+        config = loads(YAML.replace("sessionTimeout: 10000", more)).config
+        facts = FACTS._replace(settings={"offsets.retention.minutes": str(minutes)})
+        found = [each for each in mismatches(config, "main", facts) if "offsets.retention.minutes" in each.text]
+        assert len(found) == said
