@@ -17,7 +17,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.limits.quota import AFTER_MS, Over
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Lost, ReplySlot
+from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.results.held_calls import HeldCall, carries_results, leave_unanswered
@@ -418,7 +418,10 @@ class ConsumerService:
         data = encode_pull_reply(
             call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages, delivery=delivery.number
         )
-        answer(data, partial(_give_back, call.header(), group, batch, connection))
+        lost: Lost = partial(_give_back, call.header(), group, batch, connection)
+        if (holds := group.node.may_hand_out) is not None:
+            lost = Leased(lost, holds)
+        answer(data, lost)
 
     def _readable(self, group: ConsumerGroup, batch: Batch) -> list[tuple[int, Slices]]:
         """Look at a batch's messages one by one.

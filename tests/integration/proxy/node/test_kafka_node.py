@@ -33,6 +33,8 @@ from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.member import SimMember
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl, producer_idl
+from upstream.delivery.group import ConsumerGroup
+from upstream.kafka.broker import KafkaBroker
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka.partitions import NOT_IN, WAITING
 from upstream.views import running_text
@@ -122,6 +124,32 @@ def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
     [topic] = world.view.groups(details_max=10)[0].topics
     assert (topic.lag, topic.unknown) == (1, None)
     assert 'pyddmq_group_lag_messages{group="billing",topic="invoices"} 1.0' in _metrics_of(world)
+
+
+def test_reply_of_a_process_that_was_stopped_for_longer_than_its_lease_has_no_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stop comes between a pull and the write of its reply; the messages are available again afterwards."""
+    world = World()
+    world.run(1)
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.run(1)
+    pull = ConsumerGroup.pull
+    stops = [6.0]
+
+    def stopped(self: ConsumerGroup, *arguments: Any) -> Any:
+        batch = pull(self, *arguments)
+        if batch is not None and stops:
+            lease = cast("KafkaBroker", self.node.broker).partitions.lease
+            now, seconds = lease.now, stops.pop()
+            monkeypatch.setattr(lease, "now", lambda: now() + seconds)
+        return batch
+
+    monkeypatch.setattr(ConsumerGroup, "pull", stopped)
+    assert world.ask() == []
+    world.run(2)
+    [(_, message)] = world.ask()
+    assert message.value == b"body"
 
 
 PULLS = YAML.replace("membership: always", "membership: pulls").replace("retryInt", "timeout: 600000, retryInt")
