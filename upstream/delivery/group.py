@@ -271,6 +271,14 @@ class ConsumerGroup:
         """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupQueues.find`."""
         return self._queues.find(topic, queue_id, offset)
 
+    def has_queue(self, topic: str | None, queue_id_text: str | None) -> bool:
+        """Whether the group reads a queue, as results name it."""
+        return queue_id_text in self.queues_by_topic.get(topic or "", ())
+
+    def note_client(self) -> None:
+        """Note that a client is at work, as by a pull."""
+        self._buffer.asked_at = self.node.runtime.clock.monotonic()
+
     def is_at_work(self, seconds: float) -> bool:
         """Whether somebody has pulled within so long, waits or holds messages, or whether it pushes."""
         buffer = self._buffer

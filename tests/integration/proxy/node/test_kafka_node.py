@@ -273,6 +273,44 @@ def test_result_that_cannot_be_committed_any_more_is_not_answered() -> None:
     assert (client.replies, client.lost) == ([], True)
 
 
+@pytest.mark.parametrize("by", ["submit", "pull"])
+@pytest.mark.parametrize("yaml", [SYNC, "node: {ackFlush: sync}\n" + PULLS], ids=["always", "pulls"])
+def test_results_wait_for_the_partitions_of_a_node_that_has_started(by: str, yaml: str) -> None:
+    """A client sends them again to a node that was restarted: they count, and the answer waits for the commit."""
+    world = World(yaml)
+    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.down = True
+    world.run(1)
+    client = world.connect("consumer")
+    if by == "submit":
+        client.transport.write(client.codec.call("submit", 1, result=_result("main_0", offset)))
+    else:
+        request = consumer_idl.PullRequest(groupId="billing", maxLingerTime=1, result=_result("main_0", offset))
+        client.transport.write(client.codec.call("pull", 1, request=request))
+    world.run(2)
+    assert client.replies == []
+    world.kafka.down = False
+    world.run(2)
+    [answer] = client.replies
+    assert answer.value is True or not answer.value.messages
+    assert world.kafka.group("billing").committed[Place("invoices", 0)][0] == offset + 1
+
+
+def test_results_wait_for_partitions_no_longer_than_a_session() -> None:
+    """Of a cluster that does not answer; then they are refused, and likewise later ones at once."""
+    world = World()
+    world.kafka.down = True
+    world.run(1)
+    client = _submit(world, "main_0", 0)
+    world.run(4)
+    assert client.replies == []
+    world.run(2)
+    assert [each.value for each in client.replies] == [False]
+    client = _submit(world, "main_0", 0)
+    world.run(0.1)
+    assert [each.value for each in client.replies] == [False]
+
+
 def test_retention_of_the_store_has_nothing_to_do_with_groups_of_kafka() -> None:
     """It goes on beside one that is behind: what its messages need is kept elsewhere."""
     world = World()
