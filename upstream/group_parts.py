@@ -31,6 +31,7 @@ class NodeSeams:
         calls: Makes the calls of async and blocking actions; None where there is no event loop.
         may_hand_out: As of `PullBuffer`.
         settle: Tells, once, whether what has finished by now is durable; None: all is by the end of the turn.
+        awaits_partitions: Whether the group may get queues that it has not had since the start; None: it has all.
     """
 
     broker: Broker
@@ -40,6 +41,7 @@ class NodeSeams:
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None
     settle: Callable[[Callable[[bool], None]], None] | None = None
+    awaits_partitions: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -333,6 +333,7 @@ def node_seams(parts: Parts, kafka: KafkaBroker | None, *, settles: bool) -> Nod
         calls=calls,
         may_hand_out=kafka.may_hand_out,
         settle=kafka.settle if settles else None,
+        awaits_partitions=kafka.awaits_partitions,
     )
 
 
@@ -384,4 +385,5 @@ def consumer_service(
         fetch_handlers={**fetches.handlers(), **sign_in.handlers()},
         leaving=leaving,
         settles=parts.config.node.ack_flush == "sync",
+        awaits_partitions=bool(parts.config.kafka),
     )

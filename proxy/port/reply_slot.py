@@ -8,6 +8,24 @@ from typing import Protocol
 Lost = Callable[[], bytes | None]
 """Called when a reply is known never to have reached the client; may return what to answer in its place."""
 
+
+class Leased:
+    """A `Lost` of a reply whose messages may leave for as long as the group's lease holds: asked when it is written.
+
+    A process that was stopped in the middle of a turn goes on with the replies that it had made.
+    """
+
+    __slots__ = ("_give_back", "holds")
+
+    def __init__(self, give_back: Lost, holds: Callable[[], bool]) -> None:
+        self._give_back = give_back
+        self.holds = holds
+
+    def __call__(self) -> bytes | None:
+        """Give the messages back."""
+        return self._give_back()
+
+
 SLOT_BYTES = 2 * 1024
 """What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
 

@@ -16,7 +16,7 @@ from typing import Self
 from proxy.limits.quota import Quota
 from proxy.port.accepting import Accepting
 from proxy.port.network import NoPeer, Peer
-from proxy.port.reply_slot import SLOT_BYTES, Lost, ReplySlot
+from proxy.port.reply_slot import SLOT_BYTES, Leased, Lost, ReplySlot
 from proxy.tls.channel import TlsTransport
 from proxy.wire.frames import FrameSplitter
 
@@ -288,7 +288,7 @@ class Replying:
                 data = b"".join(parts)
             size = len(data)
             if lost is not None:
-                if self._peer.gone():
+                if self._peer.gone() or (isinstance(lost, Leased) and not lost.holds()):
                     data, lost = lost() or b"", None
                 else:
                     # As the peer's system counts: by TLS the bytes are others, and there are some before the first.

@@ -17,10 +17,11 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.limits.quota import AFTER_MS, Over
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Lost, ReplySlot
+from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.results.held_calls import HeldCall, carries_results, leave_unanswered
+from proxy.services.results.partition_waits import PartitionWaits
 from proxy.services.results.result_steps import is_long, pieces
 from proxy.services.results.settled import unsettled, when_settled
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
@@ -65,6 +66,7 @@ class ConsumerService:
         fetch_handlers: Mapping[str, Handler] = MappingProxyType({}),
         leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
         settles: bool = False,
+        awaits_partitions: bool = False,
     ) -> None:
         """Set up.
 
@@ -79,12 +81,14 @@ class ConsumerService:
             fetch_handlers: Answer fetch and ack (`FetchService`).
             leaving: Finds a group that was taken out and drains: results for it still count.
             settles: Whether there are groups whose results are durable later than with the turn, and answers wait.
+            awaits_partitions: Whether there are groups whose partitions a cluster gives them.
         """
         self._groups = groups
         self._guard = guard
         self._fetch_handlers = fetch_handlers
         self._leaving = leaving
         self._settles = settles
+        self._waits = PartitionWaits(groups, runtime, self.resume) if awaits_partitions else None
         self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, send=self._send)
         self._runtime = runtime
         self._metrics = runtime.metrics
@@ -121,6 +125,9 @@ class ConsumerService:
             return
         refused = self._acks_refused()
         if request.results:
+            if self._waits is not None and self._waits.needed(request.results):
+                self._waits.hold(connection, call, request.results)
+                return
             if refused is not None and carries_results(request.results):
                 self._leave_unanswered(connection, refused)
                 return
@@ -198,6 +205,8 @@ class ConsumerService:
             # None of them can ever count: it is no loss that libraries throw away what an exception answers.
             text = _LOW_LEVEL.format(low_level[0])
             connection.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
+        elif self._waits is not None and self._waits.needed(results):
+            self._waits.hold(connection, call, results)
         else:
             self._take(connection, results, lambda counted: encode_bool_reply(header, counted or not holds_offsets))
 
@@ -221,9 +230,12 @@ class ConsumerService:
             answer(self._apply(results, connection, refused))
 
     def resume(self, held: Sequence[HeldCall]) -> None:
-        """Take the results of all calls that came while the node was starting, then answer those calls in order."""
+        """Take the results of all calls that were held, then answer those calls in order.
+
+        They came while the node was starting, or before a group had its partitions: if that is still so, they wait on.
+        """
         refused = self._acks_refused()
-        waiting: list[tuple[HeldCall, PullRequest | None, bool]] = []
+        waiting: list[tuple[HeldCall, PullRequest | None, list[ConsumeResult], bool]] = []
         for each in held:
             pulls = each.call.method == "pull"
             request = scan_pull(each.call) if pulls else None
@@ -233,15 +245,25 @@ class ConsumerService:
                 results = self._guard.results(each.connection, results, each.call.method)
             if request is not None:
                 each.connection.note_client(request.version)
-            if refused is None:
-                waiting.append((each, request, self._apply(results, each.connection, None)))
+            if self._waits is not None and self._waits.needed(results):
+                self._waits.hold_again(each, results)
+            elif refused is None:
+                waiting.append((each, request, results, self._apply(results, each.connection, None)))
             elif not each.connection.closed:
                 self._leave_unanswered(each.connection, refused)
-        for each, request, counted in waiting:
-            if request is None:
-                each.slot.answer(encode_bool_reply(each.call, counted))
+        for each, request, results, counted in waiting:
+            groups = unsettled(results, self._groups) if self._settles and counted else ()
+            answer = partial(self._answer_held, each, request, counted=counted)
+            if groups:
+                when_settled(groups, each.connection, answer, each.slot)
             else:
-                self._resume_pull(each, request._replace(results=[]))
+                answer(each.slot)
+
+    def _answer_held(self, held: HeldCall, request: PullRequest | None, slot: ReplySlot, *, counted: bool) -> None:
+        if request is None:
+            slot.answer(encode_bool_reply(held.call, counted))
+        else:
+            self._resume_pull(held, request._replace(results=[]))
 
     def _resume_pull(self, held: HeldCall, request: PullRequest) -> None:
         connection, slot, call = held
@@ -418,7 +440,10 @@ class ConsumerService:
         data = encode_pull_reply(
             call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages, delivery=delivery.number
         )
-        answer(data, partial(_give_back, call.header(), group, batch, connection))
+        lost: Lost = partial(_give_back, call.header(), group, batch, connection)
+        if (holds := group.node.may_hand_out) is not None:
+            lost = Leased(lost, holds)
+        answer(data, lost)
 
     def _readable(self, group: ConsumerGroup, batch: Batch) -> list[tuple[int, Slices]]:
         """Look at a batch's messages one by one.

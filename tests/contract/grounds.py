@@ -43,7 +43,10 @@ class Ground(World):
         retry_topics: What failed may wait in a topic.
         letters_may_double: Of a dead letter that was on its way when the node ended there may be two.
         topic: The one that is asked about.
+        unreadable: Why a damaged message cannot be read.
     """
+
+    unreadable = "damaged"
 
     revokes = False
     has_gaps = True
@@ -236,6 +239,7 @@ class OverKafka(Ground):
     retry_topics = False
     letters_may_double = True
     protocol = "consumer"
+    unreadable = "compacted"
 
     def __init__(self, *subscriptions: dict[str, Any], settings: MemberSettings | None = None, **how: Any) -> None:
         self.settings = settings or MemberSettings(session_seconds=10)
@@ -277,8 +281,9 @@ class OverKafka(Ground):
         self.take_away(queue, offset)
         del vars(self.source(queue))["_held"][self.group_queue(queue)][offset]
         [job] = [each for each in self.group_queue(queue).live.values() if each.offset == offset]
-        self.source(queue).fetch([job], lambda _: None)
-        self.advance(0.1)
+        source = self.source(queue)
+        source.fetch([job], lambda _: None)
+        self.wait_for(lambda: source.has(job))  # type: ignore[attr-defined]
 
     def take_away(self, queue: int, offset: int) -> None:
         """Have a record be in the cluster no more."""

@@ -24,6 +24,7 @@ from upstream.kafka.link import (
     Place,
     Produced,
     Producer,
+    RecordsRead,
     Subscribed,
     Topics,
 )
@@ -206,7 +207,7 @@ class WatchedReader:
         self._reader = reader
         self._debts = debts
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
         """Owe them."""
         self._reader.fetch(place, offsets, self._debts.answer(there))
 

@@ -86,6 +86,7 @@ class RealKafkaGround(OverKafka):
     """Over a real Kafka, in a topic and a group of its own."""
 
     elsewhere: Elsewhere
+    unreadable = "expired"
 
     def __init__(self, *subscriptions: dict[str, Any], **how: Any) -> None:
         self.topic = f"contract-{uuid4().hex[:12]}"

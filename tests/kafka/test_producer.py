@@ -81,7 +81,7 @@ def read(clients: Clients, place: Place, offsets: Sequence[int]) -> list[KafkaRe
     """Read again."""
     reader = clients.client().reader()
     found: list[Sequence[KafkaRecord]] = []
-    reader.fetch(place, offsets, found.append)
+    reader.fetch(place, offsets, lambda records, _: found.append(records))
     clients.until(lambda: found, "records")
     reader.close()
     return list(found[0])
@@ -103,7 +103,7 @@ def test_records_are_read_again_where_they_are(clients: Clients, topic: MakeTopi
     reader = clients.client().reader()
     found: list[Sequence[KafkaRecord]] = []
     for offsets in ([10, 20], [15], [4000], [1]):
-        reader.fetch(Place(name, 0), offsets, found.append)
+        reader.fetch(Place(name, 0), offsets, lambda records, _: found.append(records))
     clients.until(lambda: len(found) == 4, "all of it")
     assert sorted([each.offset for each in got] for got in found) == [[1], [10, 20], [15], [4000]]
     reader.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker.errors import QueuesOwned
 from broker.runtime.steps import run_now
 from conf.models import GroupConfig, SubscriptionConfig
-from pyddmq.actions import Action, MessageUnreadable
+from pyddmq.actions import Action
 from upstream.budget import Budget
 from upstream.delivery.generations import Generations, TopicPlace, same_generation
 from upstream.delivery.group_figures import GroupFigures
@@ -199,12 +199,14 @@ class ConsumerGroup:
         Those whose records turned out damaged or gone are finished, those whose bodies cannot be unpacked are
         dead-lettered (D17), and those without room are at once available again and uncounted (D18).
         """
-        ended: list[tuple[UpstreamJob, Exception]] = [(job, MessageUnreadable("damaged")) for job in reply.unreadable]
-        ended += reply.unusable
-        jobs = [*(job for job, _ in ended), *reply.left]
+        jobs = [*reply.unreadable, *(job for job, _ in reply.unusable), *reply.left]
         subscription = self._generation_with(jobs[0]) if jobs else None
         if subscription is None:
             return
+        ended: list[tuple[UpstreamJob, Exception]] = [
+            *((job, subscription.why_unreadable(job)) for job in reply.unreadable),
+            *reply.unusable,
+        ]
         for job, error in ended:
             if job.state is State.OUT:
                 subscription.outcomes.leave_delivery(job)
@@ -272,6 +274,14 @@ class ConsumerGroup:
     def group_queue(self, topic: str, queue_id: int, offset: int = -1) -> GroupQueue | None:
         """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupQueues.find`."""
         return self._queues.find(topic, queue_id, offset)
+
+    def has_queue(self, topic: str | None, queue_id_text: str | None) -> bool:
+        """Whether the group reads a queue, as results name it."""
+        return queue_id_text in self.queues_by_topic.get(topic or "", ())
+
+    def note_client(self) -> None:
+        """Note that a client is at work, as by a pull."""
+        self._buffer.asked_at = self.node.runtime.clock.monotonic()
 
     def is_at_work(self, seconds: float) -> bool:
         """Whether somebody has pulled within so long, waits or holds messages, or whether it pushes."""

@@ -101,6 +101,16 @@ class SubscriptionFacts:
             reply.messages.append((job.offset, slices))
         return reply
 
+    def why_unreadable(self, job: UpstreamJob) -> MessageUnreadable:
+        """Return why a message of `Reply.unreadable` cannot be read."""
+        try:
+            self._source.located(job)
+        except MessageUnreadable as error:
+            return error
+        except BodyUnprocessable:
+            pass
+        return MessageUnreadable("damaged")
+
     def message_id(self, job: UpstreamJob) -> str | None:
         """Return the id by which its producer knows a message, where it can be read."""
         return self._source.message_id(job)

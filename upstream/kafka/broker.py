@@ -148,6 +148,10 @@ class KafkaBroker:
         """Whether what this member was given is its own for certain (D54)."""
         return self.partitions.lease.holds
 
+    def awaits_partitions(self) -> bool:
+        """Whether the cluster may not have given this member its partitions since the start: for a session at most."""
+        return self.partitions.awaits_first
+
     def settle(self, told: Callable[[bool], None]) -> None:
         """Tell once what has finished by now is committed; False: it will not be, others get it again."""
         self.partitions.commits.settle(told)
@@ -243,6 +247,7 @@ class KafkaBroker:
             clock=self._runtime.clock,
             counters=counters,
             expired=self.partitions.logs.expired,
+            after_bounds=self.partitions.logs.after_bounds,
             bytes_max=self._settings.waiting_bytes,
             budget=self.budget,
             left_out=self._runtime.metrics.counter(LEFT_OUT, subscription.group, subscription.config.topic),

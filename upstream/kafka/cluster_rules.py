@@ -13,6 +13,7 @@ from typing import NamedTuple
 from conf.models import Config, GroupConfig, SubscriptionConfig
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.commits.metadata import TEXT_MAX
+from upstream.kafka.membership import KEEP_SECONDS
 from upstream.kafka.subscriptions import fits, is_expression
 
 _DLQ = ".DLQ"
@@ -50,6 +51,7 @@ def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mi
         yield Mismatch(("kafka", cluster), True, text)
         return
     yield from _of_sessions(config, cluster, facts)
+    yield from _of_offsets(config, cluster, facts)
     _, groups = wanted_of(config, cluster)
     for name, topic in config.topics.items():
         if config.cluster_of(name) != cluster or not topic.enabled:
@@ -240,6 +242,18 @@ def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[
         yield Mismatch(path, True, f"is {ours} ms, and the brokers take {least} at least; write that or more")
     elif most is not None and ours > most:
         yield Mismatch(path, True, f"is {ours} ms, and the brokers take {most} at most; write that or less")
+
+
+def _of_offsets(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+    minutes = _whole(facts.settings.get("offsets.retention.minutes"))
+    always = config.kafka[cluster].membership == "always"
+    if minutes is not None and minutes * 60 < 2 * KEEP_SECONDS and not always:
+        text = (
+            f"the brokers delete a group's offsets when it had no member for {_span(minutes * 60_000)} "
+            f"(offsets.retention.minutes), and a node joins an idle group every {_span(int(KEEP_SECONDS * 1000))}; set "
+            f"it to {int(2 * KEEP_SECONDS / 60)} or more, or use membership `always`"
+        )
+        yield Mismatch(("kafka", cluster, "membership"), False, text)
 
 
 def _number(found: TopicFacts, key: str, absent: int) -> int:

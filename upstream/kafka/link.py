@@ -244,17 +244,24 @@ class GroupMember(Protocol):
         ...
 
 
+Gap = tuple[int, int]
+"""Offsets between which no record exists any more: start, and end (exclusive)."""
+
+RecordsRead = Callable[[Sequence[KafkaRecord], Sequence[Gap]], None]
+"""Called in the loop's thread, some time later, with the records that exist, and with the gaps where others were."""
+
+
 class PartitionReader(Protocol):
     """Reads partitions at any offset, without a group."""
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
         """Read records again.
 
         Args:
             place: Their partition.
             offsets: Ascending.
-            there: Told those that are there, in the loop's thread, some time later; called once or, where the cluster
-                cannot be reached, later than any bound.
+            there: Called once or, where the cluster cannot be reached, later than any bound. Each gap begins at an
+                offset that was asked for, and reaches to the next record or to the end.
         """
         ...
 

@@ -62,6 +62,7 @@ class LogWatch:
         self._runtime = runtime
         self._ask = ask
         self._begin_anew = begin_anew
+        self._waiting: dict[KafkaQueue, list[Callable[[], None]]] = {}
 
     def log(self, failures: Sequence[KafkaFailure]) -> None:
         """Write new troubles of topics to the log."""
@@ -81,6 +82,17 @@ class LogWatch:
         self._runtime.limited_log.note(
             "messages_lost_to_retention", self._group, topic=tracker.topic, queue=tracker.queue_id, messages=count
         )
+
+    def after_bounds(self, queue: KafkaQueue, then: Callable[[], None]) -> None:
+        """Call `then` once the cluster has said where the log of a partition begins; never of one that goes first."""
+        self._waiting.setdefault(queue, []).append(then)
+        self._ask()
+
+    def gone(self, queues: Sequence[KafkaQueue]) -> None:
+        """Forget partitions that this member does not have any more."""
+        self.troubles.given_up([queue.place for queue in queues])
+        for queue in queues:
+            self._waiting.pop(queue, None)
 
     def goes_back(self, queue: KafkaQueue, offset: int) -> bool:
         """Whether what comes of a partition lies below what came before; then its ends are asked for."""
@@ -118,6 +130,8 @@ class LogWatch:
             else:
                 queue.min_offset = max(queue.min_offset, low)
                 queue.max_offset = max(queue.max_offset, high)
+                for then in self._waiting.pop(queue, ()):
+                    then()
 
     def _standing(self, queue: KafkaQueue, known: int) -> int:
         """Return up to where a log was read when its end was asked for, at least."""

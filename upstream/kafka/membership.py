@@ -2,10 +2,14 @@
 
     out --somebody pulls--> in --nobody pulls or holds a message for 60 s--> leaving --left--> out
     in  --the member has ended by a fault--> out, for a while that doubles with each fault
+    out --for six hours--> in, until its partitions are committed again--> leaving
 
 A node that nobody pulls from would hold partitions whose messages then wait there. So it joins while somebody pulls, or
 has messages of it, and leaves a minute after both ended; a group that pushes is always a member. After a fault it
 waits a second, then two, at most a minute; a member that held for ten minutes has the next fault count as a first.
+
+Kafka deletes the offsets of a group that had no member for `offsets.retention.minutes` (7 days). So a node that is out
+joins every six hours, which commits where the group is, and leaves again.
 """
 
 from __future__ import annotations
@@ -21,6 +25,10 @@ from upstream.kafka.link import GroupMember, KafkaFailure
 LEAVE_SECONDS = 60.0
 """After so long without a pull, and without a message that is out, a node leaves."""
 LOOK_SECONDS = 0.25
+KEEP_SECONDS = 6 * 3_600.0
+"""After so long without membership a node joins to keep the group's offsets."""
+KEEP_SECONDS_MAX = 60.0
+"""It leaves after so long at the latest."""
 AGAIN_SECONDS_MAX = 60.0
 HELD_SECONDS = 600.0
 
@@ -33,6 +41,11 @@ RESTARTS = declare(
 
 class Enters(Protocol):
     """What becomes a member, and is none any more."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has got what the cluster gives it, and has committed where that is."""
+        ...
 
     def look(self) -> None:
         """Give up a member that stands."""
@@ -74,6 +87,8 @@ class Membership:
         self._leaving = False
         self._over = False
         self._entered_at = 0.0
+        self._left_at = runtime.clock.monotonic()
+        self._keeping = False
         self._not_before = 0.0
         self._faults = 0
 
@@ -91,9 +106,12 @@ class Membership:
             self._enters.look()
         now = self._runtime.clock.monotonic()
         wanted = self._wanted()
-        if wanted and not self.is_in and now >= self._not_before:
+        if wanted:
+            self._keeping = False
+        if not self.is_in and now >= self._not_before and (wanted or now >= self._left_at + KEEP_SECONDS):
+            self._keeping = not wanted
             self._enter(now)
-        elif self.is_in and not wanted:
+        elif self.is_in and not wanted and not self._keeps(now):
             self._leaving = True
             self._enters.leave(self._left)
 
@@ -109,6 +127,10 @@ class Membership:
         self._faults = 1 if now - self._entered_at > HELD_SECONDS else self._faults + 1
         self._wait(now, failure)
         self.is_in = False
+
+    def _keeps(self, now: float) -> bool:
+        """Whether it has joined for the group's offsets, which are not committed again yet."""
+        return self._keeping and not self._enters.is_settled and now < self._entered_at + KEEP_SECONDS_MAX
 
     def _enter(self, now: float) -> None:
         try:
@@ -132,5 +154,6 @@ class Membership:
 
     def _left(self) -> None:
         self._leaving = False
-        self.is_in = False
+        self.is_in = self._keeping = False
+        self._left_at = self._runtime.clock.monotonic()
         self.look()

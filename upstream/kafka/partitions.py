@@ -108,6 +108,7 @@ class Partitions:
         self._go_on: Callable[[], None] = lambda: None
         self._changed: Callable[[], bool] = lambda: True
         self._leaving = False
+        self._awaits_until = runtime.clock.monotonic() + settings.session_seconds
         self._is_in = False
         """Whether it has a member that has joined, or is about to."""
         self._is_member = False
@@ -254,6 +255,16 @@ class Partitions:
         """The partitions that this node has."""
         return list(self._owned.values())
 
+    @property
+    def awaits_first(self) -> bool:
+        """Whether this member has had no partition since the start: for a session at most."""
+        return self._runtime.clock.monotonic() < self._awaits_until
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the cluster has said what this member has, and all of it is claimed: committed where it was."""
+        return self._is_member and not self._arriving
+
     def look(self) -> None:
         """Give up a member that stands; another one takes its place."""
         failure = self.standing
@@ -389,6 +400,8 @@ class Partitions:
             self.streams[queue] = Stream(queue, self._member, self._stream_room)
             self.topic_named(queue.topic).give(queue)
             self.logs.given(queue)
+        if given and not self._arriving:
+            self._awaits_until = -1.0
         self._tell(given)
 
     def _stream_room(self) -> int:
@@ -457,7 +470,7 @@ class Partitions:
             del self._owned[queue.place]
             del self.streams[queue]
             self.topic_named(queue.topic).take(queue)
-        self.topic_troubles.given_up([queue.place for queue in queues])
+        self.logs.gone(queues)
         self._tell(queues)
 
     def records(self, records: Sequence[KafkaRecord]) -> None:

@@ -9,7 +9,8 @@ jobs, and no bodies.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from broker.runtime.metrics import Counter
 from broker.runtime.seams import Clock
@@ -18,7 +19,7 @@ from upstream.budget import Budget
 from upstream.history import History
 from upstream.job import Generation, GroupQueue, OrderKey, Slices, UpstreamJob
 from upstream.kafka.headers import decode, message_id, property_block, unnamable
-from upstream.kafka.link import KafkaRecord, PartitionReader, Place
+from upstream.kafka.link import Gap, KafkaRecord, PartitionReader, Place
 from upstream.kafka.stream import Stream, size_of
 from upstream.kafka.topics import KafkaQueue, own
 from upstream.progress.replay import finish_gone
@@ -34,6 +35,9 @@ that is finished. A larger gap is passed over once it is, which costs nothing.""
 _PRESSURE = "isPressureTraffic"
 _FREE_OF_BODIES = (State.WAITING, State.READY)
 """States from which a job goes on by way of `fetch`."""
+
+_ENDS_AT_ONCE = (State.READ, State.WAITING, State.READY, State.RETRYING, State.STOPPED)
+"""States without a holder, in which a body may be missing."""
 
 Held = dict[int, KafkaRecord]
 
@@ -59,6 +63,7 @@ class KafkaSource:
         clock: Clock,
         counters: Counts,
         expired: Callable[[OffsetTracker, int], None],
+        after_bounds: Callable[[KafkaQueue, Callable[[], None]], None],
         bytes_max: int,
         budget: Budget,
         left_out: Counter | None = None,
@@ -74,6 +79,7 @@ class KafkaSource:
             clock: Dates failures.
             counters: Series of the subscription.
             expired: Counts messages that retention took.
+            after_bounds: Calls back once it is known where the log of a queue begins.
             bytes_max: Of bodies that are kept.
             budget: The node's account of memory.
             left_out: Counts headers that no property can be named after.
@@ -86,6 +92,7 @@ class KafkaSource:
         self._clock = clock
         self._counters = counters
         self._expired = expired
+        self._after_bounds = after_bounds
         self.bytes_max = bytes_max
         self._left_out = left_out
         self._by_key = config.order_key == "KEY"
@@ -313,24 +320,61 @@ class KafkaSource:
     def _fetch(
         self, group_queue: GroupQueue, jobs: list[UpstreamJob], there: Callable[[list[UpstreamJob]], None]
     ) -> None:
-        place = own(group_queue.queue).place
+        queue = own(group_queue.queue)
 
-        def come(records: Sequence[KafkaRecord]) -> None:
+        def come(records: Sequence[KafkaRecord], gaps: Sequence[Gap]) -> None:
             if self.closed:
                 return
             # A backlog that drains reads nothing new, and what has ended since would stay.
             self._sweep_if_due()
-            found = {record.offset: record for record in records}
-            held = self._held[group_queue]
-            for job in jobs:
-                record = found.get(job.offset) or KafkaRecord(*place, job.offset, -1, None, None, _GONE)
-                if job.offset in group_queue.live and job.offset not in held:
-                    held[job.offset] = record
-                    self._hold(size_of(record))
+            self._keep(group_queue, records)
+            if gaps:
+                self._after_bounds(queue, partial(ended, gaps))
+            else:
+                go_on()
+
+        def ended(gaps: Sequence[Gap]) -> None:
+            if not self.closed and not group_queue.withheld:
+                self._end_missing(group_queue, jobs, gaps)
+                go_on()
+
+        def go_on() -> None:
             self._budget.add(0)
             there(jobs)
 
-        self._reader.fetch(Place(*place), [job.offset for job in jobs], come)
+        self._reader.fetch(Place(*queue.place), [job.offset for job in jobs], come)
+
+    def _keep(self, group_queue: GroupQueue, records: Iterable[KafkaRecord]) -> None:
+        held = self._held[group_queue]
+        for record in records:
+            if record.offset in group_queue.live and record.offset not in held:
+                held[record.offset] = record
+                self._hold(size_of(record))
+
+    def _end_missing(self, group_queue: GroupQueue, asked: Sequence[UpstreamJob], gaps: Sequence[Gap]) -> None:
+        """End the jobs whose records do not exist any more: those whose turn it is, and all in the same gaps."""
+        queue, held, tracker = own(group_queue.queue), self._held[group_queue], group_queue.tracker
+        turn = {job.offset for job in asked}
+        missing = [
+            job
+            for job in list(group_queue.live.values())
+            if job.offset not in held and any(start <= job.offset < end for start, end in gaps)
+        ]
+        lost = 0
+        for job in missing:
+            why = EXPIRED if job.offset < queue.min_offset else COMPACTED
+            if job.offset in turn:
+                # It has a permit: what runs it finds no record.
+                self._keep(group_queue, [KafkaRecord(*queue.place, job.offset, -1, None, None, _MISSING[why])])
+            elif job.state in _ENDS_AT_ONCE:
+                tracker.finish(job.offset)
+                job.subscription.expire(job)
+                self._counters.skipped(why).add()
+            else:
+                continue
+            lost += why == EXPIRED
+        if lost:
+            self._expired(tracker, lost)
 
     def record(self, job: UpstreamJob) -> KafkaRecord:
         """Return the record of a job whose body is at hand.
@@ -341,8 +385,9 @@ class KafkaSource:
         held = self._held.get(job.group_queue)
         record = None if held is None else held.get(job.offset)
         assert record is not None, f"the body of {job} is asked for before it was fetched"
-        if record.headers is _GONE:
-            raise MessageUnreadable("gone")
+        for why, headers in _MISSING.items():
+            if record.headers is headers:
+                raise MessageUnreadable(why)
         return record
 
     def reads(self, job: UpstreamJob) -> bool:
@@ -374,7 +419,10 @@ class KafkaSource:
         """Return the id that a producer of ours gave it."""
         if not self.has(job):
             return None
-        return message_id(self.record(job)) or None
+        try:
+            return message_id(self.record(job)) or None
+        except MessageUnreadable:
+            return None
 
     def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
         """Of those whose records are there."""
@@ -388,8 +436,10 @@ class KafkaSource:
         return slices_of(self.record(job))
 
 
-_GONE: tuple[tuple[str, bytes | None], ...] = (("", None),)
-"""Headers of what stands for a record that is not there any more."""
+EXPIRED = "expired"
+COMPACTED = "compacted"
+_MISSING: dict[str, tuple[tuple[str, bytes | None], ...]] = {EXPIRED: (("", b""),), COMPACTED: (("", None),)}
+"""Headers of what stands for a record that does not exist any more, by the reason."""
 
 
 _NULL_BODY = b"BODY;null\x01null\x02"

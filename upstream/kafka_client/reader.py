@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from upstream.calls.seams import ThreadLoop
-from upstream.kafka.link import KafkaRecord, Place
+from upstream.kafka.link import Gap, KafkaRecord, Place, RecordsRead
 from upstream.kafka_client.package import confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.records import record_of
@@ -21,12 +21,10 @@ _GAP_MAX = 1_000
 """Offsets that are not wanted are read over, up to so many; beyond it is cheaper to ask anew."""
 _AGAIN_SECONDS = 1.0
 
-There = Callable[[Sequence[KafkaRecord]], None]
-
 
 class _Asked(NamedTuple):
     offsets: Sequence[int]
-    there: There
+    there: RecordsRead
 
 
 class _Work:
@@ -37,11 +35,18 @@ class _Work:
         self.asked: list[_Asked] = []
         self.wanted: list[int] = []
         self.found: dict[int, KafkaRecord] = {}
+        self.gaps: list[Gap] = []
 
     def add(self, asked: _Asked) -> None:
         """Want more."""
         self.asked.append(asked)
         self.wanted = sorted({*self.wanted, *asked.offsets})
+
+    def reached(self, offset: int) -> None:
+        """Note that no record lies between the first offset that is wanted and this one."""
+        if self.wanted and self.wanted[0] < offset:
+            self.gaps.append((self.wanted[0], offset))
+            self.wanted = [each for each in self.wanted if each >= offset]
 
     def passed(self, offset: int) -> bool:
         """Note that all before an offset was seen; whether the next one that is wanted is far ahead."""
@@ -68,7 +73,7 @@ class LibrdkafkaReader:
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-read-{settings.cluster}")
         self._thread.start()
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: There) -> None:
+    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
         """Read records again."""
         self._asked.put((place, _Asked(list(offsets), there)))
 
@@ -123,15 +128,17 @@ class LibrdkafkaReader:
             return False
         if error is not None:
             if error.code() == self._end_code:
-                work.wanted = []  # What was read once lies below the end: the rest is not there any more.
+                # What was read once lies below the end: the rest is not there any more.
+                work.reached(max(message.offset(), work.wanted[-1] + 1) if work.wanted else 0)
             elif error.code() in (
                 self._package.KafkaError.UNKNOWN_TOPIC_OR_PART,
                 self._package.KafkaError._UNKNOWN_PARTITION,
                 self._package.KafkaError._UNKNOWN_TOPIC,
             ):
-                work.wanted = []
+                work.reached(work.wanted[-1] + 1 if work.wanted else 0)
             return False
         offset = message.offset()
+        work.reached(offset)
         if work.wanted and offset in work.wanted[:_GAP_MAX]:
             work.found[offset] = record_of(message)
         return work.passed(offset + 1)
@@ -142,7 +149,8 @@ class LibrdkafkaReader:
             del self._work[work.place]
             for asked in work.asked:
                 records = [work.found[each] for each in asked.offsets if each in work.found]
-                self._post(asked.there, records)
+                gaps = [gap for gap in work.gaps if any(gap[0] <= each < gap[1] for each in asked.offsets)]
+                self._post(asked.there, records, gaps)
         if finished and not self._work:
             self._consumer.unassign()
         return bool(finished) and bool(self._work)

@@ -6,7 +6,7 @@ come again. A call that is not answered they send again, over a new connection w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
@@ -51,8 +51,8 @@ class HeldCalls:
         self._calls: list[HeldCall] = []
         self._bytes = 0
 
-    def hold(self, connection: Connection, call: Call) -> None:
-        """Keep a call unanswered; beyond the bounds its connection ends, unless others have gone meanwhile."""
+    def hold(self, connection: Connection, call: Call) -> HeldCall | None:
+        """Keep a call unanswered; beyond the bounds its connection ends (None), unless others have gone meanwhile."""
         size = len(call.frame)
         if self._full(size):
             # Who has gone sends what is unanswered again, and may have done so here.
@@ -63,11 +63,24 @@ class HeldCalls:
             self._keep([each for each in self._calls if not (each.connection.closed or each.connection.ended)])
         if self._full(size):
             leave_unanswered(connection, PullCode.STARTING, self._runtime)
-            return
-        connection.hold(size)
-        self._calls.append(HeldCall(connection, connection.later(), call))
+            return None
+        held = HeldCall(connection, connection.later(), call)
+        self.take(held)
+        return held
+
+    def take(self, held: HeldCall) -> None:
+        """Keep a call that has its place."""
+        size = len(held.call.frame)
+        held.connection.hold(size)
+        self._calls.append(held)
         self._bytes += size
         self._shown.value = len(self._calls)
+
+    def let_go(self, calls: Collection[HeldCall]) -> None:
+        """Hold these no longer."""
+        self._keep([each for each in self._calls if each not in calls])
+        for each in calls:
+            each.connection.hold(-len(each.call.frame))
 
     def release(self) -> list[HeldCall]:
         """Return what was held; nothing is held any more."""

@@ -23,9 +23,21 @@ def unsettled(results: Collection[ConsumeResult], groups: Mapping[str, ConsumerG
     return [each for each in found if each.node.settle is not None]
 
 
-def when_settled(groups: Collection[ConsumerGroup], connection: Connection, go_on: Callable[[ReplySlot], None]) -> None:
-    """Keep the place of the request being handled, and go on with it once what was taken of these groups is durable."""
-    slot = connection.later()
+def when_settled(
+    groups: Collection[ConsumerGroup],
+    connection: Connection,
+    go_on: Callable[[ReplySlot], None],
+    slot: ReplySlot | None = None,
+) -> None:
+    """Keep the place of a request, and go on with it once what was taken of these groups is durable.
+
+    Args:
+        groups: Those of its results.
+        connection: Where it came from.
+        go_on: Answers in its place.
+        slot: Its place; None: it is the request being handled.
+    """
+    slot = slot or connection.later()
     left = len(groups)
 
     def told(durable: bool) -> None:

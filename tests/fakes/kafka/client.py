@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextvars
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
-from upstream.kafka.link import Broken, Headers, KafkaFailure, KafkaRecord, Place, Produced
+from upstream.kafka.link import Broken, Gap, Headers, KafkaFailure, Place, Produced, RecordsRead
 
 _AGAIN_SECONDS = 0.1
 
@@ -60,13 +60,18 @@ class SimReader:
         self._link = link
         self._closed = False
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
         """Read again; once more where no answer comes."""
 
         def request(answer: Answer) -> None:
             partition = self._cluster.found(place)
             records = {} if partition is None else partition.records
-            answer(there, [records[each] for each in offsets if each in records])
+            end = max(offsets) + 1 if partition is None else max(partition.high, max(offsets) + 1)
+            gaps: list[Gap] = []
+            for each in offsets:
+                if each not in records and not (gaps and each < gaps[-1][1]):
+                    gaps.append((each, min((offset for offset in records if offset > each), default=end)))
+            answer(there, [records[each] for each in offsets if each in records], gaps)
 
         def failed(_: KafkaFailure) -> None:
             if not self._closed:

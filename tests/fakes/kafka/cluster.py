@@ -27,6 +27,7 @@ class SimKafka:
         prompt_share: Of the news of a coordinator those that bring the next heartbeat forward.
         down: Nothing answers.
         patience_seconds: A client of a cluster that is down says so after at most so long.
+        offsets_seconds: A group without members for so long loses what it committed; None: never.
         sent_seconds_max: After so long a record that is not acknowledged has failed.
         missing: Topics to which nobody may produce.
         producers_denied: Why every producer ends with its first record; None: they work.
@@ -56,6 +57,7 @@ class SimKafka:
         self.protocol = protocol
         self.down = False
         self.patience_seconds = 0.0
+        self.offsets_seconds: float | None = None
         self.sent_seconds_max = 30.0
         self.missing: set[str] = set()
         self.deleted: dict[str, int] = {}

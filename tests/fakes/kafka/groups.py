@@ -28,6 +28,7 @@ class Home(Protocol):
     """The cluster, as its groups see it."""
 
     session_seconds: float
+    offsets_seconds: float | None
 
     @property
     def clock(self) -> Any:
@@ -75,6 +76,7 @@ class SimGroup:
         self._home = home
         self._heard: dict[Member, float] = {}
         self._behind: dict[Member, list[Callable[[], None]]] = {}
+        self._entered = 0
 
     def changed(self) -> None:
         """Share out anew: partitions, members or what they read have changed."""
@@ -94,6 +96,7 @@ class SimGroup:
             for place in [place for place, owner in self.owners.items() if owner is member]:
                 self._own(place, None)
             self.changed()
+            self._watch_offsets()
 
     def forget(self) -> None:
         """Expel all, without anybody to share out to."""
@@ -104,6 +107,18 @@ class SimGroup:
         self._heard.clear()
         for place in list(self.owners):
             self._own(place, None)
+        self._watch_offsets()
+
+    def _watch_offsets(self) -> None:
+        """Delete what a group committed that gets no member in time."""
+        entered = self._entered
+
+        def look() -> None:
+            if self._entered == entered:
+                self.committed.clear()
+
+        if not self.members and self._home.offsets_seconds is not None:
+            self._home.after(self._home.offsets_seconds, look)
 
     def commit(
         self, member: Member, generation: int, commits: Sequence[Commit], answer: Callable[[KafkaFailure | None], None]
@@ -155,6 +170,7 @@ class SimGroup:
 
     def _enter(self, member: Member) -> None:
         self.members.append(member)
+        self._entered += 1
         self._hear(member)
         self._home.after(self._home.session_seconds / LOOKS, self._look_after, member)
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from upstream.kafka.link import KafkaFailure, KafkaRecord, PartitionReader, Place, Producer
+from upstream.kafka.link import Gap, KafkaFailure, KafkaRecord, PartitionReader, Place, Producer
 
 BLOB_MAX = 900_000
 """Bytes of what a blob may say; with its head it fits into a record of Kafka's default size."""
@@ -202,7 +202,7 @@ class Blobs:
                 )
             there(text)
 
-        def come(records: Sequence[KafkaRecord]) -> None:
+        def come(records: Sequence[KafkaRecord], _: Sequence[Gap]) -> None:
             value = next((each.value for each in records if each.offset == named.offset), None)
             end(None if value is None else _text(value, named, self._group, place, offset))
 

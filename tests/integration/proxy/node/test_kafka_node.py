@@ -34,6 +34,8 @@ from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.member import SimMember
 from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl, producer_idl
+from upstream.delivery.group import ConsumerGroup
+from upstream.kafka.broker import KafkaBroker
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka.partitions import NOT_IN, WAITING
 from upstream.views import running_text
@@ -123,6 +125,32 @@ def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
     [topic] = world.view.groups(details_max=10)[0].topics
     assert (topic.lag, topic.unknown) == (1, None)
     assert 'pyddmq_group_lag_messages{group="billing",topic="invoices"} 1.0' in _metrics_of(world)
+
+
+def test_reply_of_a_process_that_was_stopped_for_longer_than_its_lease_has_no_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stop comes between a pull and the write of its reply; the messages are available again afterwards."""
+    world = World()
+    world.run(1)
+    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.run(1)
+    pull = ConsumerGroup.pull
+    stops = [6.0]
+
+    def stopped(self: ConsumerGroup, *arguments: Any) -> Any:
+        batch = pull(self, *arguments)
+        if batch is not None and stops:
+            lease = cast("KafkaBroker", self.node.broker).partitions.lease
+            now, seconds = lease.now, stops.pop()
+            monkeypatch.setattr(lease, "now", lambda: now() + seconds)
+        return batch
+
+    monkeypatch.setattr(ConsumerGroup, "pull", stopped)
+    assert world.ask() == []
+    world.run(2)
+    [(_, message)] = world.ask()
+    assert message.value == b"body"
 
 
 PULLS = YAML.replace("membership: always", "membership: pulls").replace("retryInt", "timeout: 600000, retryInt")
@@ -244,6 +272,44 @@ def test_result_that_cannot_be_committed_any_more_is_not_answered() -> None:
     world.kafka.down = False
     world.run(1)
     assert (client.replies, client.lost) == ([], True)
+
+
+@pytest.mark.parametrize("by", ["submit", "pull"])
+@pytest.mark.parametrize("yaml", [SYNC, "node: {ackFlush: sync}\n" + PULLS], ids=["always", "pulls"])
+def test_results_wait_for_the_partitions_of_a_node_that_has_started(by: str, yaml: str) -> None:
+    """A client sends them again to a node that was restarted: they count, and the answer waits for the commit."""
+    world = World(yaml)
+    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.down = True
+    world.run(1)
+    client = world.connect("consumer")
+    if by == "submit":
+        client.transport.write(client.codec.call("submit", 1, result=_result("main_0", offset)))
+    else:
+        request = consumer_idl.PullRequest(groupId="billing", maxLingerTime=1, result=_result("main_0", offset))
+        client.transport.write(client.codec.call("pull", 1, request=request))
+    world.run(2)
+    assert client.replies == []
+    world.kafka.down = False
+    world.run(2)
+    [answer] = client.replies
+    assert answer.value is True or not answer.value.messages
+    assert world.kafka.group("billing").committed[Place("invoices", 0)][0] == offset + 1
+
+
+def test_results_wait_for_partitions_no_longer_than_a_session() -> None:
+    """Of a cluster that does not answer; then they are refused, and likewise later ones at once."""
+    world = World()
+    world.kafka.down = True
+    world.run(1)
+    client = _submit(world, "main_0", 0)
+    world.run(4)
+    assert client.replies == []
+    world.run(2)
+    assert [each.value for each in client.replies] == [False]
+    client = _submit(world, "main_0", 0)
+    world.run(0.1)
+    assert [each.value for each in client.replies] == [False]
 
 
 def test_retention_of_the_store_has_nothing_to_do_with_groups_of_kafka() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.port.connection import CONNECTION_BYTES, Connection
 from proxy.port.network import NoPeer
-from proxy.port.reply_slot import SLOT_BYTES, ReplySlot
+from proxy.port.reply_slot import SLOT_BYTES, Leased, ReplySlot
 from proxy.wire.call import Call
 from tests.unit.proxy.port.test_port_server import FRAME, Port
 
@@ -176,3 +176,19 @@ def test_client_that_says_it_ends_is_answered_and_closed() -> None:
     first.answer(b"1")
     slow.port.server.flush()
     assert (b"".join(slow.peer.written), slow.peer.closed) == (b"1empty", True)
+
+
+def test_messages_whose_lease_ended_before_they_were_written_go_back() -> None:
+    """A process that was stopped within a turn writes its replies when it goes on: others may have the messages."""
+    slow = Slow()
+    first, second = slow.ask(2)
+    holds = True
+    for slot, data in ((first, b"first"), (second, b"second")):
+        slot.answer(data, Leased(partial(slow._went_back, data), lambda: holds))
+    holds = False
+    slow.port.server.flush()
+    assert (slow.lost, slow.peer.written, slow.held) == ([b"first", b"second"], [b"", b""], 0)
+    [third] = slow.ask()
+    third.answer(b"third", Leased(partial(slow._went_back, b"third"), lambda: True))
+    slow.port.server.flush()
+    assert slow.peer.written[-1] == b"third"

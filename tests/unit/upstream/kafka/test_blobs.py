@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -14,7 +14,7 @@ from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.commits.blobs import NAME_MAX, Blobs, Named
 from upstream.kafka.commits.metadata import TEXT_MAX, decode, decode_blob, encode, encode_named
-from upstream.kafka.link import Headers, KafkaRecord, Place, Produced
+from upstream.kafka.link import Headers, Place, Produced, RecordsRead
 from upstream.kafka.partitions import MemberSettings
 from upstream.progress.tracker import Failure
 
@@ -224,7 +224,7 @@ def test_slot_that_a_commit_names_is_not_the_next_ones() -> None:
 class _Silent:
     """Neither answers a read nor a write."""
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: Callable[[Sequence[KafkaRecord]], None]) -> None:
+    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
         """Say nothing."""
 
     def produce(  # noqa: PLR0917 - as the protocol says

@@ -197,3 +197,13 @@ def test_limit_of_commit_texts_is_a_warning_where_they_do_not_fit(limit: str, sa
     found = _found(FACTS._replace(settings={"offset.metadata.max.bytes": limit}))
     assert [(path, bad) for path, bad, _ in found] == ([("kafka.main", False)] if said else [])
     assert all(limit in text for _, _, text in found)
+
+
+def test_offsets_that_are_deleted_before_they_are_kept_are_said() -> None:
+    """A node joins an idle group every six hours; of one that is always a member nothing is deleted."""
+    for minutes, membership, said in ((10_080, "pulls", 0), (600, "pulls", 1), (600, "always", 0)):
+        more = f"sessionTimeout: 10000, membership: {membership}"
+        config = loads(YAML.replace("sessionTimeout: 10000", more)).config
+        facts = FACTS._replace(settings={"offsets.retention.minutes": str(minutes)})
+        found = [each for each in mismatches(config, "main", facts) if "offsets.retention.minutes" in each.text]
+        assert len(found) == said

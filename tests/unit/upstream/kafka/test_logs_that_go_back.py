@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import Place
+from upstream.kafka.partitions import MemberSettings
 
 T = Place("t", 0)
 
@@ -119,3 +123,88 @@ def test_what_retention_took_from_a_running_group_is_counted() -> None:
     ground.client.members[0].resume([T])
     assert len(ground.drain(client, 1)) == 8
     assert _expired(ground) == 12
+
+
+def test_finished_stays_finished_when_records_under_a_stopped_key_are_deleted() -> None:
+    """After a restart: what was unfinished is counted as lost, and the stop of its key ends with the message."""
+    entry = {"topic": "t", "orderKey": "KEY", "retryIntervals": [100], "onExhausted": "stopKey"}
+    ground = KafkaGround(entry, queues=1)
+    client = Client()
+    for number in range(60):
+        ground.cluster().append(T, b"held" if number < 10 else b"k%d" % number, b"%d" % number, gap=0)
+    for _ in range(20):
+        ground.advance(0.3)
+        for place, body in ground.take(client).items():
+            ground.ack(client, place, fail=int(body) < 10)
+    ground.advance(0.5)
+    assert (ground.committed(), ground.group_queue().tracker.ahead) == (0, 50)
+    ground.client.kill()
+    ground.cluster().expire(T, 10)
+    ground.kill()
+    assert ground.drain(client, 2) == {}
+    assert (_expired(ground), ground.committed()) == (10, 60)
+    assert ground.group_queue().tracker.failures == {}
+
+
+def _dropped_bodies(count: int) -> tuple[KafkaGround, Client, list[tuple[str, int]]]:
+    """Have one message of a key out, and many behind it without their bodies."""
+    settings = MemberSettings(session_seconds=10, waiting_bytes=1 << 16)
+    entry = {"topic": "t", "orderKey": "KEY", "timeout": 600_000}
+    ground = KafkaGround(entry, queues=1, settings=settings)
+    client = Client()
+    for number in range(count):
+        ground.cluster().append(T, b"hung", b"%d" % number + bytes(1_000), gap=0)
+    return ground, client, list(ground.drain(client, 3))
+
+
+def _skipped(ground: KafkaGround, why: str) -> float:
+    return ground.count("pyddmq_skipped_messages_total", "g", "t", why)
+
+
+@pytest.mark.parametrize("by", ["expired", "compacted"])
+def test_gap_under_dropped_bodies_is_seen_in_one_read(by: str) -> None:
+    """All messages in it end at once, by what took them; what is lost to retention is counted as lost."""
+    ground, client, out = _dropped_bodies(2_000)
+    asked: list[int] = []
+    read_again = ground.member._ways.reader.fetch
+
+    def fetch(place: Place, offsets: Sequence[int], there: Any) -> None:
+        asked.extend(each for each in offsets if each < 1_900)
+        read_again(place, offsets, there)
+
+    vars(ground.member._ways.reader)["fetch"] = fetch
+    if by == "expired":
+        ground.cluster().expire(T, 1_900)
+    else:
+        for offset in range(1, 1_900):
+            ground.take_away(0, offset)
+    held = ground.source().held_bytes // 1_000  # type: ignore[attr-defined]
+    ground.ack(client, *out)
+    seen: list[int] = []
+    for _ in range(200):
+        ground.advance(0.1)
+        taken = ground.take(client)
+        seen += [int(body.rstrip(b"\0")) for body in taken.values()]
+        ground.ack(client, *taken)
+    assert seen == sorted(seen)
+    assert seen[-100:] == list(range(1_900, 2_000))
+    gone = 1_900 - len(out) - (len(seen) - 100)
+    assert gone >= 1_900 - held - 1
+    assert (_skipped(ground, by), _skipped(ground, "damaged")) == (gone, 0)
+    assert _expired(ground) == (gone if by == "expired" else 0)
+    assert len(asked) == 1
+    assert ground.committed() == 2_000
+
+
+def test_message_without_a_record_has_no_id() -> None:
+    """Who looks at what is stuck sees it without one."""
+    ground, _, _ = _dropped_bodies(200)
+    for offset in range(1, 200):
+        ground.take_away(0, offset)
+    [group_queue] = ground.group.group_queues()
+    source = ground.source()
+    job = next(each for each in group_queue.live.values() if not source.has(each))  # type: ignore[attr-defined]
+    source.fetch([job], lambda _: None)
+    ground.advance(2)
+    assert source.has(job)  # type: ignore[attr-defined]
+    assert source.message_id(job) is None

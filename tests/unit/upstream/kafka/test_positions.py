@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.grounds import KafkaGround
+from tests.contract.grounds import ClassicKafkaGround, KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import Place
 
@@ -159,3 +159,23 @@ def test_topic_that_a_group_subscribes_anew_is_no_new_topic() -> None:
     ground.member.configure(config.model_copy(update={"topics": [*config.topics, other]}))
     ground.advance(5)
     assert {each.topic: each.start for each in ground.member.partitions.owned} == {"t": 0, "other": 1}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_of_a_group_that_no_client_pulls_are_kept(protocol: str) -> None:
+    """Kafka deletes those of a group without members; a node that is out joins for a moment before."""
+    kind = {"classic": ClassicKafkaGround, "consumer": KafkaGround}[protocol]
+    ground = kind({"topic": "t"}, queues=1)
+    ground.cluster().offsets_seconds = 8 * 3_600.0
+    client = Client()
+    _append(ground, "one", "two")
+    ground.advance(0.5)
+    first, _ = sorted(ground.take(client))
+    ground.ack(client, first)
+    ground.advance(1)
+    ground.wanted = False
+    ground.advance(15 * 3_600.0)
+    assert ground.cluster().group("g").members == [], "it leaves again"
+    assert ground.committed() == 1
+    ground.wanted = True
+    assert list(ground.drain(client, 2).values()) == [b"two"]

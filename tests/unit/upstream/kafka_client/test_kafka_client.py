@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.conftest import need_module
 from tests.kafka_world import Clients, Heard
-from upstream.kafka.link import Commit, KafkaFailure, Place
+from upstream.kafka.link import Commit, Gap, KafkaFailure, KafkaRecord, Place
 
 
 @pytest.fixture
@@ -78,10 +78,14 @@ def test_reader_reads_again(clients: Clients) -> None:
     """What is there of what is asked for, in its order."""
     clients.send("t", [b"a", b"b"])
     reader = clients.client().reader()
-    found: list[list[bytes | None]] = []
-    reader.fetch(Place("t", 0), [0, 2, 9], lambda records: found.append([each.value for each in records]))
+    found: list[tuple[list[bytes | None], list[Gap]]] = []
+
+    def there(records: Sequence[KafkaRecord], gaps: Sequence[Gap]) -> None:
+        found.append(([each.value for each in records], list(gaps)))
+
+    reader.fetch(Place("t", 0), [0, 2, 9], there)
     clients.until(lambda: found, "records")
-    assert found == [[b"first", b"b"]]
+    assert found == [([b"first", b"b"], [(9, 10)])]
     reader.close()
 
 
