@@ -92,6 +92,10 @@ class PlainNode(LiveNode):
             for group in self.group_list
         ]
 
+    def groups_in_steps(self, *, details_max: int) -> Generator[None, None, Sequence[GroupView]]:
+        yield
+        return self.groups(details_max=details_max)
+
     def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckMessage], int] | None:
         if group is not None and group not in {each.group for each in self.group_list}:
             return None

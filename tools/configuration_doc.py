@@ -54,8 +54,8 @@ taken for a number, nor a number for text. `pyddmq config check FILE` checks wit
 *live* has effect at once; *new generation* lets the subscription drain, for at most drainSeconds, and starts it again,
 while all others go on undisturbed; *restart* refuses the whole reload with that sentence. A refused or wrong file
 leaves the running configuration in force. Topics and groups may come and go; taking one out deletes nothing (D6), what
-clients have of it at that moment they may still answer, and the number of queues is only raised. The node serves all the
-while: the file is read and its modules are imported beside the loop, and groups change one after the other.
+clients have of it at that moment they may still answer, and the number of queues is only raised. The node serves
+meanwhile: the file is read and its modules are imported beside the loop, and groups change one after the other.
 """
 
 _TAIL = """

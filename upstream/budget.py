@@ -61,6 +61,7 @@ class Budget:
         begun: How much is for those of each flush that has begun, in that order.
         level: The measures in force.
         next_at: The value of `used` from which on a further measure is due.
+        lives: Of each subscription with unfinished jobs, what counts them; the others are not visited.
         settlers: Who has something taken off that has gone without a word: called before each count.
     """
 
@@ -72,6 +73,7 @@ class Budget:
     staged_bytes: int = 0
     begun: deque[int] = field(default_factory=deque)
     level: Pressure = Pressure.NONE
+    lives: set[Callable[[], int]] = field(default_factory=set)
     settlers: list[Callable[[], None]] = field(default_factory=list)
     next_at: int = field(init=False)
 
@@ -93,8 +95,13 @@ class Budget:
         if self.used >= self.next_at:
             self.recount()
 
-    def add_jobs(self, count: int) -> None:
-        """Note that `count` jobs were made. They are not taken off when they end: `recount` counts what there is."""
+    def add_jobs(self, count: int, live: Callable[[], int] | None = None) -> None:
+        """Note that `count` jobs were made. They are not taken off when they end: `recount` counts what there is.
+
+        `live` counts the unfinished jobs of the subscription that made them.
+        """
+        if live is not None:
+            self.lives.add(live)
         size = count * JOB_BYTES
         self.job_bytes += size
         used = self.used = self.used + size
@@ -123,6 +130,16 @@ class Budget:
         self.end(len(self.begun))
         self.used -= self.staged_bytes
         self.staged_bytes = 0
+
+    def live_jobs(self) -> int:
+        """Count the unfinished jobs; a subscription without any is visited again once it has made some."""
+        count = 0
+        for live in list(self.lives):
+            jobs = live()
+            count += jobs
+            if not jobs:
+                self.lives.discard(live)
+        return count
 
     def recount(self) -> None:
         """Count the jobs that there are and see which measures that calls for."""

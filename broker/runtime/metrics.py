@@ -69,7 +69,7 @@ class Metrics:
     """The series of one node. Two nodes in one process do not share them."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[str, tuple[str, ...]], Counter] = {}
+        self._series: dict[str, dict[tuple[str, ...], Counter]] = {}
         self._histograms: dict[tuple[str, tuple[str, ...]], Histogram] = {}
         self._open: dict[str, int] = {}
 
@@ -80,10 +80,11 @@ class Metrics:
             KeyError: The name was never declared.
             ValueError: The number of label values differs from the spec's.
         """
-        series = self._series.get((name, labels))
+        of_name = self._series.get(name)
+        series = None if of_name is None else of_name.get(labels)
         if series is None:
             _check_labels(name, labels)
-            series = self._series[(name, labels)] = Counter()
+            series = self._series.setdefault(name, {})[labels] = Counter()
         return series
 
     def histogram(self, name: str, *labels: str) -> Histogram:
@@ -104,7 +105,7 @@ class Metrics:
 
         The rest share the series `OTHER`, so that the sum is right whatever they are called. Raises as `counter`.
         """
-        if (name, (label,)) not in self._series:
+        if (label,) not in self._series.get(name, ()):
             named = self._open.get(name, 0)
             if named >= OPEN_SERIES_MAX:
                 return self.counter(name, OTHER)
@@ -113,20 +114,24 @@ class Metrics:
 
     def value(self, name: str, *labels: str) -> int:
         """Return the value of a series; 0 when it was never touched. Without labels: the sum over all of them."""
+        of_name = self._series.get(name, {})
         if labels or not SPECS[name].labels:
-            series = self._series.get((name, labels))
+            series = of_name.get(labels)
             return series.value if series else 0
-        return sum(counter.value for (each, _), counter in self._series.items() if each == name)
+        return sum(counter.value for counter in of_name.values())
 
     def some(self, names: Collection[str]) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
-        """Return the series of some metrics, in no order: cheaper than all of them in theirs."""
-        for (name, labels), counter in list(self._series.items()):
-            if name in names:
-                yield SPECS[name], labels, counter.value
+        """Return the series of some metrics that are not 0, in no order; those of other metrics are not visited."""
+        for name in names:
+            spec = SPECS[name]
+            for labels, counter in list(self._series.get(name, {}).items()):
+                if counter.value:
+                    yield spec, labels, counter.value
 
     def __iter__(self) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
-        for (name, labels), counter in sorted(self._series.items(), key=lambda item: item[0]):
-            yield SPECS[name], labels, counter.value
+        for name, of_name in sorted(self._series.items()):
+            for labels in sorted(of_name):
+                yield SPECS[name], labels, of_name[labels].value
 
 
 def _check_labels(name: str, labels: tuple[str, ...]) -> None:

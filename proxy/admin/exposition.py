@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
 from broker.runtime.accelerators import states
+from broker.runtime.async_steps import run_async
 from broker.runtime.histogram import Histogram
 from broker.runtime.metrics import SPECS, Spec, declare
+from broker.runtime.steps import run_now
 from proxy.admin.lag_metrics import LAG_NAMES
 from proxy.admin.loop_lag import LoopLag
 from proxy.operate.attention.findings import DETAILS_MAX, findings
 from proxy.operate.live_node import LiveNode
-from upstream.views import PushView
+from upstream.views import GroupView, PushView
 
 BUILD_INFO = declare(
     "pyddmq_build_info",
@@ -97,9 +100,16 @@ PUSH_URL_FAILURES = declare(
     "pyddmq_push_url_failures", "Failures of a URL of the configuration in a row; 0 after a reply.", _URL, "gauge"
 )
 
+ZEROS_MAX = 1_000
+"""Series of one counter above which those that are 0 are left out."""
+STEP_SERIES = 512
+STEP_HISTOGRAMS = 32
+"""Series that one step puts together, in about a millisecond."""
 _END = b"# EOF\n"
 """Of the OpenMetrics form."""
 _Sample = tuple[tuple[str, ...], float]
+_Gauge = tuple[str, tuple[str, ...], float]
+"""Name, values of the labels, value."""
 
 
 class NodeCollector:
@@ -111,7 +121,15 @@ class NodeCollector:
         self._loop_name = loop_name
 
     def collect(self) -> Iterator[Metric]:
-        """Yield a family for every declared metric; a counter without labels that was never touched shows as 0."""
+        """Yield what `gathering` returns."""
+        yield from run_now(self.gathering())
+
+    def gathering(self) -> Generator[None, None, list[Metric]]:
+        """Return a family for every declared metric, in steps.
+
+        A counter without labels that was never touched shows as 0. Left out are histograms without an observation and,
+        of a counter with more than ZEROS_MAX series, those that are 0.
+        """
         delays = self._node.delays()
         if delays is not None:
             delays.due.measure()
@@ -121,20 +139,31 @@ class NodeCollector:
         series: dict[str, list[_Sample]] = {}
         for spec, labels, count in self._node.metrics:
             series.setdefault(spec.name, []).append((labels, count))
-        for name, labels, value in self._gauges():
+        yield
+        for name, labels, value in (yield from self._gauges()):
             series.setdefault(name, []).append((labels, value))
         histograms: dict[str, list[tuple[tuple[str, ...], Histogram]]] = {}
         for spec, labels, histogram in self._node.metrics.histograms():
-            histograms.setdefault(spec.name, []).append((labels, histogram))
+            if any(histogram.counts):
+                histograms.setdefault(spec.name, []).append((labels, histogram))
+        families: list[Metric] = []
         for name in sorted(SPECS.keys() - LAG_NAMES):
             spec = SPECS[name]
             if spec.kind == "histogram":
-                yield _histogram_family(spec, histograms.get(name, ()))
+                families.append((yield from _histogram_family(spec, histograms.get(name, ()))))
                 continue
             untouched: list[_Sample] = [((), 0.0)] if spec.kind == "counter" and not spec.labels else []
-            yield _family(spec, series.get(name, untouched))
+            samples = series.get(name, untouched)
+            if spec.kind == "counter" and len(samples) > ZEROS_MAX:
+                samples = [sample for sample in samples if sample[1]]
+            families.append((yield from _family(spec, samples)))
+        return families
 
-    def _gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    def _gauges(self) -> Generator[None, None, list[_Gauge]]:
+        groups = yield from self._node.groups_in_steps(details_max=DETAILS_MAX)
+        return [*self._of_node(groups), *_of_groups(groups)]
+
+    def _of_node(self, groups: Sequence[GroupView]) -> Iterator[_Gauge]:
         node = self._node
         yield BUILD_INFO, (node.version, platform.python_version(), self._loop_name), 1.0
         for accelerator, state in states.items():
@@ -148,35 +177,37 @@ class NodeCollector:
             yield STORE_FREE, (), float(store.free_bytes)
         for name, verdict, recipients in node.verdicts():
             yield VERDICT, (name, verdict.status, ",".join(recipients)), float(verdict.level)
-        groups = node.groups(details_max=DETAILS_MAX)
         found: dict[tuple[str, str, str], int] = {}
         for each in findings(node, groups, self._loop_lag.seconds):
             place = (each.finding, each.group or "", each.topic or "")
             found[place] = found.get(place, 0) + each.count
         for place, count in found.items():
             yield ATTENTION, place, float(count)
-        for group in groups:
-            for topic in group.topics:
-                labels = (group.group, topic.topic)
-                # What is not known is no 0: the series is absent for so long.
-                if topic.lag is not None and topic.lag_seconds is not None:
-                    yield LAG, labels, float(topic.lag)
-                    yield LAG_SECONDS, labels, topic.lag_seconds
-                yield IN_FLIGHT, labels, float(topic.in_flight)
-                yield WAITING, labels, float(topic.waiting)
-                yield PAUSED, labels, float(topic.paused_since_ms is not None)
-                yield STUCK_KEYS, labels, float(topic.stuck_keys_total)
-                for limit in topic.throttled:
-                    yield THROTTLED, (*labels, limit.partition(" ")[0]), 1.0
-                if topic.push is not None:
-                    yield from _of_push(labels, topic.push)
-                if topic.expires_seconds is not None:
-                    yield EXPIRES_SECONDS, labels, topic.expires_seconds
-                if topic.expires_bytes is not None:
-                    yield EXPIRES_BYTES, labels, float(topic.expires_bytes)
 
 
-def _of_push(labels: tuple[str, str], push: PushView) -> Iterator[tuple[str, tuple[str, ...], float]]:
+def _of_groups(groups: Sequence[GroupView]) -> Iterator[_Gauge]:
+    for group in groups:
+        for topic in group.topics:
+            labels = (group.group, topic.topic)
+            # What is not known is no 0: the series is absent for so long.
+            if topic.lag is not None and topic.lag_seconds is not None:
+                yield LAG, labels, float(topic.lag)
+                yield LAG_SECONDS, labels, topic.lag_seconds
+            yield IN_FLIGHT, labels, float(topic.in_flight)
+            yield WAITING, labels, float(topic.waiting)
+            yield PAUSED, labels, float(topic.paused_since_ms is not None)
+            yield STUCK_KEYS, labels, float(topic.stuck_keys_total)
+            for limit in topic.throttled:
+                yield THROTTLED, (*labels, limit.partition(" ")[0]), 1.0
+            if topic.push is not None:
+                yield from _of_push(labels, topic.push)
+            if topic.expires_seconds is not None:
+                yield EXPIRES_SECONDS, labels, topic.expires_seconds
+            if topic.expires_bytes is not None:
+                yield EXPIRES_BYTES, labels, float(topic.expires_bytes)
+
+
+def _of_push(labels: tuple[str, str], push: PushView) -> Iterator[_Gauge]:
     yield PUSH_OUT, labels, float(push.out)
     yield PUSH_HELD, labels, float(push.held)
     for url in push.urls:
@@ -184,20 +215,24 @@ def _of_push(labels: tuple[str, str], push: PushView) -> Iterator[tuple[str, tup
         yield PUSH_URL_FAILURES, (*labels, url.url), float(url.failures)
 
 
-def _family(spec: Spec, samples: Iterable[_Sample]) -> Metric:
+def _family(spec: Spec, samples: Iterable[_Sample]) -> Generator[None, None, Metric]:
     family: CounterMetricFamily | GaugeMetricFamily
     if spec.kind == "counter":
         family = CounterMetricFamily(spec.name, spec.help, labels=spec.labels)
     else:
         family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
-    for labels, value in samples:
+    for number, (labels, value) in enumerate(samples, start=1):
         family.add_metric(labels, value)
+        if number % STEP_SERIES == 0:
+            yield
     return family
 
 
-def _histogram_family(spec: Spec, series: Iterable[tuple[tuple[str, ...], Histogram]]) -> Metric:
+def _histogram_family(spec: Spec, series: Iterable[tuple[tuple[str, ...], Histogram]]) -> Generator[None, None, Metric]:
     family = HistogramMetricFamily(spec.name, spec.help, labels=spec.labels)
-    for labels, histogram in series:
+    for number, (labels, histogram) in enumerate(series, start=1):
+        if number % STEP_HISTOGRAMS == 0:
+            yield
         buckets = [(str((1 << each) / 1e6), sum(histogram.counts[: each + 1])) for each in spec.bounds]
         family.add_metric(labels, [*buckets, ("+Inf", sum(histogram.counts))], histogram.sum_us / 1e6)
     return family
@@ -207,19 +242,41 @@ class Exposition:
     """Renders one node's metrics and those of its process."""
 
     def __init__(self, node: LiveNode, loop_lag: LoopLag, loop_name: str) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(NodeCollector(node, loop_lag, loop_name))
-        if sys.platform == "linux":
-            ProcessCollector(registry=self._registry)
+        self._collector = NodeCollector(node, loop_lag, loop_name)
 
     def render(self, accept: str, lag: bytes = b"") -> tuple[bytes, str]:
+        """`rendered` at once."""
+        return _encoded(run_now(self._collector.gathering()), accept, lag)
+
+    async def rendered(self, accept: str, lag: bytes = b"") -> tuple[bytes, str]:
         """Return the text and its content type, in the form that the scraper's `Accept` header asks for.
+
+        The figures are taken in steps, and written as text in a thread.
 
         Args:
             accept: The header.
             lag: The gauges of lag, written already: in both forms gauges are written alike.
         """
-        encoder, content_type = choose_encoder(accept)
-        text = encoder(self._registry)
-        end = _END if text.endswith(_END) else b""
-        return text.removesuffix(_END) + lag + end, content_type
+        families = await run_async(self._collector.gathering())
+        return await asyncio.to_thread(_encoded, families, accept, lag)
+
+
+class _Gathered:
+    """A prometheus_client collector of families that were made before."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Sequence[Metric]:
+        return self._families
+
+
+def _encoded(families: Sequence[Metric], accept: str, lag: bytes) -> tuple[bytes, str]:
+    registry = CollectorRegistry()
+    registry.register(_Gathered(families))
+    if sys.platform == "linux":
+        ProcessCollector(registry=registry)
+    encoder, content_type = choose_encoder(accept)
+    text = encoder(registry)
+    end = _END if text.endswith(_END) else b""
+    return text.removesuffix(_END) + lag + end, content_type

@@ -254,7 +254,7 @@ class Routes:
         if judged is None or self._lag_text[0] is not judged:
             gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
             self._lag_text = (judged, gauges)
-        text, content_type = self._exposition.render(request.headers.get("Accept", ""), self._lag_text[1])
+        text, content_type = await self._exposition.rendered(request.headers.get("Accept", ""), self._lag_text[1])
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def _page(self, request: web.Request) -> web.Response:

@@ -44,6 +44,8 @@ from upstream.operate.positions import positions
 from upstream.operate.stuck import stuck_messages
 from upstream.views import GroupView, Position, StuckMessage
 
+GROUPS_AT_ONCE = 16
+"""Groups that are looked at in one step."""
 _STATES: dict[str, State] = {"starting": "starting", "recovering": "recovering", "ready": "ready", "failed": "failed"}
 
 
@@ -131,6 +133,15 @@ class LiveNode:
         """Every group, those that leave included, with at most `details_max` deliveries."""
         groups = [*self._node.groups.values(), *self._node.leaving]
         return [group.stats(details_max=details_max) for group in groups]
+
+    def groups_in_steps(self, *, details_max: int) -> Generator[None, None, Sequence[GroupView]]:
+        """`groups`, some at a time; one that a reload adds meanwhile may be absent."""
+        views: list[GroupView] = []
+        for number, group in enumerate([*self._node.groups.values(), *self._node.leaving], start=1):
+            views.append(group.stats(details_max=details_max))
+            if number % GROUPS_AT_ONCE == 0:
+                yield
+        return views
 
     def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckMessage], int] | None:
         """Stuck messages, of one group when given, the oldest first, and how many there are; None: no such group."""

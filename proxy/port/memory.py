@@ -67,7 +67,8 @@ class MemoryWatch:
         self._servers = servers
         self._sheds_at = 0
         """The use in bytes from which on it is worthwhile to look again for what can be given up."""
-        self.budget = Budget(memory_max, count_jobs=self._jobs, changed=self._changed)
+        self.budget = Budget(memory_max, changed=self._changed)
+        self.budget.count_jobs = self.budget.live_jobs
         self._groups = groups
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
@@ -187,9 +188,6 @@ class MemoryWatch:
 
     def _connections(self) -> list[Served]:
         return [(server, each) for server in self._servers() for each in server.connections]
-
-    def _jobs(self) -> int:
-        return sum(group.live_jobs for group in self._groups())
 
     def _changed(self, old: Pressure, new: Pressure) -> None:
         """Count and note the measures that begin; have everybody go on whom an ended measure held back."""

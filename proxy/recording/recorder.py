@@ -1,8 +1,9 @@
 """Recorder: notes every some seconds where all groups of a node stand, and hands that to the lag journal.
 
 A round is made in steps of about a millisecond: between two of them the loop serves everybody else. The next one is
-due `every` after it, up to a tenth sooner or later, so that the nodes of a cluster do not all do so together. Whatever
-goes wrong, the node goes on without that round, and says so.
+due `every` after it, up to a tenth sooner or later, so that the nodes of a cluster do not all do so together. With very
+many queues it is later: rounds take `SHARE` of the loop's time at most. Whatever goes wrong, the node goes on without
+that round, and says so.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ STEP_PIECES = 64
 FIRST_SECONDS = 1.0
 """The first round comes so soon after the start."""
 JITTER = 0.1
+SHARE = 0.1
+"""Part of the loop's time that rounds take at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,8 @@ class Recorder:
         self._next = Later(runtime.scheduler, self._begin)
         self._going_on: Generator[None, None, None] | None = None
         self._recalled = False
+        self._spent = self._sampled = 0.0
+        """Seconds of the loop's time that the last round took: all of it, and until it was written."""
         self._tiers = TierRounds(runtime)
         metrics = runtime.metrics
         self._rounds, self._dropped = metrics.counter(ROUNDS), metrics.counter(DROPPED)
@@ -166,6 +171,7 @@ class Recorder:
         return self._config.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
 
     def _begin(self) -> None:
+        self._spent = 0.0
         self._going_on = self._round()
         self._step()
 
@@ -192,7 +198,9 @@ class Recorder:
                 self._over()
             else:
                 self._steps.call_soon(self._step)
-        self._busy_us.add(round((clock.monotonic() - began) * 1_000_000))
+        spent = clock.monotonic() - began
+        self._spent += spent
+        self._busy_us.add(round(spent * 1_000_000))
 
     def _renew(self) -> None:
         """Begin another file: the round that failed may have begun to be written."""
@@ -203,7 +211,7 @@ class Recorder:
     def _over(self) -> None:
         self._going_on = None
         if self._sink is not None:
-            self._next.after(self._seconds())
+            self._next.after(max(self._seconds(), self._sampled / SHARE))
 
     def _round(self) -> Generator[None, None, None]:
         """Look at everything once, and write it."""
@@ -230,6 +238,8 @@ class Recorder:
         self._queues_seen.value = len(samples)
         yield
         yield from self._write(sink, self.last)
+        # Judging has a share of its own.
+        self._sampled = self._spent
         yield from self.verdicts.round(self.windows, time_ms)
         if isinstance(sink, JournalWriter):
             yield from self._tiers.round(self._node, sink.current)

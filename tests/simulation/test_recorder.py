@@ -118,7 +118,8 @@ def test_step_of_the_wall_clock_is_noted() -> None:
     rounds(ward)
     ward.run(1)
     [row] = [row for row in journal(ward) if isinstance(row, EventRow) and row.event.kind is EventKind.CLOCK]
-    assert row.event.detail == "-60000 ms"
+    # Wall time is read in whole milliseconds.
+    assert row.event.detail in ("-60000 ms", "-59999 ms")
 
 
 def test_full_disk_costs_rounds_and_nothing_else() -> None:

@@ -314,7 +314,7 @@ class Subscription(SubscriptionFacts):
                 return
             jobs = source.read(READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS)))
             if jobs:
-                self.buffer.budget.add_jobs(len(jobs))
+                self.buffer.budget.add_jobs(len(jobs), self.live_jobs)
                 self._take_in(jobs)
         self._again.after(0.0)
 

@@ -37,6 +37,10 @@ class SubscriptionFacts:
     _admission: Admission
     _source: Source
 
+    def live_jobs(self) -> int:
+        """Count its unfinished jobs."""
+        return sum([len(each.live) for each in self.group_queues])
+
     @property
     def held_by_rate(self) -> int:
         """How often its rate held messages back."""

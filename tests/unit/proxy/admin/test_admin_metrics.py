@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.runtime.metrics import SPECS
-from proxy.admin.exposition import Exposition
+from proxy.admin.exposition import STEP_SERIES, ZEROS_MAX, Exposition, NodeCollector
 from proxy.admin.loop_lag import TICK_SECONDS, LoopLag
 from proxy.admin.routes import REFUSED
 from tests.admin_node import FixedClock, PlainNode, busy_node
@@ -156,3 +157,32 @@ def test_metric_names_follow_prometheus() -> None:
 def _of_the_product() -> dict[str, Any]:
     """Leave out what other tests of this process declared for themselves."""
     return {name: spec for name, spec in SPECS.items() if not name.startswith("test")}
+
+
+def test_histogram_without_an_observation_is_left_out() -> None:
+    """An idle group has no buckets; its first message brings them all."""
+    node = PlainNode()
+    histogram = node.metrics.histogram("pyddmq_end_to_end_seconds", "billing", "orders")
+    assert not any("end_to_end" in name for name in _scrape(node))
+    histogram.observe(1)
+    assert "pyddmq_end_to_end_seconds_count{group=billing,topic=orders}" in _scrape(node)
+
+
+@pytest.mark.parametrize(("groups", "shown"), [(ZEROS_MAX, ZEROS_MAX), (ZEROS_MAX + 1, 1)])
+def test_counters_at_0_are_left_out_where_there_are_very_many(groups: int, shown: int) -> None:
+    """Up to the bound each group has its 0; above it those that have counted something are there."""
+    node = PlainNode()
+    for number in range(groups):
+        node.metrics.counter("pyddmq_finished_messages_total", f"g{number}", "t").add(number == 0)
+    found = {name: value for name, value in _scrape(node).items() if name.startswith("pyddmq_finished_messages_total")}
+    assert len(found) == shown
+    assert found["pyddmq_finished_messages_total{group=g0,topic=t}"] == 1
+
+
+def test_scrape_of_many_groups_goes_in_steps() -> None:
+    """Each step puts a bounded number of series together."""
+    node = PlainNode()
+    for number in range(4 * STEP_SERIES):
+        node.metrics.counter("pyddmq_finished_messages_total", f"g{number}", "t").add(1)
+    steps = NodeCollector(node, LoopLag(_Loop(), FixedClock()), "asyncio").gathering()
+    assert len(list(steps)) > 4
