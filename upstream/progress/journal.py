@@ -306,7 +306,7 @@ class AckJournal:
 
     def _fits_as_spare(self, path: str) -> bool:
         with closing(self.disk.open(path)) as file:
-            return self._segment_bytes <= file.size() <= 2 * self._segment_bytes
+            return self._segment_bytes <= file.size() <= 2 * max(self._segment_bytes, self._capacity)
 
 
 def _copy_of(snapshot: Sequence[Buffer]) -> list[Buffer]:

@@ -29,6 +29,7 @@ class Home(Protocol):
 
     session_seconds: float
     offsets_seconds: float | None
+    metadata_max: int
 
     @property
     def clock(self) -> Any:

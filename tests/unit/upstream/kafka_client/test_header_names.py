@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.conftest import need_module
 from tests.fakes.kafka.raw import MockKafka
 from tests.kafka_world import Clients
 from upstream.kafka.headers import decode
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaRecord, Place
 
 
 @pytest.fixture
@@ -44,7 +44,11 @@ def test_member_and_reader_go_on_over_names_that_are_not_utf8(kafka: MockKafka, 
     assert decode(heard.got[1]).properties == {"base64;Yf8=": "x", "z": "3"}
     reader = clients.client().reader()
     again: list[list[object]] = []
-    reader.fetch(Place("t", 0), [1], lambda records: again.append([each.headers for each in records]))
+    
+    def take(records: Sequence[KafkaRecord], _gaps: Sequence[tuple[int, int]]) -> None:
+        again.append([each.headers for each in records])
+
+    reader.fetch(Place("t", 0), [1], take)
     clients.until(lambda: again, "the record again")
     assert again == [[heard.got[1].headers]]
     reader.close()
