@@ -475,7 +475,8 @@ def test_no_option_hides_which_file_is_denied_to_whom() -> None:
 
     def checked(command: Any, words: str) -> Iterator[str]:
         for param in command.params:
-            if getattr(getattr(param, "type", None), "readable", False):
+            given = param.type_descriptor
+            if given.annotation in (Path, Path | None) and given.parameter_info.readable:
                 yield f"{words} {param.name}"
         for name, below in getattr(command, "commands", {}).items():
             yield from checked(below, f"{words} {name}")
