@@ -58,8 +58,10 @@ class StoreUnwritable(StoreError):
     """The data directory cannot be created or written."""
 
     def __init__(self, root: str, cause: OSError) -> None:
+        from conf.file_faults import file_fault
+
         advice = _ADVICE.get(cause.errno or 0, "give this user write permission there, or choose another directory")
-        super().__init__(f"cannot write to data directory {root}: {cause.strerror or cause}; {advice}")
+        super().__init__(f"cannot write to data directory {root}: {file_fault(cause, root, to='write')}; {advice}")
         self.root = root
 
 
@@ -139,9 +141,11 @@ class StoreFailed(StoreError):
     """
 
     def __init__(self, what: str, cause: OSError, *, at_ms: int = 0) -> None:
+        from conf.file_faults import file_fault
+
         where = f" ({cause.filename})" if cause.filename else ""
         super().__init__(
-            f"{what} failed{where}: {cause.strerror or cause}; nothing more is accepted. Check the disk, then restart: "
+            f"{what} failed{where}: {file_fault(cause)}; nothing more is accepted. Check the disk, then restart: "
             "everything acknowledged so far is kept"
         )
         self.cause = cause

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from conf import checks, kafka_checks, tls_checks
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
+from conf.file_faults import file_fault
 from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.places import Path, located
@@ -83,8 +84,9 @@ def load(path: str | os.PathLike[str], *, actions: ReadMapping[str, ActionSpec] 
         with open(path, "rb") as file:
             raw = file.read(TEXT_BYTES_MAX + 1)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError([Problem(name, None, "", f"cannot be read ({reason}); give a YAML file")]) from error
+        raise ConfigError(
+            [Problem(name, None, "", f"cannot be read ({file_fault(error, path)}); give a YAML file")]
+        ) from error
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import model_validator
 
 from conf.base import Model, Reload, setting
+from conf.file_faults import file_fault
 
 SECRET_BYTES_MAX = 65_536
 
@@ -101,5 +102,5 @@ class Secret(Model):
             with open(self.file, "rb") as file:
                 return file.read(SECRET_BYTES_MAX + 1)
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = file_fault(error, self.file)
             raise SecretUnreadable(f"the secret in {self.place} cannot be read ({reason})") from None

@@ -17,6 +17,7 @@ from aiohttp.abc import AbstractResolver
 
 from actions.http.addresses import Network, refusal
 from actions.http.wish import AddressRefused, HttpWish
+from conf.file_faults import file_fault
 
 DNS_SECONDS = 10
 KEPT_SECONDS = 15.0
@@ -39,7 +40,7 @@ def connector(wish: HttpWish, *, resolver: AbstractResolver | None = None) -> ai
         try:
             trusted = ssl.create_default_context(cafile=wish.ca_file)
         except OSError as error:
-            raise OSError(f"tls.caFile {wish.ca_file} cannot be used: {error.strerror or error}") from error
+            raise OSError(f"tls.caFile {wish.ca_file} cannot be used: {file_fault(error, wish.ca_file)}") from error
     kept: dict[str, Any] = {"keepalive_timeout": KEPT_SECONDS} if wish.keep else {"force_close": True}
     return aiohttp.TCPConnector(
         limit=wish.connections_max,

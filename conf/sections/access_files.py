@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from conf.file_faults import file_fault
 from conf.places import Path
 from conf.sections.access import AccessConfig, is_principal
 
@@ -103,7 +104,7 @@ def _content(file: str, path: Path) -> bytes:
             raw = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         hint = "; `pyddmq access token create` makes it" if path[-1] == "tokens" else ""
-        raise AccessUnreadable(path, f"{file} cannot be read ({error.strerror or error}){hint}") from error
+        raise AccessUnreadable(path, f"{file} cannot be read ({file_fault(error, file)}){hint}") from error
     if len(raw) > FILE_BYTES_MAX:
         raise AccessUnreadable(path, f"{file} is longer than {FILE_BYTES_MAX} bytes")
     return raw

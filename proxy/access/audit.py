@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.rate_limited_log import RateLimitedLog
+from conf.file_faults import file_fault
 from conf.sections.admin import AdminConfig
 from proxy.access.trail import FOLDER, LINES, LOST, Trail
 from proxy.access.views import AuditEntry
@@ -102,7 +103,7 @@ class Audit:
             await trail.keep(entry)
         except OSError as error:
             self._runtime.metrics.counter(LOST, "changes").add()
-            raise AuditUnwritable(error.strerror or str(error)) from error
+            raise AuditUnwritable(file_fault(error, to="write")) from error
         self._runtime.metrics.counter(LINES, "changes").add()
         return entry.number
 

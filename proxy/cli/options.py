@@ -22,6 +22,7 @@ TokenFile = Annotated[
         metavar="FILE",
         envvar="PYDDMQ_TOKEN_FILE",
         help="File of the token by which to say who this is. Else that in PYDDMQ_TOKEN.",
+        readable=False,
     ),
 ]
 AdminAddress = Annotated[
@@ -30,7 +31,9 @@ AdminAddress = Annotated[
 ]
 StoppedData = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="Instead of a node: a data directory that no node has open."),
+    typer.Option(
+        "--data", metavar="DIR", help="Instead of a node: a data directory that no node has open.", readable=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in a stable shape (docs/cli.md).")]
 

@@ -10,6 +10,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TextIO
 
 from msgspec import to_builtins
@@ -79,7 +80,9 @@ def writing(where: object) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        from conf.file_faults import file_fault, lowered
+
+        reason = lowered(file_fault(error, where if isinstance(where, Path) else None, to="write"))
         raise CliError(f"cannot write {where}: {reason}; give it another place", ExitCode.CHECK_FAILED) from error
 
 

@@ -6,7 +6,6 @@ import re
 from datetime import UTC, datetime
 
 from broker.format.numbers import whole_number
-from conf.moments import check_moment
 
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(\s+ago)?")
 _AHEAD = re.compile(r"in\s+(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
@@ -30,6 +29,8 @@ def parse_moment(text: str, now_ms: int, *, span_is_age: bool = True) -> int:
     Raises:
         ValueError: It is not a moment from the year 2000 on, with a sentence that says what is.
     """
+    from conf.moments import check_moment
+
     text = text.strip()
     if text == "now":
         return now_ms

@@ -33,6 +33,7 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock
 from conf import Config, ConfigError, load
 from conf.checks import check_access
+from conf.file_faults import file_fault
 from conf.sections.access_files import AccessUnreadable, FileState, state_of
 from conf.tls_checks import tls_host
 from proxy.node import logs
@@ -118,7 +119,7 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     try:
         _token(config)
     except OSError as error:
-        text = f"{config.node.admin_token_file} cannot be read ({error.strerror})"
+        text = f"{config.node.admin_token_file} cannot be read ({file_fault(error)})"
         return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", "adminTokenFile"), text))
     for group in config.groups:
         refusal = unmakeable(registry, config, group)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from conf.file_faults import file_fault
 from conf.sections.tls import TlsFiles
 
 CIPHERS_OF_1_2 = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -135,7 +136,7 @@ def _read(field: str, path: str) -> bytes:
         with open(path, "rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise TlsFileBad(field, path, f"cannot be read ({error.strerror or error}); name a PEM file") from error
+        raise TlsFileBad(field, path, f"cannot be read ({file_fault(error, path)}); name a PEM file") from error
     if len(content) > FILE_BYTES_MAX:
         raise TlsFileBad(field, path, f"has more than {FILE_BYTES_MAX} bytes; name a PEM file")
     return content

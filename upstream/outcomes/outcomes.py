@@ -374,7 +374,9 @@ class Outcomes:
         self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
 
     def give_up(self, job: UpstreamJob, reason: str) -> None:
-        """Dead-letter a job because an operator says so; see `dead_letter`."""
+        """Dead-letter a job because an operator says so, with what it failed for before; see `dead_letter`."""
+        if job.history is not None and job.history.reason:
+            reason = f"{reason}; before: {job.history.reason}"
         noted(job, reason, self._clock.monotonic())
         self.dead_letter(job, "operator", reason)
 

@@ -21,6 +21,7 @@ from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Syncing, Syncs
+from conf.file_faults import file_fault
 from upstream.progress.journal import AckJournal
 from upstream.progress.journal_format import encode_acked, encode_counted
 from upstream.progress.tracker import OffsetTracker
@@ -47,7 +48,7 @@ class ProgressFailed(StoreError):
     def __init__(self, what: str, cause: OSError) -> None:
         where = f" ({cause.filename})" if cause.filename else ""
         super().__init__(
-            f"{what} the ack journal failed{where}: {cause.strerror or cause}; no ack is accepted. Check the disk, "
+            f"{what} the ack journal failed{where}: {file_fault(cause)}; no ack is accepted. Check the disk, "
             "then restart: everything acknowledged so far is kept"
         )
         self.cause = cause

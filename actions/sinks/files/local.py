@@ -9,6 +9,7 @@ from typing import TypeVar
 from actions.sinks.faults import fault_of_disk
 from actions.sinks.files.layout import aside
 from actions.sinks.keep import Keep
+from conf.file_faults import file_fault
 
 T = TypeVar("T")
 
@@ -108,4 +109,4 @@ class LocalFolders:
             return await self._keep.apart(run)
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
-            raise fault_of_disk(error, f"{error.strerror or type(error).__name__}{where}") from error
+            raise fault_of_disk(error, f"{file_fault(error)}{where}") from error

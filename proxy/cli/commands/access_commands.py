@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 DAYS_MAX = 3650
 
-TokensFile = Annotated[Path, typer.Option("--file", "-f", help="The file that `access.tokens` names.")]
+TokensFile = Annotated[Path, typer.Option("--file", "-f", help="The file that `access.tokens` names.", readable=False)]
 
 
 def create(
@@ -97,7 +97,7 @@ def revoke(
 
 def explain(
     *,
-    file: Annotated[Path, typer.Argument(help="Configuration file.")],
+    file: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
     principal: Annotated[str, typer.Argument(help="Who; `anonymous` is who is nobody else.")],
     action: Annotated[str, typer.Argument(help="produce, consume, transact, view, operate, readBodies or administer.")],
     resource: Annotated[str, typer.Argument(help="A topic, group or producer group; of administer: node.")],
@@ -163,19 +163,22 @@ def _read(file: Path) -> dict[str, StoredToken]:
     except AccessUnreadable as error:
         raise CliError(error.text, ExitCode.CONFIG_INVALID) from error
     except OSError as error:
-        raise CliError(f"{file} cannot be read ({error.strerror or error})", ExitCode.CONFIG_INVALID) from error
+        from conf.file_faults import file_fault
+
+        raise CliError(f"{file} cannot be read ({file_fault(error, file)})", ExitCode.CONFIG_INVALID) from error
 
 
 @contextmanager
 def _changing(file: Path, *, create: bool = False) -> Iterator[dict[str, StoredToken]]:
     """Read the tokens, and put a file of those that there are then in its place; one change at a time."""
+    from conf.file_faults import file_fault
     from conf.sections.access_files import text_of
 
     file = file.resolve()
     try:
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        text = f"{file.parent} cannot be opened ({error.strerror}); make the folder first"
+        text = f"{file.parent} cannot be opened ({file_fault(error)}); make the folder first"
         raise CliError(text, ExitCode.CONFIG_INVALID) from error
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
@@ -184,7 +187,8 @@ def _changing(file: Path, *, create: bool = False) -> Iterator[dict[str, StoredT
         try:
             _put(file, text_of(tokens), folder)
         except OSError as error:
-            raise CliError(f"{file} cannot be written ({error.strerror or error})", ExitCode.CONFIG_INVALID) from error
+            reason = file_fault(error, file, to="write")
+            raise CliError(f"{file} cannot be written ({reason})", ExitCode.CONFIG_INVALID) from error
     finally:
         os.close(folder)
 

@@ -57,7 +57,7 @@ def list_actions(
 
 def try_actions(
     *,
-    config: Annotated[Path, typer.Argument(help="Configuration file.")],
+    config: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
     group: Annotated[str, typer.Argument(help="The group.")],
     topic: Annotated[str, typer.Argument(help="A topic of it.")],
     body: Annotated[str, typer.Option(help="Body of the message.")] = "",

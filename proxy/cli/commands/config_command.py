@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def check(
     *,
-    file: Annotated[Path, typer.Argument(help="Configuration file.")],
+    file: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
     kafka: Annotated[bool, typer.Option("--kafka", help="Ask its Kafka clusters, too, whether they fit.")] = False,
     admin: Annotated[
         str | None,

@@ -30,7 +30,12 @@ Ask = Callable[[dict[str, str]], MessagesAnswer]
 
 DataFolder = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="Look into this data directory; nothing is changed, no node needed."),
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Look into this data directory; nothing is changed, no node needed.",
+        readable=False,
+    ),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")]
 Queue = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Queue of the topic.")]
@@ -56,7 +61,7 @@ def show(
     offset: Annotated[int | None, typer.Option("--offset", "-o", min=0, help="Offset in the queue.")] = None,
     unique_key: Annotated[str | None, typer.Option("--unique-key", help="UNIQ_KEY.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Write the body alone, byte by byte.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="With --raw: into this file.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="With --raw: into this file.", readable=False)] = None,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -118,7 +123,9 @@ def export(
     end: To = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")] = None,
     cursor: Annotated[int, typer.Option(min=0, help="From this commit-log offset on.")] = 0,
-    output: Annotated[Path | None, typer.Option("--output", "-O", help="Into this file; else to stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-O", help="Into this file; else to stdout.", readable=False)
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole line of --output.")] = False,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,

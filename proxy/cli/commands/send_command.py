@@ -36,7 +36,10 @@ def send(
     topic: Annotated[str, typer.Argument(help="Topic to publish to.")],
     body: Annotated[str | None, typer.Argument(help="The message. Without it: see --file.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="One message per line; - is stdin. Empty lines are left out.")
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="One message per line; - is stdin. Empty lines are left out.", readable=False
+        ),
     ] = None,
     exported: Annotated[
         bool, typer.Option("--exported", help="Lines are those of `messages export`: body, key, tag and properties.")
@@ -265,5 +268,7 @@ def _input(
         stream = stack.enter_context(file.open("rb"))
         return lines_of(stream), os.fstat(stream.fileno()).st_size
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        from conf.file_faults import file_fault, lowered
+
+        reason = lowered(file_fault(error, file))
         raise CliError(f"cannot read {file}: {reason}; name a file of lines", ExitCode.USAGE) from error

@@ -24,7 +24,9 @@ def serve(
     *,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Configuration file; without it the sample that comes with pyddmq."),
+        typer.Option(
+            metavar="FILE", help="Configuration file; without it the sample that comes with pyddmq.", readable=False
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="DIR", help="Data directory, in the place of node.data.")] = None,
     as_json: AsJson = False,

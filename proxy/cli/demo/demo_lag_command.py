@@ -44,9 +44,9 @@ def lag(
         LagStage | None,
         typer.Option("--break", help="Leave one group's staging out, to show that its check can fail."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the report and the figures.")] = Path(
-        "lag-demo"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the report and the figures.", readable=False)
+    ] = Path("lag-demo"),
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Whether the report is made.")] = True,
     as_json: AsJson = False,
 ) -> int:

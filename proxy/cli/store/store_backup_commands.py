@@ -22,7 +22,7 @@ from proxy.process.exit_codes import ExitCode
 def backup(
     *,
     data: DataFolder,
-    target: Annotated[Path, typer.Argument(help="Folder for the copy; empty or new.")],
+    target: Annotated[Path, typer.Argument(help="Folder for the copy; empty or new.", readable=False)],
     link: Annotated[
         bool,
         typer.Option("--link", help="Hard links of full log files: no space, but the same bytes on the same disk."),
@@ -79,8 +79,8 @@ def _verify(target: Path, *, as_json: bool) -> int:
 
 def restore(
     *,
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder that `store backup` made.")],
-    data: Annotated[Path, typer.Argument(help="Data directory to make; empty or missing.")],
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder that `store backup` made.", readable=False)],
+    data: Annotated[Path, typer.Argument(help="Data directory to make; empty or missing.", readable=False)],
     as_json: AsJson = False,
 ) -> int:
     """Make a data directory from a backup, comparing every file with its sum."""

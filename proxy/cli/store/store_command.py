@@ -17,7 +17,7 @@ from proxy.process.exit_codes import ExitCode
 
 def broker_conf(
     *,
-    data: Annotated[Path, typer.Argument(help="Data directory.")],
+    data: Annotated[Path, typer.Argument(help="Data directory.", readable=False)],
     delay_levels: Annotated[
         str, typer.Option(help="The node's messageDelayLevel, if it is not the standard list.")
     ] = STANDARD_LEVELS,

@@ -20,7 +20,7 @@ from proxy.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from broker.tools.readonly import ReadOnlyStore
 
-DataFolder = Annotated[Path, typer.Argument(help="Data directory; a node may have it open.")]
+DataFolder = Annotated[Path, typer.Argument(help="Data directory; a node may have it open.", readable=False)]
 
 
 @contextlib.contextmanager
@@ -48,8 +48,10 @@ def store_errors(data: Path, *, quiet: bool = False) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        from conf.file_faults import file_fault
+
         where = error.filename or data
-        raise CliError(f"cannot use {where}: {error.strerror or error}", ExitCode.DATA_UNUSABLE) from error
+        raise CliError(f"cannot use {where}: {file_fault(error, where)}", ExitCode.DATA_UNUSABLE) from error
     finally:
         structlog.configure(**before)
 

@@ -25,7 +25,9 @@ class Other(enum.StrEnum):
 
 def handover(
     *,
-    data: Annotated[Path, typer.Argument(help="Data directory that no node has open; not a byte of it changes.")],
+    data: Annotated[
+        Path, typer.Argument(help="Data directory that no node has open; not a byte of it changes.", readable=False)
+    ],
     to: Annotated[Other | None, typer.Option("--to", help="The store goes there.")] = None,
     came_from: Annotated[Other | None, typer.Option("--from", help="The store has come from there.")] = None,
     as_json: AsJson = False,

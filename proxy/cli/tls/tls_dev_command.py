@@ -17,7 +17,9 @@ _NAMES = ("localhost", "127.0.0.1", "::1")
 
 def dev(
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made where it is not there.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where the files go; made where it is not there.", readable=False)
+    ],
     name: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A further DNS name or address of the node; may be given several times."),

@@ -32,6 +32,7 @@ from aiohttp import web
 from broker.errors import StoreError
 from broker.runtime.metrics import Metrics, declare
 from broker.views import View
+from conf.file_faults import file_fault
 from proxy.access.audit import Audit, AuditUnwritable, Who
 from proxy.access.rights import Rights
 from proxy.access.rules import Action
@@ -166,7 +167,7 @@ class AdminToken:
         try:
             token = self._read()
         except OSError as error:
-            text = f"The token file cannot be read ({error.strerror}); look at node.adminTokenFile."
+            text = f"The token file cannot be read ({file_fault(error)}); look at node.adminTokenFile."
             raise ChangeRefused(503, text) from error
         if token is None:
             return False

@@ -468,3 +468,17 @@ def test_serve_waits_for_no_other_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_no_option_hides_which_file_is_denied_to_whom() -> None:
+    """Typer's own check of a path says `is not readable`, and neither by whom nor why: each command reads it itself."""
+
+    def checked(command: Any, words: str) -> Iterator[str]:
+        for param in command.params:
+            given = param.type_descriptor
+            if given.annotation in (Path, Path | None) and given.parameter_info.readable:
+                yield f"{words} {param.name}"
+        for name, below in getattr(command, "commands", {}).items():
+            yield from checked(below, f"{words} {name}")
+
+    assert list(checked(get_command(build()), "pyddmq")) == []
