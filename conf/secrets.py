@@ -2,7 +2,7 @@
 
 The configuration holds where a secret stands, a file or a variable of the environment. What stands there is read when
 an action opens, and neither the configuration nor an error shows it. A reload compares places: a new secret takes
-effect under a new place, or with the next generation of its subscription.
+effect under a new place, with the next generation of its subscription, or when a server refuses the old one.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from actions.http.signature import KEY_ID, SIGNATURE
 from actions.http.targets import Health, Targets, Ticket
 from actions.http.wish import AddressRefused, HttpWish
 from actions.outside import OutsideAction
-from conf.secrets import Secret
+from conf.secrets import Secret, SecretUnreadable
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 from upstream.views import PushView, TargetView
 
@@ -41,6 +41,8 @@ ERROR_DOUBLINGS_MAX = 7
 LIMIT_MS = 86_400_000
 HIDDEN_CHARACTERS_MIN = 4
 """A shorter secret is not looked for in what a receiver writes: it would stand in any text."""
+HIDDEN_MAX = 64
+"""Secrets that are looked for, the newest ones."""
 HIDDEN_IN = 4096
 """Bytes of a reply in which secrets are looked for, before the text is cut to a line."""
 
@@ -61,14 +63,10 @@ class AsyncHttp(OutsideAction):
 
         self._url_of = URL
         options, context = self.options, self.context
-        static = [
-            (name, value.read() if isinstance(value, Secret) else value) for name, value in options.headers.items()
-        ]
-        self._composer = Composer(options, static, is_intact=self.is_intact)
         self._signature = options.signature
-        self._secret = b"" if options.signature is None else options.signature.secret.read().encode()
-        given = [text for name, text in static if isinstance(options.headers[name], Secret)]
-        self._hidden = [each for each in (*given, self._secret.decode()) if len(each) >= HIDDEN_CHARACTERS_MIN]
+        self._hidden: list[str] = []
+        self._secrets = 0
+        self._take_secrets(*self._read_secrets())
         self._urls = [URL(url) for url in options.urls]
         self.targets = Targets([str(url) for url in self._urls], options.breaker)
         self._slots = [asyncio.Semaphore(options.connections) for _ in self._urls]
@@ -85,6 +83,40 @@ class AsyncHttp(OutsideAction):
             guarded = HttpWish(connections_max=options.connections, ca_file=ca_file, allowed=self._networks, keep=False)
             self._callback_client = Client(self.outside, guarded, options.reply_bytes_max)
         self._open = True
+
+    def _read_secrets(self) -> tuple[Pairs, bytes]:
+        """Return the headers of every request and the key of signatures. Raises SecretUnreadable."""
+        given = self.options.headers.items()
+        static = [(name, value.read() if isinstance(value, Secret) else value) for name, value in given]
+        return static, b"" if self._signature is None else self._signature.secret.read().encode()
+
+    def _take_secrets(self, static: Pairs, secret: bytes) -> None:
+        """Use secrets from now on; those before stay hidden in what receivers write."""
+        self._static, self._secret = static, secret
+        self._secrets += 1
+        self._composer = Composer(self.options, static, is_intact=self.is_intact)
+        texts = [text for name, text in static if isinstance(self.options.headers[name], Secret)]
+        new = [each for each in (*texts, secret.decode()) if len(each) >= HIDDEN_CHARACTERS_MIN]
+        self._hidden = [*new, *(each for each in self._hidden if each not in new)][:HIDDEN_MAX]
+
+    def _have_changed(self, used: int) -> bool:
+        """Whether secrets changed since a request that a receiver refused; reads them again.
+
+        Args:
+            used: `_secrets` when the request was made.
+        """
+        if self._secrets != used:
+            return True
+        try:
+            static, secret = self._read_secrets()
+        except SecretUnreadable as error:
+            self.context.note("push_secret_unreadable", error=str(error))
+            return False
+        if (static, secret) == (self._static, self._secret):
+            return False
+        self._take_secrets(static, secret)
+        self.context.count("secret_renewed")
+        return True
 
     def preview(self, job: Job) -> list[str]:
         """Return the request of a message: its first line, headers and body; secrets and what they sign as `***`."""
@@ -234,7 +266,15 @@ class AsyncHttp(OutsideAction):
             return reply, shown
 
     async def _exchange(self, client: Client, job: Job, request: Request, url: URL) -> Reply:
-        """Send a request and count it; returns the reply whatever its status."""
+        """Send a request; once more where it is refused and a secret has changed. Returns the reply of any status."""
+        used = self._secrets
+        reply = await self._sent(client, job, request, url)
+        if reply.status not in (401, 403) or not self._have_changed(used):
+            return reply
+        return await self._sent(client, job, self._compose(job), url)
+
+    async def _sent(self, client: Client, job: Job, request: Request, url: URL) -> Reply:
+        """Send a request and count it."""
         headers = request.headers
         if request.query:
             front = str(url).partition("?")[0]

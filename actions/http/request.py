@@ -6,6 +6,7 @@ the body's bytes, or the parsed object as JSON; what identifies the message is t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
@@ -22,6 +23,10 @@ from pyddmq.actions import Job, Message, Unprocessable
 COUNT = "carrera_req_cnt"
 HEADERS_PROPERTY = "carrera_headers"
 MESSAGE_HEADERS_MAX = 64
+HEADERS_BYTES_MAX = 16_384
+"""Names and values of all headers that a message brings: receivers refuse longer heads."""
+KEY_CHARACTERS_MAX = 1_024
+"""Of a key in its header, percent-encoded; a longer one is hashed."""
 _FORM = "application/x-www-form-urlencoded"
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z")
 _LOOP_ID = re.compile(r"\d{10}-[34]-\d{10}-\d{1,10}-(\d{1,10})-\d{1,10}-\d{1,10}-[0-9a-z-]{36}\Z", re.ASCII)
@@ -71,12 +76,17 @@ class Composer:
         message = job.message
         gathered = job.outgoing
         headers: Pairs = list(self._static)
+        own: Pairs = []
         if HEADERS_PROPERTY in message.properties:
-            headers += self._from_property(message.properties[HEADERS_PROPERTY])
+            own += self._from_property(message.properties[HEADERS_PROPERTY])
         for name, value in gathered.headers:
             if not is_header(name) or not is_header_value(value):
                 raise Unprocessable(f"header {printable(name)!r} gathered for the push has no valid name or value")
-            headers.append((name, value))
+            own.append((name, value))
+        size = sum(len(name) + len(value) for name, value in own)
+        if size > HEADERS_BYTES_MAX:
+            raise Unprocessable(f"the message's headers have {size} bytes; at most {HEADERS_BYTES_MAX}")
+        headers += own
         headers += self._trace(message)
         count = str(request_count(job, message))
         if self._get:
@@ -104,7 +114,7 @@ class Composer:
             ("Pyddmq-Attempt", count),
         ]
         if message.key is not None:
-            headers.append(("Pyddmq-Key", quote(message.key, safe="")))
+            headers.append(_key_header(message.key))
         if tombstone:
             headers.append(("Pyddmq-Tombstone", "true"))
             return b"" if raw else b"null"
@@ -152,6 +162,15 @@ class Composer:
         if state and len(state) <= 512 and is_header_value(state):
             trace.append(("tracestate", state))
         return trace
+
+
+def _key_header(key: str) -> tuple[str, str]:
+    """Return the header that names a message's key: percent-encoded, or the SHA-256 of its UTF-8 where that is long."""
+    if len(key) <= KEY_CHARACTERS_MAX:
+        text = quote(key, safe="", errors="surrogatepass")
+        if len(text) <= KEY_CHARACTERS_MAX:
+            return "Pyddmq-Key", text
+    return "Pyddmq-Key-Sha256", hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def request_count(job: Job, message: Message) -> int:

@@ -89,9 +89,13 @@ class Lives:
         self._end_publishing()
 
     def is_away(self) -> None:
-        """Wait until the sink has found its server away since the last time that this was asked, in this life."""
-        until(lambda: self.events("server_away") > self._away_seen, "the server to be found away")
-        self._away_seen = self.events("server_away")
+        """Wait until the sink found its server away, or full, since this was last called in this life."""
+
+        def found() -> int:
+            return self.events("server_away") + self.events("message_waits")
+
+        until(lambda: found() > self._away_seen, "the server to be found away")
+        self._away_seen = found()
 
     def events(self, event: str) -> int:
         """How often an event of actions was counted in this life."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,20 @@ def test_server_behind_tls_is_checked_by_its_authority(tmp_path: Path) -> None:
         job.outgoing.commands.append(RedisCommand("SET", ("a", "1")))
         return answers_of(opened(RedisSink, wanted, Outside()), [job])[0]
 
+    def all_of(ca_file: Path, between: Callable[[], object]) -> list[Any]:
+        wanted = {"hosts": [f"127.0.0.1:{port}"], "tls": True, "caFile": str(ca_file), "commands": [["SET", "a", "2"]]}
+        sink = opened(RedisSink, wanted, Outside())
+
+        async def run() -> list[Any]:
+            first = await sink.act_many([FakeJob(1)])
+            between()
+            sink.context.ahead += 60
+            second = await sink.act_many([FakeJob(1)])
+            await sink.close()
+            return [type(each) for each in (*first, *second)]
+
+        return asyncio.run(run())
+
     refused = told(stranger)
     assert isinstance(refused, RetryLater)
     assert "certificate verify failed" in str(refused).lower()
@@ -161,4 +175,8 @@ def test_server_behind_tls_is_checked_by_its_authority(tmp_path: Path) -> None:
         assert client.get("a") is None
         assert told(authority) is Status.FINISH
         assert client.get("a") == b"1"
+        # A file that is replaced is read with the next connection, without a reload.
+        rotated = tmp_path / "rotated"
+        rotated.write_bytes(stranger.read_bytes())
+        assert all_of(rotated, lambda: rotated.write_bytes(authority.read_bytes())) == [RetryLater, Status]
     server.kill()

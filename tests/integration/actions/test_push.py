@@ -403,3 +403,38 @@ def test_authorities_that_cannot_be_read_stop_the_subscription(tmp_path: Path) -
                 pusher(urls=["https://localhost/"], tls={"caFile": str(file)})
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_rotated_secret_is_read_again_when_a_receiver_refuses_it(tmp_path: Path, status: int) -> None:
+    """The request is sent once more with the secret of this moment; an unchanged one is refused as before."""
+    file = tmp_path / "token"
+    file.write_text("old-token")
+    accepted = ["old-token"]
+
+    async def check(request: web.BaseRequest) -> web.StreamResponse:
+        given = request.headers["Authorization"]
+        return web.Response(status=200 if given == accepted[0] else status, text="" if given == accepted[0] else given)
+
+    receiver, context = Receiver(check), HandContext()
+
+    async def story() -> list[Any]:
+        async with serving(receiver):
+            headers = {"Authorization": {"file": str(file)}}
+            action = pusher(context, headers=headers, urls=[receiver.url])
+            answers = [await push(action)]
+            accepted[0] = "new-token"
+            answers.append(await push(action))
+            file.write_text("new-token")
+            answers += await asyncio.gather(*(push(action, HandJob(offset=n)) for n in range(3)))
+            accepted[0] = "none"
+            answers.append(await push(action))
+            file.unlink()
+            answers.append(await push(action))
+            await action.close()
+            return answers
+
+    answers = asyncio.run(story())
+    assert [each is Status.FINISH for each in answers] == [True, False, True, True, True, False, False]
+    assert "-token" not in "".join(map(str, answers))
+    assert context.events["secret_renewed"] == 1

@@ -17,12 +17,15 @@ from actions.sinks.files.formats import format_of
 from actions.sinks.hbase.sink import HBaseSink
 from actions.sinks.redis.sink import RedisSink
 from actions.tombstones import NULL_VALUE, is_tombstone
+from broker.format.properties import parse_properties
 from pyddmq.actions import Action, Job, Status, Unprocessable
 from tests.conftest import need_module
 from tests.unit.actions.sinks.memory_redis import MemoryRedis
 from tests.unit.actions.sinks.surroundings import FakeJob, opened
 from tests.unit.actions.sinks.test_hbase import MemoryHBase
 from tests.unit.upstream_world import Client, World
+from upstream.kafka.link import KafkaRecord
+from upstream.kafka.source import slices_of
 
 KEY = "k1"
 
@@ -156,3 +159,11 @@ def test_body_that_an_action_made_is_no_delete_any_more() -> None:
     job.data = {"deleted": True}
     assert not is_tombstone(cast("Job", job))
     assert not is_tombstone(cast("Job", FakeJob(1, b"")))
+
+
+def test_null_value_of_kafka_is_marked_as_the_actions_look_for_it() -> None:
+    """A record without a value has the property, one with an empty value does not."""
+    for value, marked in ((None, True), (b"", False)):
+        data, _, body_end, start, end = slices_of(KafkaRecord("t", 0, 5, 1, b"k1", value, ()))
+        assert bytes(data[:body_end]) == b""
+        assert (NULL_VALUE in parse_properties(bytes(data[start:end]))) is marked

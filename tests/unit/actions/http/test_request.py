@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, cast
 
@@ -171,3 +172,29 @@ def test_request_that_is_too_large_is_dead_lettered() -> None:
     """RequestBytesMax."""
     with pytest.raises(Unprocessable, match="1025 bytes; requestBytesMax is 1024"):
         compose(HandJob(data=b"x" * 1025), requestBytesMax=1024)
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("k" * 1_024, "Pyddmq-Key"), ("k" * 1_025, "Pyddmq-Key-Sha256"), ("\u6f22" * 113, "Pyddmq-Key"),
+     ("\u6f22" * 3_000, "Pyddmq-Key-Sha256"), ("\ud800" * 2_000, "Pyddmq-Key-Sha256"), ("\ud800", "Pyddmq-Key")],
+)  # fmt: skip
+def test_header_of_a_long_key_is_its_sum(key: str, name: str) -> None:
+    """Receivers refuse headers above 8 KiB, and a key may be far longer when it is percent-encoded."""
+    headers = dict(compose(HandJob(key=key)).headers)
+
+    [found] = [each for each in headers if each.startswith("Pyddmq-Key")]
+    assert found == name
+    assert len(headers[found]) <= 1_024
+    if name == "Pyddmq-Key-Sha256":
+        assert headers[found] == hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def test_message_whose_own_headers_no_receiver_takes_is_unprocessable() -> None:
+    """Those of its property and those that actions gathered count together."""
+    given = json.dumps({f"X-{n}": "v" * 4_000 for n in range(3)})
+    job = HandJob(properties={"carrera_headers": given})
+    assert compose(job, messageHeaders=["X-*"]).headers
+    job.outgoing.headers.append(("Y", "v" * 5_000))
+    with pytest.raises(Unprocessable, match="at most 16384"):
+        compose(job, messageHeaders=["X-*"])
