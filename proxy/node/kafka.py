@@ -23,6 +23,7 @@ from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
+from upstream.kafka.subscriptions import is_expression
 from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
@@ -89,6 +90,11 @@ class KafkaClients:
             with _told():
                 self._producers[cluster] = LastingProducer(cluster, self.client(cluster).producer, self._runtime)
         return self._producers[cluster]
+
+    def partitions(self, cluster: str, topic: str) -> int | None:
+        """Return how many partitions a topic has; None: that is not known, or nothing was sent to its cluster yet."""
+        producer = self._producers.get(cluster)
+        return None if producer is None or is_expression(topic) else producer.partitions(topic)
 
     def producer_troubles(self) -> dict[str, str]:
         """Return the clusters whose producer has ended by a fault, each with what it said."""

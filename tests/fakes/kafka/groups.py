@@ -28,6 +28,7 @@ class Home(Protocol):
     """The cluster, as its groups see it."""
 
     session_seconds: float
+    metadata_max: int
 
     @property
     def clock(self) -> Any:
