@@ -87,6 +87,7 @@ class LibrdkafkaClient:
         if self._asker is None:
             self._asker = self._settings.reader(self._client_id)
         self._asker.poll(0)  # It may have log lines.
+        self._settings.give_password(self._asker)
         return self._asker
 
     def _end_asker(self) -> Any:
