@@ -16,17 +16,19 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
+from conf import loads
 from lag.samples import QueueSample
 from lag.verdicts.changes import Verdict
 from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.live_node import LiveNode
+from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
-from proxy.operate.views.topics import TopicView
+from proxy.operate.views.topics import TopicInKafka, TopicView
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
 
 NOW_MS = 1_760_000_000_000
@@ -85,6 +87,13 @@ class PlainNode(LiveNode):
 
     def topics(self) -> Sequence[TopicView]:
         return self.topic_list
+
+    def topics_in_kafka(self) -> Sequence[TopicInKafka]:
+        return ()
+
+    @property
+    def in_kafka(self) -> InKafka:
+        return InKafka(loads("{}").config)
 
     def groups(self, *, details_max: int) -> Sequence[GroupView]:
         return [

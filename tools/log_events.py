@@ -139,6 +139,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "commit_blob_unread": "What a commit names in the commit topic is missing or wrong; some of it comes again.",
         "kafka_commit_text_refused": "The brokers' `offset.metadata.max.bytes` is below a commit's text of so many "
         "`characters`; the next has at most `next`, and what has no room goes to the commit topic.",
+        "kafka_session_differs": "`sessionTimeout` is not what the brokers have "
+        "(`group.consumer.session.timeout.ms`); the shorter one is in force.",
         "kafka_last_commit_awaited": "A member of a Kafka group that leaves waits up to `seconds` for its last commit.",
         "kafka_log_went_back": "A log in Kafka is shorter than where a group stood: records were lost, or the topic "
         "was created again.",

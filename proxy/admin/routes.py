@@ -45,6 +45,7 @@ from proxy.operate.lookups import dead_letters, delays, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.moments import parse_duration
 from proxy.operate.views.audit import AuditAnswer
+from proxy.operate.views.dead_letters import DeadLetterGroupsAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
 from proxy.operate.views.lag import LagAnswer
@@ -316,6 +317,8 @@ class Routes:
 
     async def _topics(self, request: web.Request) -> web.Response:
         advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."
+        if (elsewhere := self._node.in_kafka.topic(request.query.get("topic", ""))) is not None:
+            advice = elsewhere.replace("{", "{{").replace("}", "}}")
         return self._listed(request, "topic", partial(answers.topics, self._node), advice)
 
     async def _groups(self, request: web.Request) -> web.Response:
@@ -400,7 +403,10 @@ class Routes:
     async def _messages(self, request: web.Request) -> web.Response:
         given, now_ms = dict(request.query), self._node.clock.wall_ms()
         return await self._stepwise(
-            request, self._node.searchable(), lambda store: MessageSearch(store, given, now_ms=now_ms).steps()
+            request,
+            self._node.searchable(),
+            lambda store: MessageSearch(store, given, now_ms=now_ms).steps(),
+            elsewhere=self._node.in_kafka.messages(given.get("topic")),
         )
 
     async def _dead_letters(self, request: web.Request) -> web.Response:
@@ -409,12 +415,21 @@ class Routes:
         async def search() -> View:
             if opened is None:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
-            return await dead_letters.search(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
+            found = await dead_letters.search(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
+            if isinstance(found, DeadLetterGroupsAnswer):
+                return replace(found, in_kafka=in_kafka.all_letters())
+            return found
 
-        return await self._searched(request, search)
+        in_kafka = self._node.in_kafka
+        return await self._searched(request, search, elsewhere=in_kafka.letters(request.query.get("group", "")))
 
     async def _stepwise(
-        self, request: web.Request, opened: Opened | None, begin: Callable[[Opened], Search]
+        self,
+        request: web.Request,
+        opened: Opened | None,
+        begin: Callable[[Opened], Search],
+        *,
+        elsewhere: str | None = None,
     ) -> web.Response:
         """Answer with what a search in steps finds; `opened` is None while the store is being opened."""
 
@@ -423,10 +438,12 @@ class Routes:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
             return await run_async(begin(opened))
 
-        return await self._searched(request, search)
+        return await self._searched(request, search, elsewhere=elsewhere)
 
-    async def _searched(self, request: web.Request, search: Callable[[], Awaitable[View]]) -> web.Response:
-        """Answer with what is found, by one search at a time.
+    async def _searched(
+        self, request: web.Request, search: Callable[[], Awaitable[View]], *, elsewhere: str | None = None
+    ) -> web.Response:
+        """Answer with what is found, by one search at a time; where nothing is, with where it is `elsewhere`.
 
         A search may read much, and each gives way to the node's own work after every step.
         """
@@ -434,7 +451,7 @@ class Routes:
             try:
                 return _json(await search())
             except NotFound as error:
-                raise web.HTTPNotFound(text=_sentence(error)) from error
+                raise web.HTTPNotFound(text=elsewhere or _sentence(error)) from error
             except QueryRefused as error:
                 raise web.HTTPBadRequest(text=_sentence(error)) from error
             except StoreError as error:

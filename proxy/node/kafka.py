@@ -23,6 +23,7 @@ from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
+from upstream.kafka.subscriptions import is_expression
 from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
@@ -90,6 +91,11 @@ class KafkaClients:
                 self._producers[cluster] = LastingProducer(cluster, self.client(cluster).producer, self._runtime)
         return self._producers[cluster]
 
+    def partitions(self, cluster: str, topic: str) -> int | None:
+        """Return how many partitions a topic has; None: that is not known, or nothing was sent to its cluster yet."""
+        producer = self._producers.get(cluster)
+        return None if producer is None or is_expression(topic) else producer.partitions(topic)
+
     def producer_troubles(self) -> dict[str, str]:
         """Return the clusters whose producer has ended by a fault, each with what it said."""
         return {name: str(each.trouble) for name, each in self._producers.items() if each.trouble is not None}
@@ -138,6 +144,9 @@ class KafkaGroups:
         self.budget = Budget()
         self._brokers: dict[str, KafkaBroker] = {}
         self._always: dict[str, bool] = {}
+        self._clusters: dict[str, str] = {}
+        self._sessions: dict[str, int | None] = {}
+        """Session times of brokers by cluster, in ms; None while they are not known."""
 
     def broker(self, config: Config, group: GroupConfig) -> KafkaBroker | None:
         """Make a group's share of its cluster; None for one that reads the node's own store.
@@ -154,6 +163,10 @@ class KafkaGroups:
         settings = config.kafka[cluster]
         client = self._clients.client(cluster)
         strict = settings.takeover == "strict"
+        self._clusters[group.group] = cluster
+        if settings.group_protocol == "consumer" and cluster not in self._sessions:
+            self._sessions[cluster] = None
+            client.session_ms(lambda theirs: self._heard_session(cluster, settings.session_timeout, theirs))
         self._always[group.group] = settings.membership == "always"
 
         def member() -> GroupMember:
@@ -169,7 +182,8 @@ class KafkaGroups:
             ),
             runtime=self._runtime,
             settings=MemberSettings(
-                session_seconds=settings.session_timeout / 1000,
+                session_seconds=min(settings.session_timeout, self._sessions.get(cluster) or settings.session_timeout)
+                / 1000,
                 commit_seconds=settings.commit_interval / 1000,
                 revoke_seconds=settings.revoke_timeout / 1000,
                 takeover_seconds=max((each.timeout for each in group.topics), default=0) / 1000 if strict else 0.0,
@@ -181,6 +195,16 @@ class KafkaGroups:
         broker.budget = self.budget
         self._brokers[group.group] = broker
         return broker
+
+    def _heard_session(self, cluster: str, ours: int, theirs: int | None) -> None:
+        """Count with the brokers' session time where it is the shorter one: they give partitions away by it."""
+        if theirs is None or theirs == ours:
+            return
+        self._sessions[cluster] = theirs
+        _log.warning("kafka_session_differs", cluster=cluster, configured_ms=ours, brokers_ms=theirs)
+        for name, broker in self._brokers.items():
+            if self._clusters[name] == cluster:
+                broker.partitions.lease.shorten(theirs / 1000)
 
     def of(self, group: str) -> KafkaBroker | None:
         """Return the share of a running group; None for one that reads the node's own store."""

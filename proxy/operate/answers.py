@@ -26,9 +26,13 @@ def topics_of(node: LiveNode) -> list[TopicView]:
 def topics(node: LiveNode, *, limit: int, name: str | None = None) -> TopicsAnswer | None:
     """Return the topics, or None when `name` is given and there is none of that name."""
     found = [topic for topic in topics_of(node) if name in (None, topic.topic)]
-    if name is not None and not found:
+    in_kafka = [topic for topic in node.topics_in_kafka() if name in (None, topic.topic)]
+    if name is not None and not found and not in_kafka:
         return None
-    return TopicsAnswer(now_ms=node.clock.wall_ms(), topics_total=len(found), topics=found[:limit])
+    now_ms = node.clock.wall_ms()
+    return TopicsAnswer(
+        now_ms=now_ms, topics_total=len(found) + len(in_kafka), topics=found[:limit], in_kafka=in_kafka[:limit]
+    )
 
 
 def groups(

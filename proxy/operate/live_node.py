@@ -29,6 +29,7 @@ from proxy.node.reload import Reloader
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.troubles import troubles_of
+from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.lag import lag_steps
 from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
 from proxy.operate.lookups.limits import limits_of
@@ -38,7 +39,7 @@ from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
-from proxy.operate.views.topics import TopicView
+from proxy.operate.views.topics import TopicInKafka, TopicView
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.operate.positions import positions
 from upstream.operate.stuck import stuck_messages
@@ -128,6 +129,20 @@ class LiveNode:
             )
             for topic in self._node.store.topics.values()
         ]
+
+    def topics_in_kafka(self) -> Sequence[TopicInKafka]:
+        """Topics of the configuration that are in Kafka, by name."""
+        config, clients = self._node.config, self._node.kafka
+        return [
+            TopicInKafka(topic=name, cluster=cluster, partitions=clients.partitions(cluster, name))
+            for name in sorted(config.topics)
+            if (cluster := config.cluster_of(name)) is not None
+        ]
+
+    @property
+    def in_kafka(self) -> InKafka:
+        """What of the configuration is in Kafka."""
+        return InKafka(self._node.config)
 
     def groups(self, *, details_max: int) -> Sequence[GroupView]:
         """Every group, those that leave included, with at most `details_max` deliveries."""

@@ -93,6 +93,29 @@ def test_record_ends_by_the_reason_for_which_the_connection_is_refused(
         clients.end()
 
 
+def test_password_that_is_mended_is_taken_without_a_restart(secured: SecuredKafka, tmp_path: Path) -> None:
+    """The file is read again while the user is refused: the member joins, and the producer sends."""
+    (tmp_path / "secret").write_text(WRONG)
+    librdkafka = settings(secured, "PLAIN", {"file": str(tmp_path / "secret")})
+    clients = Clients(secured.secure)
+    try:
+        client = clients.client(librdkafka=librdkafka)
+        member, heard = clients.join("mended", ["permits"], librdkafka=librdkafka)
+        producer = client.producer()
+        clients.until(lambda: heard.troubles, "the refusal")
+        (tmp_path / "secret").write_text(PASSWORDS["PLAIN"])
+        clients.until(lambda: heard.given, "partitions")
+        clients.until(lambda: producer.partitions("permits") == 2, "the topic")
+        sent: list[KafkaFailure | None] = []
+        producer.produce("permits", 0, None, b"mended", (), lambda failure, *_: sent.append(failure))
+        clients.until(lambda: sent, "the report")
+        assert sent == [None]
+        producer.close(5)
+        clients.leave(member)
+    finally:
+        clients.end()
+
+
 _CONFIG = """
 node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {folder}/data}}
 kafka:

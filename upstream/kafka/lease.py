@@ -56,6 +56,11 @@ class Lease:
         if self.holds and not held:
             self._regained()
 
+    def shorten(self, session_seconds: float) -> None:
+        """Count with a session of the cluster's that is shorter than the one that was known."""
+        self._seconds = min(self._seconds, session_seconds * (1 - MARGIN))
+        self._until = min(self._until, self.now() + self._seconds)
+
     def end(self) -> None:
         """It is over: the member is none any more."""
         self._until = -1.0

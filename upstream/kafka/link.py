@@ -320,6 +320,10 @@ class KafkaClient(Protocol):
         """Return a reader."""
         ...
 
+    def session_ms(self, told: Callable[[int | None], None]) -> None:
+        """Ask for the brokers' session time of groups by KIP-848; told in the loop's thread, None: they do not say."""
+        ...
+
     def producer(self, broken: Broken) -> Producer:
         """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
         ...

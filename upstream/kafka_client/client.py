@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections.abc import Callable
 from typing import Any
 
+from broker.format.numbers import whole_number
 from broker.runtime.seams import Clock
+from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Broken
 from upstream.kafka_client.asking import Asking
+from upstream.kafka_client.look_process import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
-from upstream.kafka_client.package import confluent
+from upstream.kafka_client.package import KafkaUnusable, confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import LibrdkafkaProducer
 from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.settings import Settings
+
+_SESSION = "group.consumer.session.timeout.ms"
+_SESSION_AGAIN_SECONDS = 30.0
 
 
 class LibrdkafkaClient:
@@ -45,6 +53,7 @@ class LibrdkafkaClient:
         self._asking = Asking(cluster, Post(loop))
         self._asker: Any = None
         self._uncommitted: Any = None
+        self._closed = threading.Event()
 
     def member(self, group: str, client_id: str) -> LibrdkafkaMember:
         """Return a member of a group that has not joined.
@@ -79,8 +88,25 @@ class LibrdkafkaClient:
             broken=broken,
         )
 
+    def session_ms(self, told: Callable[[int | None], None]) -> None:
+        """Ask for the brokers' session time, by a process of its own, until the cluster answers."""
+
+        def ask() -> None:
+            while not self._closed.is_set():
+                try:
+                    facts = look_beside(self._settings.cluster, self._settings.config, (), ())
+                except (KafkaUnusable, SecretUnreadable):
+                    return
+                if not facts.trouble:
+                    Post(self._loop)(told, whole_number(facts.settings.get(_SESSION, ""), 18))
+                    return
+                self._closed.wait(_SESSION_AGAIN_SECONDS)
+
+        threading.Thread(target=ask, daemon=True, name=f"kafka-session-{self._settings.cluster}").start()
+
     def close(self) -> None:
         """Ask nothing more; members, readers and the producer are ended by themselves."""
+        self._closed.set()
         self._asking.ask(self._end_asker)
         self._asking.close()
 
@@ -89,6 +115,7 @@ class LibrdkafkaClient:
         if self._asker is None:
             self._asker = self._settings.reader(self._client_id)
         self._asker.poll(0)  # It may have log lines.
+        self._settings.give_password(self._asker)
         return self._asker
 
     def _ask_by_uncommitted(self) -> Any:
@@ -96,6 +123,7 @@ class LibrdkafkaClient:
         if self._uncommitted is None:
             self._uncommitted = self._settings.looker(self._client_id)
         self._uncommitted.poll(0)
+        self._settings.give_password(self._uncommitted)
         return self._uncommitted
 
     def _end_asker(self) -> Any:

@@ -96,6 +96,7 @@ class LibrdkafkaMember:
             clock=clock,
             revoke_seconds=revoke_seconds + LAST_SECONDS,
             # Others may have to give up first what it gets.
+            between_polls=settings.give_password,
             nothing_seconds=revoke_seconds + NOTHING_SECONDS if config.group_protocol == "consumer" else None,
         )
 

@@ -84,6 +84,7 @@ class MemberThread:
         clock: Clock,
         revoke_seconds: float,
         nothing_seconds: float | None = None,
+        between_polls: Callable[[Any], None] = lambda _: None,
     ) -> None:
         """Set up; `start` begins.
 
@@ -99,6 +100,7 @@ class MemberThread:
             revoke_seconds: How long a revoke may be held.
             nothing_seconds: After so long without an assignment, of a cluster that answers, there is none; None: the
                 brokers say so (not with KIP-848).
+            between_polls: Called with the consumer before each poll.
         """
         self._make_uncommitted = make_uncommitted
         self._told = told
@@ -108,6 +110,7 @@ class MemberThread:
         self._clock = clock
         self._revoke_seconds = revoke_seconds
         self._nothing_seconds = nothing_seconds
+        self._between_polls = between_polls
         self._nothing_at: float | None = None
         self._package = confluent()
         self._end_code = self._package.KafkaError._PARTITION_EOF
@@ -201,6 +204,7 @@ class MemberThread:
             self._seek()
         if self._nothing_at is not None and self._clock.monotonic() >= self._nothing_at:
             self._find_nothing()
+        self._between_polls(self._consumer)
         if self._room.wait(POLL_SECONDS):
             self._hand_on(self._poll())
 

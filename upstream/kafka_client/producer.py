@@ -288,6 +288,9 @@ class LibrdkafkaProducer:
 
     def _live(self) -> None:
         while not self._closed.is_set():
+            self._settings.give_password(self._producer)
+            if self._alone is not None:
+                self._settings.give_password(self._alone)
             try:
                 self._producer.poll(_POLL_SECONDS if self._alone is None else _BOTH_SECONDS)
                 if self._alone is not None:

@@ -67,6 +67,7 @@ class LibrdkafkaReader:
         self._package = confluent()
         self._end_code = self._package.KafkaError._PARTITION_EOF
         self._consumer = settings.reader(client_id)
+        self._settings = settings
         self._asked: SimpleQueue[tuple[Place, _Asked] | None] = SimpleQueue()
         self._work: dict[Place, _Work] = {}
         self._closed = threading.Event()
@@ -111,6 +112,7 @@ class LibrdkafkaReader:
         self._consumer.assign([make(*place, work.wanted[0]) for place, work in self._work.items()])
 
     def _read(self) -> None:
+        self._settings.give_password(self._consumer)
         first = self._consumer.poll(_POLL_SECONDS)
         if first is None:
             return

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from broker.runtime.seams import Clock
-from conf.secrets import Secret
+from conf.secrets import Secret, SecretUnreadable
 from conf.sections.kafka import MAX_POLL_INTERVAL_MS, KafkaClusterConfig
 from upstream.kafka_client.logs import LogLines
-from upstream.kafka_client.package import KafkaUnusable, confluent
+from upstream.kafka_client.package import KafkaUnusable, confluent, failure_of
 
 HIDDEN = "***"
 _QUEUED_KBYTES = 8 * 1024
 _HEARTBEAT_MS_MAX = 3_000
 _SENT_MS_MAX = 30_000
+_PASSWORD = "sasl.password"
+_USER_REFUSED = frozenset({"AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"})
 _MESSAGE_BYTES_MAX = 1_000_000_000
 """The most that librdkafka takes."""
 
@@ -37,6 +39,8 @@ class Settings:
         self.config = config
         self._logger = LogLines(cluster, self.hide, clock)
         self._secrets: list[str] = []
+        self._due: dict[int, tuple[str, str]] = {}
+        """User and password of clients that are to have another one, by the client's identity."""
         self._common: dict[str, Any] = {
             # A change of partitions, and of what an expression fits, is seen within a minute.
             "topic.metadata.refresh.interval.ms": 60_000,
@@ -140,16 +144,53 @@ class Settings:
     def _make(self, kind: str, settings: dict[str, Any]) -> Any:
         package = confluent()
         problem = "cannot be used"
+        made: list[Any] = []
+        told, used = settings.get("error_cb"), settings.get(_PASSWORD)
+
+        def note(error: Any) -> None:
+            nonlocal used
+            if made and failure_of(error).code in _USER_REFUSED:
+                used = self._renew(made[0], used)
+            if told is not None:
+                told(error)
+
         try:
-            return getattr(package if hasattr(package, kind) else _administration(), kind)(
-                settings, logger=self._logger
+            made.append(
+                getattr(package if hasattr(package, kind) else _administration(), kind)(
+                    {**settings, "error_cb": note}, logger=self._logger
+                )
             )
+            return made[0]
         except package.KafkaException as error:
             problem = self.hide(error.args[0].str() if hasattr(error.args[0], "str") else str(error.args[0]))
         except (TypeError, ValueError) as error:
             problem = self.hide(str(error))
         # Outside of the handler: its cause would show the secret.
         raise KafkaUnusable(f"librdkafka refuses the settings of {self.cluster}: {problem}; see kafka.{self.cluster}")
+
+    def give_password(self, client: Any) -> None:
+        """Give a client its new password, if there is one; called between its polls, in the thread that polls.
+
+        The package aborts the process where a client is called within its own callback, and other threads wait for as
+        long as a consumer is polled.
+        """
+        if self._due and (pair := self._due.pop(id(client), None)) is not None:
+            client.set_sasl_credentials(*pair)
+
+    def _renew(self, client: Any, used: Any) -> Any:
+        """Have a client whose user is refused get the password that its place has now; returns the one that it has."""
+        place = self.config.librdkafka.get(_PASSWORD)
+        user = self._common.get("sasl.username")
+        if not isinstance(place, Secret) or not isinstance(user, str):
+            return used
+        try:
+            password = self._plain(place)
+        except SecretUnreadable:
+            return used
+        if password != used:
+            self._common[_PASSWORD] = password
+            self._due[id(client)] = user, password
+        return password
 
     def _plain(self, value: object) -> Any:
         if isinstance(value, Secret):

@@ -56,7 +56,10 @@ def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT
         [each.group, str(each.dead_letters), str(each.ever_total), _when(each.first_ms), _when(each.last_ms)]
         for each in answer.groups
     ]
-    return print_table("Dead letters", ["group", "dead letters", "ever", "first", "last"], rows, right=(1, 2))
+    print_table("Dead letters", ["group", "dead letters", "ever", "first", "last"], rows, right=(1, 2))
+    for each in answer.in_kafka:
+        print_line(f"dead letters of {each.group} are in topic {each.topic} of Kafka cluster {each.cluster}")
+    return ExitCode.OK
 
 
 def show(

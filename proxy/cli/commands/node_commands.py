@@ -32,6 +32,11 @@ def topics(
     answer = get(admin, "/api/topics", TopicsAnswer, asked={"limit": _LIMIT, "topic": topic or None})
     if as_json:
         return print_json(answer)
+    for each in answer.in_kafka if topic is not None else ():
+        known = "unknown partitions" if each.partitions is None else amount(each.partitions, "partition")
+        return print_line(
+            f"topic {topic} is in Kafka cluster {each.cluster}, with {known}; kafka-topics.sh --describe shows more"
+        )
     if topic is not None:
         rows = [
             [str(queue.queue), str(queue.min), str(queue.max), str(queue.max - queue.min)]
@@ -49,6 +54,10 @@ def topics(
             str(each.messages),
         ]
         for each in answer.topics
+    ]
+    rows += [
+        [each.topic, f"Kafka {each.cluster}", "", "" if each.partitions is None else str(each.partitions), ""]
+        for each in answer.in_kafka
     ]
     return print_table("Topics", ["topic", "kind", "type", "queues", "messages"], rows, right=(3, 4))
 

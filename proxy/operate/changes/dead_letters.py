@@ -22,6 +22,7 @@ from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import durable, run_steps
 from proxy.operate.lookups.dead_letters import LetterPage
+from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.redrives import Redrive
 from proxy.operate.views.dead_letters import RedriveResult
 
@@ -70,7 +71,7 @@ def dead_letter_changes(node: Node) -> list[Change]:
         try:
             page = LetterPage(node.store, body.group, body.wanted, cursor=body.cursor, limit=body.limit)
         except NotFound as error:
-            raise ChangeRefused(404, f"{error}.") from error
+            raise ChangeRefused(404, InKafka(node.config).letters(body.group) or f"{error}.") from error
         except QueryRefused as error:
             raise ChangeRefused(400, f"{error}.") from error
         redrives = node.opened.redrives

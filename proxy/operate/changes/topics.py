@@ -18,6 +18,7 @@ from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import run_steps
 from proxy.operate.live_node import ranges
+from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.views.changes import DeletionResult, TopicResult
 
 Queues = Annotated[int, msgspec.Meta(ge=1, le=QUEUES_MAX)]
@@ -68,6 +69,7 @@ class _Topics:
         need_ready(node)
         if body.topic in node.store.topics:
             raise ChangeRefused(409, f"There is a topic {body.topic} already; `pyddmq topics alter` gives it queues.")
+        self._check_not_in_kafka(body.topic)
         if is_system(body.topic):
             raise ChangeRefused(400, f"{body.topic} is a name of the broker's own; choose another.")
         try:
@@ -192,8 +194,13 @@ class _Topics:
     def _found(self, name: str) -> Topic:
         topic = self._node.store.topics.get(name)
         if topic is None:
+            self._check_not_in_kafka(name)
             raise ChangeRefused(404, f"There is no topic {name!r}; `pyddmq topics` lists all.")
         return topic
+
+    def _check_not_in_kafka(self, name: str) -> None:
+        if (elsewhere := InKafka(self._node.config).topic(name)) is not None:
+            raise ChangeRefused(409, elsewhere)
 
 
 def _state(topic: Topic) -> TopicResult:

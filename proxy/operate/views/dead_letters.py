@@ -103,16 +103,32 @@ class DeadLetterGroup(View, frozen=True, kw_only=True):
     last_ms: int | None
 
 
+class LettersInKafka(View, frozen=True, kw_only=True):
+    """Where the dead letters of a group over Kafka are.
+
+    Attributes:
+        group: Its name.
+        cluster: Name of its cluster.
+        topic: Their topic there.
+    """
+
+    group: str
+    cluster: str
+    topic: str
+
+
 class DeadLetterGroupsAnswer(View, frozen=True, kw_only=True):
     """Groups that have dead letters.
 
     Attributes:
         now_ms: Now, by the node's wall clock.
         groups: By name.
+        in_kafka: Groups over Kafka, whose dead letters are not counted here.
     """
 
     now_ms: int
     groups: Sequence[DeadLetterGroup]
+    in_kafka: Sequence[LettersInKafka] = ()
 
 
 class DeadLetterKind(View, frozen=True, kw_only=True):

@@ -30,6 +30,20 @@ class TopicView(View, frozen=True, kw_only=True):
         return sum(queue.max - queue.min for queue in self.queues)
 
 
+class TopicInKafka(View, frozen=True, kw_only=True):
+    """A topic of the configuration that is in Kafka.
+
+    Attributes:
+        topic: Its name, or the expression.
+        cluster: Name of its cluster.
+        partitions: How many it has; null while this node does not know.
+    """
+
+    topic: str
+    cluster: str
+    partitions: int | None
+
+
 class TopicsAnswer(View, frozen=True, kw_only=True):
     """Topics.
 
@@ -37,8 +51,10 @@ class TopicsAnswer(View, frozen=True, kw_only=True):
         now_ms: Now, by the node's wall clock.
         topics_total: How many there are.
         topics: User topics first, then the others by kind; by name among these.
+        in_kafka: Topics of the configuration that are in Kafka, by name.
     """
 
     now_ms: int
     topics_total: int
     topics: Sequence[TopicView]
+    in_kafka: Sequence[TopicInKafka] = ()

@@ -38,6 +38,10 @@ class SimClient:
         """Return a reader."""
         return SimReader(self._cluster, self.link)
 
+    def session_ms(self, told: Callable[[int | None], None]) -> None:
+        """As the cluster has it."""
+        self._cluster.scheduler.call_later(0.01, told, int(self._cluster.session_seconds * 1000))
+
     def producer(self, broken: Broken = lambda _: None) -> SimProducer:
         """Return a producer."""
         producer = SimProducer(self._cluster, self.link, broken)

@@ -124,6 +124,9 @@ class MemoryProducer:
             each.value or b"" for place in sorted(self.records) if place.topic == topic for each in self.records[place]
         ]
 
+    def session_ms(self, told: Callable[[int | None], None]) -> None:
+        """There are no groups here."""
+
     def producer(self, broken: Broken = lambda _: None) -> MemoryProducer:
         """Itself."""
         return self

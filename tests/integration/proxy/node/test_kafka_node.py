@@ -56,12 +56,13 @@ groups:
 class World(HostileWorld):
     """A node before a Kafka in memory."""
 
-    def __init__(self, yaml: str = YAML) -> None:
+    def __init__(self, yaml: str = YAML, *, session_seconds: float = 6) -> None:
+        self.session_seconds = session_seconds
         super().__init__(yaml, kafka=self._make)
         self.view = LiveNode(self.node, Reloader(self.node, lambda: loads(YAML, actions=Registry())))
 
     def _make(self, loop: VirtualLoop, cluster: str) -> SimClient:
-        self.kafka = SimKafka(Random(3), clock=VirtualClock(loop), scheduler=loop, session_seconds=6)
+        self.kafka = SimKafka(Random(3), clock=VirtualClock(loop), scheduler=loop, session_seconds=self.session_seconds)
         self.kafka.partitions("invoices", 2)
         return SimClient(self.kafka)
 
@@ -475,3 +476,20 @@ def test_producer_that_kafka_denies_is_a_finding_and_is_replaced() -> None:
     assert send() == ResultCode.OK
     world.run(40)
     assert world.found() == []
+
+
+@pytest.mark.parametrize(("brokers", "holds"), [(6.0, False), (60.0, True)])
+def test_session_of_the_brokers_counts_where_it_is_shorter(brokers: float, holds: bool) -> None:
+    """By KIP-848 they give partitions away by theirs: a node that is cut off hands out nothing after that."""
+    yaml = YAML.replace("sessionTimeout: 6000", "sessionTimeout: 30000, groupProtocol: consumer")
+    with capture_logs() as lines:
+        world = World(yaml, session_seconds=brokers)
+        world.run(5)
+    [line] = [each for each in lines if each["event"] == "kafka_session_differs"]
+    assert (line["configured_ms"], line["brokers_ms"]) == (30_000, brokers * 1000)
+    broker = world.node.kafka_groups.of("billing")
+    assert broker is not None
+    assert broker.may_hand_out()
+    world.kafka.down = True
+    world.run(6)
+    assert broker.may_hand_out() == holds

@@ -44,7 +44,7 @@ def test_member_and_reader_go_on_over_names_that_are_not_utf8(kafka: MockKafka, 
     assert decode(heard.got[1]).properties == {"base64;Yf8=": "x", "z": "3"}
     reader = clients.client().reader()
     again: list[list[object]] = []
-    
+
     def take(records: Sequence[KafkaRecord], _gaps: Sequence[tuple[int, int]]) -> None:
         again.append([each.headers for each in records])
 

@@ -108,6 +108,9 @@ class Settings:
         """Nothing is secret."""
         return text
 
+    def give_password(self, client: object) -> None:
+        """It has one."""
+
     def producer(self, client_id: str, *, alone: bool = False, error_cb: Callable[[Any], None]) -> Producer:
         """Return one."""
         self.made.append(Producer(self.package, error_cb, alone=alone))

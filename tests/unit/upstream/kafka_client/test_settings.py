@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import structlog
@@ -129,3 +131,58 @@ def test_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     config = KafkaClusterConfig(bootstrap_servers="a:1")
     with pytest.raises(KafkaUnusable, match=r"need the package confluent-kafka .*; pip install 'pyddmq\[kafka\]'"):
         LibrdkafkaClient("main", config, client_id="c", loop=Loop(), clock=SystemClock())
+
+
+class Refused:
+    """An error of librdkafka's: the user is not known."""
+
+    def name(self) -> str:
+        """Its code."""
+        return "_AUTHENTICATION"
+
+    def str(self) -> str:
+        """Its text."""
+        return "SASL authentication error"
+
+
+class Package:
+    """Clients that remember their settings and credentials."""
+
+    KafkaException = RuntimeError
+
+    def __init__(self) -> None:
+        self.made: list[dict[str, Any]] = []
+        self.given: list[tuple[int, str, str]] = []
+
+    def Producer(self, settings: dict[str, Any], *, logger: object) -> Any:
+        """Return one."""
+        number = len(self.made)
+        self.made.append(settings)
+        return SimpleNamespace(set_sasl_credentials=lambda *pair: self.given.append((number, *pair)))
+
+
+def test_password_that_was_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By each client whose user is refused, once; the new one is as hidden as the old one."""
+    package = Package()
+    monkeypatch.setattr("upstream.kafka_client.settings.confluent", lambda: package)
+    found = settings(tmp_path, **{"sasl.username": "node"})
+    heard: list[object] = []
+    clients = [found.producer("a", error_cb=heard.append), found.producer("b")]
+    package.made[0]["error_cb"](Refused())
+    assert package.given == []
+    (tmp_path / "password").write_text("battery staple\n")
+    for _ in range(2):
+        package.made[0]["error_cb"](Refused())
+        package.made[1]["error_cb"](Refused())
+    assert package.given == [], "not within a callback"
+    for _ in range(2):
+        for each in clients:
+            found.give_password(each)
+    assert package.given == [(0, "node", "battery staple"), (1, "node", "battery staple")]
+    assert len(heard) == 3
+    assert found.hide(f"{PASSWORD}, battery staple") == "***, ***"
+    found.producer("c")
+    assert package.made[2]["sasl.password"] == "battery staple"
+    (tmp_path / "password").unlink()
+    package.made[2]["error_cb"](Refused())
+    assert len(package.given) == 2

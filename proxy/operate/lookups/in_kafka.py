@@ -1,0 +1,78 @@
+"""What of a configuration is in Kafka, where lookups of the store do not reach; each with the tool that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conf.models import Config
+from proxy.operate.views.dead_letters import LettersInKafka
+from upstream.kafka.broker import DEAD_LETTER_SUFFIX
+from upstream.kafka.subscriptions import fits, is_expression
+
+
+class InKafka:
+    """That of one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def all_letters(self) -> Sequence[LettersInKafka]:
+        """Return the groups over Kafka with the topics of their dead letters."""
+        config = self._config
+        return [
+            LettersInKafka(group=name, cluster=cluster, topic=name + DEAD_LETTER_SUFFIX)
+            for name in sorted(config.groups)
+            if (cluster := config.cluster_of_group(name)) is not None
+        ]
+
+    def topic(self, topic: str) -> str | None:
+        """Return a sentence with where a topic is and what shows it; None: it is not in Kafka."""
+        cluster = self._cluster_of(topic)
+        if cluster is None:
+            return None
+        tool = f"kafka-topics.sh {self._servers(cluster)} --topic {topic}"
+        return f"Topic {topic} is in Kafka cluster {cluster}. Use Kafka's own tools to see or change it: `{tool}`."
+
+    def messages(self, topic: str | None) -> str | None:
+        """Return a sentence with where messages are that the store does not have; `topic` where one was named.
+
+        Returns:
+            None: They are not in Kafka.
+        """
+        if topic is None:
+            if not self._config.kafka:
+                return None
+            return "The store has no such message, and messages in Kafka are not searched: use Kafka's own tools."
+        cluster = self._cluster_of(topic)
+        if cluster is None:
+            return None
+        return f"Messages of topic {topic} are in Kafka cluster {cluster}: `{self._reads(cluster, topic)}` reads them."
+
+    def letters(self, group: str) -> str | None:
+        """Return a sentence with where a group's dead letters are; None: they are not in Kafka."""
+        for each in self.all_letters():
+            if each.group == group:
+                return (
+                    f"Dead letters of group {group} are in topic {each.topic} of Kafka cluster {each.cluster}: "
+                    f"`{self._reads(each.cluster, each.topic)}` reads them. To redrive one, produce it to the topic "
+                    "that its header pyddmq.topic names."
+                )
+        return None
+
+    def _cluster_of(self, topic: str) -> str | None:
+        """Return the cluster of a topic that is listed, fits an expression, or has dead letters of a group."""
+        config = self._config
+        if topic in config.topics:
+            return config.cluster_of(topic)
+        for name in config.topics:
+            cluster = config.cluster_of(name) if is_expression(name) else None
+            if cluster is not None and fits(name, topic, whole=config.kafka[cluster].group_protocol == "consumer"):
+                return cluster
+        return next((each.cluster for each in self.all_letters() if each.topic == topic), None)
+
+    def _servers(self, cluster: str) -> str:
+        return f"--bootstrap-server {self._config.kafka[cluster].bootstrap_servers}"
+
+    def _reads(self, cluster: str, topic: str) -> str:
+        options = f"{self._servers(cluster)} --topic {topic} --from-beginning --property print.headers=true"
+        return f"kafka-console-consumer.sh {options}"

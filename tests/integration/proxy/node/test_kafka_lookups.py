@@ -1,0 +1,98 @@
+"""Commands and lookups of a node for topics, messages and dead letters that are in Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from inspect import isawaitable
+from typing import Any, cast
+
+import pytest
+
+from conf import loads
+from proxy.operate import answers
+from proxy.operate.changes.dead_letters import RedriveBody, dead_letter_changes
+from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.topics import DeletionBody, TopicAlteration, TopicBody, topic_changes
+from proxy.operate.lookups.in_kafka import InKafka
+from tests.integration.proxy.node.test_kafka_node import World
+
+CONFIG = loads("""
+kafka:
+  main: {bootstrapServers: "a:9092"}
+topics:
+  orders: {queues: 1}
+  invoices: {brokerCluster: main}
+  "^bills-.*": {brokerCluster: main}
+groups:
+  - group: billing
+    topics: [{topic: invoices}]
+  - {group: local, topics: [{topic: orders}]}
+""").config
+
+
+def _run(world: World, name: str, body: Any) -> Any:
+    """Make a change, and return its result or raise as it does."""
+    changes = [*topic_changes(world.node), *dead_letter_changes(world.node)]
+    [change] = [each for each in changes if each.name == name]
+    result = change.run(body)
+    if not isawaitable(result):
+        return result
+    task = world.loop.create_task(cast("Coroutine[Any, Any, Any]", result))
+    world.loop.run(task.done, seconds=60)
+    return task.result()
+
+
+def test_topics_in_kafka_are_listed_with_their_partitions() -> None:
+    """Beside those of the store, once the cluster has said how many there are."""
+    world = World()
+    world.run(3)
+    answer = answers.topics(world.view, limit=100)
+    assert answer is not None
+    assert [(each.topic, each.cluster, each.partitions) for each in answer.in_kafka] == [("invoices", "main", 2)]
+    assert "invoices" not in [each.topic for each in answer.topics]
+    one = answers.topics(world.view, limit=100, name="invoices")
+    assert one is not None
+    assert (len(one.topics), len(one.in_kafka)) == (0, 1)
+    assert answers.topics(world.view, limit=100, name="none-such") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("create_topic", TopicBody(topic="invoices", queues=2)),
+        ("alter_topic", TopicAlteration(topic="invoices", queues=2)),
+        ("delete_topic", DeletionBody(topic="invoices", confirm="invoices")),
+    ],
+)
+def test_topic_in_kafka_is_not_changed_from_here(name: str, body: Any) -> None:
+    """The refusal names the cluster and the tool, and the store gets no topic of the name."""
+    world = World()
+    world.run(3)
+    with pytest.raises(ChangeRefused, match=r"is in Kafka cluster main.*kafka-topics.sh --bootstrap-server"):
+        _run(world, name, body)
+    assert "invoices" not in world.node.store.topics
+
+
+def test_redrive_of_a_kafka_group_names_the_topic_of_its_dead_letters() -> None:
+    """It said that the group never had a dead letter."""
+    world = World()
+    world.run(3)
+    with pytest.raises(ChangeRefused, match=r"in topic billing\.DLQ of Kafka cluster main"):
+        _run(world, "redrive_dead_letters", RedriveBody(group="billing"))
+
+
+def test_sentences_name_what_is_in_kafka_and_nothing_else() -> None:
+    """Listed topics, those that fit an expression, and dead letters."""
+    found = InKafka(CONFIG)
+    for topic in ("invoices", "bills-2026", "billing.DLQ"):
+        assert f"--topic {topic}" in str(found.topic(topic))
+        assert f"--topic {topic} " in str(found.messages(topic))
+    for topic in ("orders", "local.DLQ", "none-such"):
+        assert found.topic(topic) is None
+        assert found.messages(topic) is None
+    assert "not searched" in str(found.messages(None))
+    assert "pyddmq.topic" in str(found.letters("billing"))
+    assert found.letters("local") is None
+    assert [each.topic for each in found.all_letters()] == ["billing.DLQ"]
+    alone = InKafka(loads("topics: {orders: {queues: 1}}").config)
+    assert alone.messages(None) is None
