@@ -20,7 +20,10 @@ class SimClient:
 
     Attributes:
         link: Its connections, which break and heal together.
+        protocol_trouble: Why its members are classic.
     """
+
+    protocol_trouble = ""
 
     def __init__(self, cluster: SimKafka) -> None:
         self._cluster = cluster

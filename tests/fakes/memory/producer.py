@@ -47,6 +47,8 @@ class MemoryProducer:
         closed: Seconds that each `close` had.
     """
 
+    protocol_trouble = ""
+
     def __init__(self, scheduler: Scheduler, topics: dict[str, int]) -> None:
         self.topics = topics
         self.answer: Callable[[str, bytes], Answer] = lambda topic, body: Answer()
