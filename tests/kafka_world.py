@@ -138,7 +138,7 @@ class Clients:
 
     def client(self, **settings: Any) -> LibrdkafkaClient:
         """Return a client; `librdkafka` and the other settings of a cluster."""
-        settings = {"session_timeout": 6000, **settings}
+        settings = {"session_timeout": 6000, "group_protocol": "classic", **settings}
         config = KafkaClusterConfig(bootstrap_servers=settings.pop("address", self.address), **settings)
         client = LibrdkafkaClient("main", config, client_id="test", loop=self.loop, clock=SystemClock())
         self._ends.append(client.close)

@@ -16,7 +16,7 @@ from conf.secrets import Secret, masked
 
 __all__ = ["OWN_KEYS", "GroupProtocol", "KafkaClusterConfig", "LibrdkafkaValue", "Takeover", "librdkafka_problem"]
 
-GroupProtocol = Literal["classic", "consumer"]
+GroupProtocol = Literal["auto", "classic", "consumer"]
 Membership = Literal["pulls", "always"]
 Takeover = Literal["prompt", "strict"]
 LibrdkafkaValue = str | int | float | bool | Secret
@@ -144,10 +144,11 @@ class KafkaClusterConfig(Model):
         max_length=4096,
     )
     group_protocol: GroupProtocol = setting(
-        "classic",
+        "auto",
         "How members of a group find their partitions. `classic`: cooperative-sticky, known to every Kafka. "
         "`consumer`: KIP-848, Kafka 4.0 or newer; regular expressions are the broker's then (RE2/J, over whole names), "
-        "and sessionTimeout must be what the brokers have (D55).",
+        "and sessionTimeout must be what the brokers have (D55). `auto`: `consumer` where brokers offer it with the "
+        "same session time and the group reads no regular expression, else `classic` (D80).",
         reload=_RESTART,
     )
     session_timeout: int = setting(

@@ -19,6 +19,7 @@ from upstream.budget import Budget
 from upstream.calls.seams import Threads
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker, Ways
+from upstream.kafka.group_protocol import AUTO, stays_classic
 from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
 from upstream.kafka.membership import LEAVE_SECONDS
@@ -147,6 +148,7 @@ class KafkaGroups:
         self._clusters: dict[str, str] = {}
         self._sessions: dict[str, int | None] = {}
         """Session times of brokers by cluster, in ms; None while they are not known."""
+        self._autos: dict[str, KafkaClient] = {}
 
     def broker(self, config: Config, group: GroupConfig) -> KafkaBroker | None:
         """Make a group's share of its cluster; None for one that reads the node's own store.
@@ -168,6 +170,8 @@ class KafkaGroups:
             self._sessions[cluster] = None
             client.session_ms(lambda theirs: self._heard_session(cluster, settings.session_timeout, theirs))
         self._always[group.group] = settings.membership == "always"
+        if settings.group_protocol == AUTO:
+            self._autos[group.group] = client
 
         def member() -> GroupMember:
             return client.member(group.group, f"pyddmq-{config.node.broker_name}")
@@ -221,6 +225,20 @@ class KafkaGroups:
         for name, broker in sorted(self._brokers.items()):
             for text in broker.partitions.topic_troubles.texts().values():
                 found.setdefault(text, []).append(name)
+        return found
+
+    def classic(self) -> dict[str, list[str]]:
+        """Return why groups of `groupProtocol: auto` are classic, each reason with the groups."""
+        found: dict[str, list[str]] = {}
+        for name, client in sorted(self._autos.items()):
+            broker = self._brokers.get(name)
+            if broker is None:
+                continue
+            why = client.protocol_trouble
+            if stays_classic(broker.partitions.subscriptions.names):
+                why = "it reads a regular expression, which brokers read in another way with KIP-848"
+            if why:
+                found.setdefault(why, []).append(name)
         return found
 
     def starting(self, group: ConsumerGroup) -> Generator[None, None, None]:

@@ -61,6 +61,12 @@ def commit_plainly(address: str, group: str, topic: str, offset: int) -> None:
     consumer.close()
 
 
+def protocol_of(address: str, group: str) -> str:
+    """Return the group protocol that a group has at present."""
+    admin = _admin(address)
+    return str(admin.describe_consumer_groups([group])[group].result(SECONDS).type.name).lower()
+
+
 def plain_producer(address: str, **settings: Any) -> Any:
     """A producer of another program."""
     return Producer({"bootstrap.servers": address, **settings})

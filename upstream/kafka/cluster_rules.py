@@ -13,6 +13,7 @@ from typing import NamedTuple
 from conf.models import Config, GroupConfig, SubscriptionConfig
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.commits.metadata import TEXT_MAX
+from upstream.kafka.group_protocol import AUTO, found_by
 from upstream.kafka.membership import KEEP_SECONDS
 from upstream.kafka.subscriptions import fits, is_expression
 
@@ -236,6 +237,8 @@ def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[
             )
             yield Mismatch(path, theirs < ours, text + f"with groupProtocol consumer; write {theirs}")
         return
+    if settings.group_protocol == AUTO and (why := found_by(facts, ours).why):
+        yield Mismatch(("kafka", cluster, "groupProtocol"), False, f"stays classic: {why}")
     least = _whole(told.get("group.min.session.timeout.ms"))
     most = _whole(told.get("group.max.session.timeout.ms"))
     if least is not None and ours < least:

@@ -312,6 +312,11 @@ class Producer(Protocol):
 class KafkaClient(Protocol):
     """Makes the ways to one cluster."""
 
+    @property
+    def protocol_trouble(self) -> str:
+        """Why members of `groupProtocol: auto` are classic; "": they are not."""
+        ...
+
     def member(self, group: str, client_id: str) -> GroupMember:
         """Return a member of a group that has not joined."""
         ...

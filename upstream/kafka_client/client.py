@@ -19,6 +19,7 @@ from upstream.kafka_client.member import LibrdkafkaMember
 from upstream.kafka_client.package import KafkaUnusable, confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import LibrdkafkaProducer
+from upstream.kafka_client.protocol_choice import ProtocolChoice
 from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.settings import Settings
 
@@ -48,12 +49,20 @@ class LibrdkafkaClient:
         confluent()
         self._settings = Settings(cluster, config, clock)
         self._client_id = client_id
+        self._choice = ProtocolChoice(
+            config.group_protocol, config.session_timeout, lambda: look_beside(cluster, config, (), ())
+        )
         self._loop = loop
         self._clock = clock
         self._asking = Asking(cluster, Post(loop))
         self._asker: Any = None
         self._uncommitted: Any = None
         self._closed = threading.Event()
+
+    @property
+    def protocol_trouble(self) -> str:
+        """Why members of `groupProtocol: auto` are classic; "": they are not."""
+        return self._choice.trouble
 
     def member(self, group: str, client_id: str) -> LibrdkafkaMember:
         """Return a member of a group that has not joined.
@@ -70,6 +79,7 @@ class LibrdkafkaClient:
             asking=self._asking,
             asker=self._ask_by,
             uncommitted=self._ask_by_uncommitted,
+            choice=self._choice,
         )
 
     def reader(self) -> LibrdkafkaReader:

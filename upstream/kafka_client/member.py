@@ -25,6 +25,7 @@ from upstream.kafka_client.commits import Asked, not_ours
 from upstream.kafka_client.lookups import bounds_of_each, offsets_at, topics_of
 from upstream.kafka_client.member_thread import MemberThread, Reading
 from upstream.kafka_client.posting import Post, Room
+from upstream.kafka_client.protocol_choice import ProtocolChoice
 from upstream.kafka_client.records import Batch
 from upstream.kafka_client.settings import Settings
 from upstream.kafka_client.troubles import Troubles
@@ -54,6 +55,7 @@ class LibrdkafkaMember:
         asking: Asking,
         asker: Callable[[], Any],
         uncommitted: Callable[[], Any],
+        choice: ProtocolChoice,
     ) -> None:
         """Make the consumer.
 
@@ -66,6 +68,7 @@ class LibrdkafkaMember:
             asking: Asks for ends, by a consumer,
             asker: that this gives it,
             uncommitted: and by one that reads all records, of this.
+            choice: Of the group protocol.
 
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
@@ -87,7 +90,7 @@ class LibrdkafkaMember:
         troubles = Troubles(lambda failure: self._post(self._tell_trouble, failure), settings.hide)
         self._thread = MemberThread(
             group,
-            lambda **callbacks: settings.consumer(group, client_id, **callbacks),
+            lambda protocol, **callbacks: settings.consumer(group, client_id, protocol, **callbacks),
             lambda: settings.looker(client_id),
             self,
             post=self._post,
@@ -97,7 +100,8 @@ class LibrdkafkaMember:
             revoke_seconds=revoke_seconds + LAST_SECONDS,
             # Others may have to give up first what it gets.
             between_polls=settings.give_password,
-            nothing_seconds=revoke_seconds + NOTHING_SECONDS if config.group_protocol == "consumer" else None,
+            nothing_seconds=revoke_seconds + NOTHING_SECONDS,
+            choice=choice,
         )
 
     def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:

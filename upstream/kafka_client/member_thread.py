@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from broker.runtime.seams import Clock
+from upstream.kafka.group_protocol import CLASSIC
 from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
 from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
@@ -23,6 +24,7 @@ from upstream.kafka_client.gates import Gates
 from upstream.kafka_client.lookups import assignments_of, look_before, subscribes
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post, Room
+from upstream.kafka_client.protocol_choice import ProtocolChoice, is_unsupported
 from upstream.kafka_client.records import Batch, batches_of
 from upstream.kafka_client.troubles import Troubles
 
@@ -83,14 +85,15 @@ class MemberThread:
         troubles: Troubles,
         clock: Clock,
         revoke_seconds: float,
-        nothing_seconds: float | None = None,
+        nothing_seconds: float,
+        choice: ProtocolChoice,
         between_polls: Callable[[Any], None] = lambda _: None,
     ) -> None:
         """Set up; `start` begins.
 
         Args:
             group: Names the thread.
-            make: Makes the consumer, with callbacks.
+            make: Makes the consumer, by a protocol and with callbacks.
             make_uncommitted: Makes one that reads all records, for a question.
             told: Whom to tell, through `post`.
             post: The way to the loop.
@@ -98,8 +101,9 @@ class MemberThread:
             troubles: Told of errors.
             clock: For attempts again.
             revoke_seconds: How long a revoke may be held.
-            nothing_seconds: After so long without an assignment, of a cluster that answers, there is none; None: the
-                brokers say so (not with KIP-848).
+            nothing_seconds: After so long without an assignment, of a cluster that answers, there is none. Only with
+                KIP-848: by the classic protocol brokers say so.
+            choice: Of the protocol. With `auto` the consumer is made in the thread, once that is found.
             between_polls: Called with the consumer before each poll.
         """
         self._make_uncommitted = make_uncommitted
@@ -109,7 +113,10 @@ class MemberThread:
         self._troubles = troubles
         self._clock = clock
         self._revoke_seconds = revoke_seconds
-        self._nothing_seconds = nothing_seconds
+        self._nothing_seconds: float | None = nothing_seconds
+        self._make = make
+        self._choice = choice
+        self._unsupported: KafkaFailure | None = None
         self._between_polls = between_polls
         self._nothing_at: float | None = None
         self._package = confluent()
@@ -130,9 +137,11 @@ class MemberThread:
         self._soon_until = 0.0
         self._gates = Gates()
         self._commits = Commits(post, troubles, clock, self._terms.get)
-        self._consumer = make(error_cb=troubles.note, on_commit=self._commits.answered)
+        self._consumer: Any = None
         self._commits.on_committed = self._new_partitions.committed
-        self._gates.consumer = self._commits.consumer = self._consumer
+        if not choice.is_auto and (protocol := choice.of(())) is not None:
+            # At once, so that settings which are refused are known.
+            self._begin_by(protocol)
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-{group}")
 
     # Called in the loop
@@ -172,17 +181,45 @@ class MemberThread:
 
     def _live(self) -> None:
         try:
+            self._choose()
             while not self._leaving:
                 self._round()
-            self._leave()
+            if self._consumer is not None:
+                self._leave()
         except Exception as error:
             failure = failure_of(error) if isinstance(error, self._package.KafkaException) else None
+            failure = error if isinstance(error, KafkaFailure) else failure
             text = f"the member's thread has ended by {type(error).__name__}: {error}"
             self._post(self._told.on_broken, failure or KafkaFailure("FAIL", text))
             self._close()
             return
         self._close()
         self._post(self._told.on_left)
+
+    def _choose(self) -> None:
+        """Make the consumer once the protocol is found."""
+        while self._consumer is None:
+            self._obey()
+            if self._leaving:
+                return
+            if (protocol := self._choice.of(self._topics)) is not None:
+                self._begin_by(protocol)
+                return
+            self._troubles.unanswered(self._choice.unanswered)
+            with contextlib.suppress(Empty):
+                self._orders.get(timeout=_AGAIN_SECONDS)()
+
+    def _begin_by(self, protocol: str) -> None:
+        self._consumer = self._make(protocol, error_cb=self._heard_error, on_commit=self._commits.answered)
+        self._gates.consumer = self._commits.consumer = self._consumer
+        if protocol == CLASSIC:
+            self._nothing_seconds = None
+
+    def _heard_error(self, error: Any, topic: str = "") -> None:
+        failure = failure_of(error)
+        if self._choice.is_auto and is_unsupported(failure):
+            self._unsupported = failure
+        self._troubles.note(error, topic)
 
     def _present(self, places: Sequence[Place]) -> list[Place]:
         return [each for each in places if each in self._terms]
@@ -192,6 +229,10 @@ class MemberThread:
             self._orders.get()()
 
     def _round(self) -> None:
+        if self._unsupported is not None:
+            # Another member takes its place, by the classic protocol.
+            self._choice.refused()
+            raise self._unsupported
         self._obey()
         self._commits.round()
         if self._troubles.cut_off and self._clock.monotonic() >= self._probe_at:
@@ -232,7 +273,7 @@ class MemberThread:
     def _hand_on(self, messages: list[Any]) -> None:
         if not messages:
             return
-        for batch in batches_of(messages, self._reading, self._end_code, self._troubles.note):
+        for batch in batches_of(messages, self._reading, self._end_code, self._heard_error):
             self._troubles.answered()
             self._room.fill(batch.weight)
             self._post(self._told.on_batch, batch)
@@ -242,7 +283,7 @@ class MemberThread:
         self._troubles.forget()
         self._subscribes = bool(topics)
         self._subscribe_at = 0.0
-        if not topics:
+        if not topics and self._consumer is not None:
             self._consumer.unsubscribe()
 
     def _begin_to_read(self) -> None:
@@ -375,6 +416,8 @@ class MemberThread:
         self._terms.clear()
         self._obey()
         self._commits.close()
+        if self._consumer is None:
+            return
         with contextlib.suppress(self._package.KafkaException, RuntimeError):
             self._consumer.close()
 

@@ -62,8 +62,8 @@ class Settings:
             text = text.replace(secret, HIDDEN)
         return text
 
-    def consumer(self, group: str, client_id: str, **callbacks: Any) -> Any:
-        """Return a `Consumer` that joins a group.
+    def consumer(self, group: str, client_id: str, protocol: str, **callbacks: Any) -> Any:
+        """Return a `Consumer` that joins a group by a protocol.
 
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
@@ -71,10 +71,10 @@ class Settings:
         config = self.config
         own: dict[str, Any] = {
             **self._reading(group, client_id),
-            "group.protocol": config.group_protocol,
+            "group.protocol": protocol,
             "max.poll.interval.ms": max(MAX_POLL_INTERVAL_MS, config.session_timeout),
         }
-        if config.group_protocol == "classic":
+        if protocol == "classic":
             own["partition.assignment.strategy"] = "cooperative-sticky"
             own["session.timeout.ms"] = config.session_timeout
             own["heartbeat.interval.ms"] = min(config.session_timeout // 3, _HEARTBEAT_MS_MAX)

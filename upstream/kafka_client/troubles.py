@@ -80,6 +80,14 @@ class Troubles:
                 self._refused[topic] = failure
             self._tell_change()
 
+    def unanswered(self, said: str) -> None:
+        """The cluster does not answer a look from outside, which ended with this text of a `KafkaFailure`."""
+        text, _, code = said.removesuffix(")").rpartition(" (")
+        code = code if text and code.isupper() else _ALL_DOWN
+        with self._lock:
+            self._link = KafkaFailure(code, sentence_of(code, self._hide(text or said)))
+            self._tell_change()
+
     def answered(self) -> None:
         """The cluster has answered."""
         if self._link is not None:

@@ -87,6 +87,10 @@ KINDS: dict[str, Kind] = {
         "a topic in Kafka cannot be read, or lost messages",
         "Look at the topic that the finding names; the group's other topics are read on.",
     ),
+    "kafka_classic": Kind(
+        "a group uses Kafka's classic group protocol",
+        "Mend what the finding names, for KIP-848; or write groupProtocol `classic` if that is what you want.",
+    ),
     "memory": Kind("the memory ceiling is near", "See who holds most under Clients; else raise memoryMax and reload."),
     "loop_late": Kind(
         "the event loop is late", "Look for a slow disk, an action that blocks, or other work on this core."

@@ -68,6 +68,8 @@ def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
         yield found("kafka_producer_broken", True, text)
     for said, names in troubles.kafka_topics.items():
         yield found("kafka_topic_trouble", True, f"Kafka, for {', '.join(names)}: {said}.")
+    for why, names in troubles.kafka_classic.items():
+        yield found("kafka_classic", False, f"groupProtocol auto is classic for {', '.join(names)}: {why}.")
 
 
 def _of_state(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
         kafka=node.kafka_groups.troubles(),
         kafka_producers=node.kafka.producer_troubles(),
         kafka_topics=node.kafka_groups.topic_troubles(),
+        kafka_classic=node.kafka_groups.classic(),
         limited=node.limiter.held_now(),
         lag_webhook=node.recorder.verdicts.trouble,
         tls=TlsView(

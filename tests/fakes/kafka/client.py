@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.fakes.kafka.cluster import SimKafka
@@ -20,7 +20,10 @@ class SimClient:
 
     Attributes:
         link: Its connections, which break and heal together.
+        protocol_trouble: Why its members are classic.
     """
+
+    protocol_trouble = ""
 
     def __init__(self, cluster: SimKafka) -> None:
         self._cluster = cluster

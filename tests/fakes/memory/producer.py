@@ -50,6 +50,8 @@ class MemoryProducer:
         unsent: `done` of each record that has not left the node.
     """
 
+    protocol_trouble = ""
+
     def __init__(self, scheduler: Scheduler, topics: dict[str, int]) -> None:
         self.topics = topics
         self.answer: Callable[[str, bytes], Answer] = lambda topic, body: Answer()

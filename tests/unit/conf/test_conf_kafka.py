@@ -24,7 +24,7 @@ def test_defaults_of_a_cluster() -> None:
     """Only its servers must be given."""
     cluster = read("kafka: {main: {bootstrapServers: 'a:9092, [::1]:9093'}}\n").kafka["main"]
     assert cluster.bootstrap_servers == "a:9092,[::1]:9093"
-    assert (cluster.group_protocol, cluster.takeover) == ("classic", "prompt")
+    assert (cluster.group_protocol, cluster.takeover) == ("auto", "prompt")
     assert (cluster.session_timeout, cluster.commit_interval, cluster.revoke_timeout) == (45_000, 100, 10_000)
     assert cluster.waiting_bytes == 64 * 1024 * 1024
     assert cluster.librdkafka == {}
@@ -53,7 +53,7 @@ def test_settings_of_librdkafka_are_kept_as_written() -> None:
         ("bootstrapServers: host", "'host' is no server; write host:port"),
         ("bootstrapServers: 'a:1,b:0'", "'b:0' is no server"),
         ("bootstrapServers: 'kafka://a:1'", "is no server"),
-        ("groupProtocol: share", "write 'classic' or 'consumer'"),
+        ("groupProtocol: share", "write 'auto', 'classic' or 'consumer'"),
         ("takeover: late", "write 'prompt' or 'strict'"),
         ("sessionTimeout: 45s", "write 45000"),
         ("sessionTimeout: 10", "must be at least 1000"),

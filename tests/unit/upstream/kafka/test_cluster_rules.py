@@ -12,7 +12,7 @@ from upstream.kafka.cluster_rules import mismatches, schedule_ms, wanted_of
 
 YAML = """
 kafka:
-  main: {bootstrapServers: "a:9092", sessionTimeout: 10000}
+  main: {bootstrapServers: "a:9092", sessionTimeout: 10000, groupProtocol: classic}
 topics:
   orders: {queues: 1}
   invoices: {brokerCluster: main}
@@ -183,7 +183,7 @@ def test_endless_retries_end_with_what_kafka_keeps() -> None:
 
 def test_session_of_the_new_protocol_is_the_brokers() -> None:
     """A longer one of ours hands out what is another's: an error; a shorter one gives up early: a warning."""
-    config = loads(YAML.replace("sessionTimeout: 10000", "sessionTimeout: 10000, groupProtocol: consumer")).config
+    config = loads(YAML.replace("groupProtocol: classic", "groupProtocol: consumer")).config
     for theirs, bad in (("9000", True), ("45000", False)):
         facts = FACTS._replace(settings={"group.consumer.session.timeout.ms": theirs})
         [found] = mismatches(config, "main", facts)
@@ -207,3 +207,19 @@ def test_offsets_that_are_deleted_before_they_are_kept_are_said() -> None:
         facts = FACTS._replace(settings={"offsets.retention.minutes": str(minutes)})
         found = [each for each in mismatches(config, "main", facts) if "offsets.retention.minutes" in each.text]
         assert len(found) == said
+
+
+def test_auto_that_stays_classic_is_said() -> None:
+    """With what the brokers would have to have; where they have it nothing is said."""
+    config = loads(YAML.replace("groupProtocol: classic", "groupProtocol: auto")).config
+    offered = {
+        "group.coordinator.rebalance.protocols": "classic,consumer",
+        "group.consumer.session.timeout.ms": "10000",
+    }
+    assert [
+        each for each in mismatches(config, "main", FACTS._replace(settings=offered)) if "classic" in each.text
+    ] == []
+    facts = FACTS._replace(settings={**offered, "group.consumer.session.timeout.ms": "45000"})
+    [found] = [each for each in mismatches(config, "main", facts) if "classic" in each.text]
+    assert (found.path[-1], found.bad) == ("groupProtocol", False)
+    assert "stays classic: sessionTimeout is 10000" in found.text

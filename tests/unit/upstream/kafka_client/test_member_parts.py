@@ -9,11 +9,13 @@ import pytest
 from pyddmq.testing.manual_time import ManualClock
 from tests.conftest import need_module
 from tests.kafka_world import Loop
+from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.link import Commit, KafkaFailure, Place
 from upstream.kafka_client.commits import AGAIN_SECONDS, UNHEARD_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
 from upstream.kafka_client.member_thread import POLL_SECONDS, SOON_FOR_SECONDS, SOON_SECONDS, MemberThread
 from upstream.kafka_client.posting import Post, Room
+from upstream.kafka_client.protocol_choice import ProtocolChoice
 from upstream.kafka_client.troubles import Troubles
 
 PLACE = Place("t", 0)
@@ -206,7 +208,7 @@ def test_thread_polls_briefly_while_somebody_waits_for_commits(world: World) -> 
 
     thread = MemberThread(
         "g",
-        lambda **_: Polled(),
+        lambda *_, **__: Polled(),
         Polled,
         None,  # type: ignore[arg-type]
         post=Post(world.loop),
@@ -214,6 +216,8 @@ def test_thread_polls_briefly_while_somebody_waits_for_commits(world: World) -> 
         troubles=Troubles(lambda failure: None, str),
         clock=world.clock,
         revoke_seconds=1,
+        nothing_seconds=1,
+        choice=ProtocolChoice("consumer", 6000, ClusterFacts),
     )
     asked = Asked([Commit("t", 0, 1, "")], [1], lambda said: None)
     for soon, seconds in ((False, 0.0), (True, 0.5), (False, SOON_FOR_SECONDS)):

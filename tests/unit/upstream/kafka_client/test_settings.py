@@ -36,7 +36,7 @@ def test_secret_is_in_no_text(tmp_path: Path) -> None:
     found = settings(tmp_path, **{"security.protocol": PASSWORD})
     assert PASSWORD not in repr(found)
     with pytest.raises(KafkaUnusable) as refused:
-        found.consumer("g", "c")
+        found.consumer("g", "c", "classic")
     assert "librdkafka refuses the settings of main" in str(refused.value)
     assert "***" in str(refused.value)
     assert PASSWORD not in str(refused.value)
@@ -55,7 +55,7 @@ def test_broker_that_is_back_is_found_within_a_second(tmp_path: Path, monkeypatc
     made: list[dict[str, object]] = []
     monkeypatch.setattr(Settings, "_make", lambda self, kind, given: made.append(given))
     for found in (settings(tmp_path), settings(tmp_path, **{"reconnect.backoff.max.ms": 5_000})):
-        found.consumer("g", "c")
+        found.consumer("g", "c", "classic")
         found.producer("c")
     assert [each["reconnect.backoff.max.ms"] for each in made] == [1_000, 1_000, 5_000, 5_000]
 
@@ -119,7 +119,7 @@ def test_own_settings_are_taken_by_librdkafka(protocol: str) -> None:
         {"bootstrapServers": "127.0.0.1:1", "groupProtocol": protocol, "librdkafka": {"socket.nagle.disable": False}}
     )
     made = Settings("main", config, CLOCK)
-    made.consumer("g", "c").close()
+    made.consumer("g", "c", protocol).close()
     made.reader("c").close()
     made.producer("c").flush(0)
     assert made.sent_seconds_max == 30

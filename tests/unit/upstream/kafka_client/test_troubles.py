@@ -74,3 +74,22 @@ def test_program_that_shares_the_group_by_another_strategy_is_named() -> None:
         "another program consumes in this group by range, or by another strategy than cooperative-sticky; stop it or "
         "use another group (JoinGroup failed)"
     )
+
+
+def test_look_that_is_not_answered_is_told_in_the_same_sentences() -> None:
+    """Until the cluster answers; what is no code is taken for a cluster that cannot be reached."""
+    troubles, told = world()
+    for _ in range(2):
+        troubles.unanswered("sesame is wrong (SASL_AUTHENTICATION_FAILED)")
+    troubles.answered()
+    troubles.unanswered("the process has ended")
+    first, nothing, second = told
+    assert first is not None
+    assert (first.code, "does not take the user" in str(first), "sesame" in str(first)) == (
+        "SASL_AUTHENTICATION_FAILED",
+        True,
+        False,
+    )
+    assert nothing is None
+    assert second is not None
+    assert second.code == "ALL_BROKERS_DOWN"
