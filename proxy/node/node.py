@@ -355,7 +355,8 @@ class Node(Parts, CommitDriver):
         for group in self.config.groups.values():
             made = self.groups[group.group] = consumer_group(self, group, self.config)
             yield from self.kafka_groups.starting(made)
-            queues += 1 + sum(map(len, made.queues_by_topic.values()))
+            # A group by itself takes as long as sixteen queues.
+            queues += 16 + sum(map(len, made.queues_by_topic.values()))
             if queues >= QUEUES_AT_ONCE:
                 queues = 0
                 yield
