@@ -131,6 +131,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "transaction_end_refused": "A commit or rollback was refused; `end` says why.",
         # Groups and their messages.
         "fetcher_expired": "A client of a low-level group was silent for 30 s: its queues go to the others.",
+        "ended_with_work_going_on": "The process ended without tasks and threads of users' code that went on.",
         "actions_not_closed": "Actions of a stopped node were still in a call or closing when it ended.",
         "action_event": "What an action has to say of itself; `what` says which event of its.",
         "action_error": "An action raised an exception for a message; it is retried, then dead-lettered.",

@@ -6,6 +6,7 @@ import asyncio
 import platform
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -137,13 +138,19 @@ class NodeCollector:
         if transactions is not None:
             transactions.measure()
         series: dict[str, list[_Sample]] = {}
-        for spec, labels, count in self._node.metrics:
+        for number, (spec, labels, count) in enumerate(self._node.metrics, start=1):
             series.setdefault(spec.name, []).append((labels, count))
+            if number % STEP_SERIES == 0:
+                yield
         yield
-        for name, labels, value in (yield from self._gauges()):
+        for number, (name, labels, value) in enumerate((yield from self._gauges()), start=1):
             series.setdefault(name, []).append((labels, value))
+            if number % STEP_SERIES == 0:
+                yield
         histograms: dict[str, list[tuple[tuple[str, ...], Histogram]]] = {}
-        for spec, labels, histogram in self._node.metrics.histograms():
+        for number, (spec, labels, histogram) in enumerate(self._node.metrics.histograms(), start=1):
+            if number % STEP_SERIES == 0:
+                yield
             if any(histogram.counts):
                 histograms.setdefault(spec.name, []).append((labels, histogram))
         families: list[Metric] = []
@@ -159,9 +166,9 @@ class NodeCollector:
             families.append((yield from _family(spec, samples)))
         return families
 
-    def _gauges(self) -> Generator[None, None, list[_Gauge]]:
+    def _gauges(self) -> Generator[None, None, Iterator[_Gauge]]:
         groups = yield from self._node.groups_in_steps(details_max=DETAILS_MAX)
-        return [*self._of_node(groups), *_of_groups(groups)]
+        return chain(self._of_node(groups), _of_groups(groups))
 
     def _of_node(self, groups: Sequence[GroupView]) -> Iterator[_Gauge]:
         node = self._node

@@ -355,7 +355,8 @@ class Node(Parts, CommitDriver):
         for group in self.config.groups.values():
             made = self.groups[group.group] = consumer_group(self, group, self.config)
             yield from self.kafka_groups.starting(made)
-            queues += 1 + sum(map(len, made.queues_by_topic.values()))
+            # A group by itself takes as long as sixteen queues.
+            queues += 16 + sum(map(len, made.queues_by_topic.values()))
             if queues >= QUEUES_AT_ONCE:
                 queues = 0
                 yield
@@ -410,19 +411,18 @@ class Node(Parts, CommitDriver):
 
     def let_drained_go(self) -> None:
         """End the groups that were taken out and have drained."""
-        self.leaving = [group for group in self.leaving if not self._left(group)]
-
-    def _left(self, group: ConsumerGroup) -> bool:
-        """Stop a removed group once it has drained."""
-        if group.drained:
+        gone = [group for group in self.leaving if group.drained]
+        if not gone:
+            return
+        self.leaving = [group for group in self.leaving if group not in gone]
+        for group in gone:
             group.stop()
             self.kafka_groups.left(group.name)
-            # Consumers inside the program may have the group from now on, at its committed offsets (D36).
-            with contextlib.suppress(ProgressFailed):
-                self.progress.commit()
+        # Consumers inside the program may have the groups from now on, at their committed offsets (D36).
+        with contextlib.suppress(ProgressFailed):
+            self.progress.commit()
+        for group in gone:
             self.progress.let_go(group.name)
-            return True
-        return False
 
     def _close_all(self, *, orderly: bool) -> None:
         self._stop_working()

@@ -31,7 +31,7 @@ from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Disk, SystemClock
-from conf import Config, ConfigError, load
+from conf import Config, ConfigError, Loaded, load
 from conf.checks import check_access
 from conf.file_faults import file_fault
 from conf.sections.access_files import AccessUnreadable, FileState, state_of
@@ -46,6 +46,7 @@ from proxy.node.reload import Reloader
 from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.process.config_watch import ConfigWatch
 from proxy.process.exit_codes import ExitCode
+from proxy.process.leftovers import Leftovers
 from proxy.process.service_manager import ServiceManager, StartReporter
 from proxy.tls.port import TlsPort
 from proxy.tls.ports import TlsFilesUnusable
@@ -96,12 +97,13 @@ class ServeOptions:
         return config.model_copy(update={"node": config.node.model_copy(update=update)}) if update else config
 
 
-def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
+def serve(options: ServeOptions, *, disk: Disk | None = None, leftovers: Leftovers | None = None) -> int:
     """Run a node until it is told to stop.
 
     Args:
         options: What the command line says.
         disk: Where its data lies; the operating system's files when absent.
+        leftovers: Ends the process where code of users keeps it from ending; None where the process has other work.
 
     Returns:
         The exit code of the process (docs/cli.md).
@@ -139,9 +141,32 @@ def serve(options: ServeOptions, *, disk: Disk | None = None) -> int:
     # Modules and configuration stay: a pass over them would find next to nothing, in 25 ms.
     gc.freeze()
     gc.set_threshold(*_COLLECTED_AFTER)
+    runner = asyncio.Runner(loop_factory=_loop_factory())
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(options, config, seen, registry, disk=disk or RealDisk(), metrics=metrics))
+        disk = disk or RealDisk()
+        code = _run(runner, options, loaded, seen, registry, disk=disk, metrics=metrics, leftovers=leftovers)
+        if leftovers is not None:
+            leftovers.watch(code, runner.get_loop())
+    finally:
+        runner.close()
+    return code
+
+
+def _run(
+    runner: asyncio.Runner,
+    options: ServeOptions,
+    loaded: Loaded,
+    seen: FileState,
+    registry: Registry,
+    *,
+    disk: Disk,
+    metrics: Metrics,
+    leftovers: Leftovers | None,
+) -> int:
+    """Run the node; returns the exit code, having said why where there is no node."""
+    config = options.over(loaded.config)
+    try:
+        return runner.run(_serve(options, config, seen, registry, disk=disk, metrics=metrics, leftovers=leftovers))
     except ListenError as error:
         return _give_up(options, ExitCode.PORT_TAKEN, error)
     except AccessUnreadable as error:
@@ -202,7 +227,14 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    options: ServeOptions, config: Config, seen: FileState, registry: Registry, *, disk: Disk, metrics: Metrics
+    options: ServeOptions,
+    config: Config,
+    seen: FileState,
+    registry: Registry,
+    *,
+    disk: Disk,
+    metrics: Metrics,
+    leftovers: Leftovers | None,
 ) -> int:
     from proxy.admin import AdminServer
     from proxy.operate.changes.desk import AdminToken
@@ -249,7 +281,7 @@ async def _serve(
     manager = ServiceManager(os.environ.get("NOTIFY_SOCKET", ""))
     tasks: list[asyncio.Task[Any]] = []
     stop, hurry = asyncio.Event(), asyncio.Event()
-    _on_signals(loop, stop, hurry)
+    _on_signals(loop, stop, hurry, leftovers)
     try:
         reporter = StartReporter(node, manager, terminal=None if options.json else sys.stderr)
         if not await _start(node, admin_url(admin), stop, reporter):
@@ -259,7 +291,14 @@ async def _serve(
         # take ten milliseconds, amid requests.
         gc.collect()
         gc.freeze()
-        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.append(loop.create_task(reloader.reload())))
+        reloads: set[asyncio.Task[Any]] = set()
+
+        def reload() -> None:
+            task = loop.create_task(reloader.reload())
+            reloads.add(task)
+            task.add_done_callback(reloads.discard)
+
+        loop.add_signal_handler(signal.SIGHUP, reload)
         if options.watch:
             tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.limited_log)))
         _announce(options, node, admin)
@@ -300,10 +339,14 @@ async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: Sta
     return True
 
 
-def _on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+def _on_signals(
+    loop: asyncio.AbstractEventLoop, stop: asyncio.Event, hurry: asyncio.Event, leftovers: Leftovers | None
+) -> None:
     def end() -> None:
         if stop.is_set():
             hurry.set()
+            if leftovers is not None:
+                leftovers.hurried = True
         stop.set()
 
     loop.add_signal_handler(signal.SIGTERM, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +40,7 @@ def serve(
 
     With --json the only line on stdout is {"producer", "consumer", "admin", "data"}, printed once the node is ready.
     """
+    from proxy.process.leftovers import Leftovers
     from proxy.process.serve import ServeOptions
     from proxy.process.serve import serve as run_node
 
@@ -56,4 +58,4 @@ def serve(
         consumer_port=consumer_port,
         admin_port=admin_port,
     )
-    return run_node(options)
+    return run_node(options, leftovers=Leftovers(os._exit))

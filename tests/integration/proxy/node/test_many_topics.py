@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.log.put import Put
+from broker.runtime.steps import run_now
+from proxy.node.reload import Reloader
 from tests.integration.store_tools import HOST
 from tests.running_node import RunningNode
 
@@ -65,3 +67,30 @@ def test_first_publishes_of_one_turn_share_a_write(tmp_path: Path) -> None:
 
         node.call(publish)
         assert writes(tmp_path) == before + 1
+
+
+def test_groups_that_leave_together_share_a_commit(tmp_path: Path) -> None:
+    """The file of committed offsets is written once for all of them, before others may consume their queues."""
+    with RunningNode(yaml(1, groups=50), tmp_path) as node:
+
+        def leave() -> int:
+            commits = 0
+            commit = node.node.progress.commit
+
+            def counted() -> None:
+                nonlocal commits
+                commits += 1
+                commit()
+
+            node.node.progress.commit = counted  # type: ignore[method-assign]
+            assert len(node.node.leaving) == 49
+            node.node.let_drained_go()
+            assert not node.node.leaving
+            return commits
+
+        async def reload_and_leave() -> int:
+            config = node.read(yaml(1, groups=1))
+            assert run_now(Reloader(node.node, lambda: pytest.fail("not read")).applying(config)).accepted
+            return leave()
+
+        assert node.wait_for(reload_and_leave()) == 1
