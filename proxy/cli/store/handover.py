@@ -124,7 +124,8 @@ def from_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iter
     """Yield what this broker does otherwise with a store that RocketMQ had."""
     yield _sizes(found, seen)
     for each in in_layout(found.root, found.runtime.disk):
-        yield Point(each.kind, each.count, (), each.sentence)
+        advice = "start the node once with `pyddmq serve --accept`" if each.content else ""
+        yield Point(each.kind, each.count, (), each.sentence, advice, needs_accept=bool(each.content))
     if not seen.clean:
         yield Point("not_closed", 1, (), "RocketMQ did not close the store: what it delivered last may come again")
     facts, metrics = found.store.recovery, found.runtime.metrics

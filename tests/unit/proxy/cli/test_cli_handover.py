@@ -255,3 +255,15 @@ def test_failed_messages_of_ordinary_consumers_need_accept(data: Path, capsys: p
     offsets["offsetTable"]["%RETRY%billing@billing"]["0"] = 4
     (data / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
     assert "retries" not in points(data, capsys, *FROM)
+
+
+def test_what_is_in_rocksdb_needs_accept(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named with what may be lost, and changes nothing in the store; the start of a node refuses it, too."""
+    (data / "kvStore").mkdir()
+    (data / "kvStore" / "CURRENT").write_text("MANIFEST-000005\n")
+    (data / "kvStore" / "000011.sst").write_bytes(bytes(1520))
+    assert points(data, capsys, *FROM, code=ExitCode.REFUSED)["pop_in_rocksdb"] == (1, [])
+    assert "pop_in_rocksdb" in points(data, capsys, *FROM, "--accept")
+    serve = ["serve", "--data", str(data), "--producer-port", "0", "--consumer-port", "0", "--admin-port", "0"]
+    assert run(serve) == ExitCode.DATA_UNUSABLE
+    assert "pyddmq serve --accept" in capsys.readouterr().err
