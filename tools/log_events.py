@@ -51,6 +51,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "recovering": "How far a recovery is; written every 5 s.",
         "retries_reading_log": "Which messages were retried or dead-lettered is read from the log at the start.",
         "store_fillers_rewritten": "A store of an older format has got its present one.",
+        "store_foreign_accepted": "`serve --accept`: the store is opened although `what` is not read.",
         "store_format_raised": "The store now has this version's format; older versions refuse it.",
         "store_holds_foreign": "The store holds something of RocketMQ's that is kept, not used; `what` names it.",
         "store_opened": "The store is open; says what the recovery read and where the log ends.",

@@ -6,6 +6,12 @@ Refused (`StoreForeign`), because messages or offsets would be missing or wrong:
 - consume queues or settings in RocksDB (`consumequeue/CURRENT`, `config/rdb`, `config/topics/CURRENT` ...): committed
   offsets would be lost, and RocketMQ could not go on with what is written here.
 
+Refused until an operator accepts it (`broker.opening.accepted`), because it is in RocksDB beside files that are read:
+
+- `kvStore` (popConsumerKVServiceEnable): what POP consumers have in flight is not seen, and not delivered again;
+- `rocksdbstore` (transRocksDBEnable, timerRocksDBEnable): undecided transactions may not be seen, and timers that
+  RocketMQ delivered may be delivered again.
+
 Reported, because every message in the log is served all the same:
 
 - compaction topics: served whole, also what compaction has dropped;
@@ -21,12 +27,13 @@ What is pending there is served: messages of delay levels and timers (`broker.sc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from broker.errors import StoreForeign, some_of
+from broker.errors import some_of
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
@@ -39,6 +46,21 @@ ROCKSDB_FOLDERS = ("consumequeue", "config/rdb", "config/topics", "config/consum
 _ROCKSDB_MARK = "CURRENT"
 _ROCKSDB_DEEPER = "config/rdb"
 """Holds a folder per version of the settings."""
+_ROCKSDB_CONTENT = (".sst", ".log")
+"""Endings of RocksDB's files with content; RocketMQ makes an empty database whether it is used or not."""
+ROCKSDB_BESIDE = {
+    "kvStore": (
+        "pop_in_rocksdb",
+        "what POP consumers have in flight (popConsumerKVServiceEnable), which is not delivered again here; "
+        "let the POP consumers finish in RocketMQ before",
+    ),
+    "rocksdbstore": (
+        "timers_in_rocksdb",
+        "transactions and timers (transRocksDBEnable, timerRocksDBEnable): undecided transactions may be missing here, "
+        "and timers that RocketMQ delivered may be delivered again; let RocketMQ finish them before",
+    ),
+}
+"""By folder that only RocketMQ reads: the kind, and what it has."""
 
 logger = structlog.get_logger()
 
@@ -48,11 +70,12 @@ class Foreign:
     """One thing that is not read.
 
     Attributes:
-        kind: batch_queues, rocksdb, compaction, static_topics or light_queues.
+        kind: batch_queues, rocksdb, pop_in_rocksdb, timers_in_rocksdb, compaction, static_topics or light_queues.
         count: Topics, queues or messages of that kind.
         sentence: What it is, and what to do.
         file: Where it was seen, relative to the store.
         refused: The store is not opened with it.
+        content: Identifies its present content, where an operator may accept it; empty otherwise.
     """
 
     kind: str
@@ -60,6 +83,7 @@ class Foreign:
     sentence: str
     file: str = "config"
     refused: bool = False
+    content: str = ""
 
 
 def in_layout(root: str, disk: Disk) -> list[Foreign]:
@@ -94,6 +118,7 @@ def in_layout(root: str, disk: Disk) -> list[Foreign]:
             file="consumequeue",
             refused=True,
         ),
+        *(_in_rocksdb(root, disk, kind, folder, which) for folder, (kind, which) in ROCKSDB_BESIDE.items()),
         _named("compaction", compacted, "compacted by RocketMQ; here every message of them is served"),
         _named(
             "static_topics",
@@ -146,6 +171,22 @@ def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
     return {folder for folder in folders if disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}")}
 
 
+def _in_rocksdb(root: str, disk: Disk, kind: str, folder: str, which: str) -> Foreign | None:
+    """A RocksDB beside files that are read; None where it has no content."""
+    if not disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}"):
+        return None
+    sizes = {}
+    for name in disk.list(f"{root}/{folder}"):
+        if name.endswith(_ROCKSDB_CONTENT):
+            with closing(disk.open(f"{root}/{folder}/{name}")) as file:
+                sizes[name] = file.size()
+    files = [f"{name} {size}" for name, size in sorted(sizes.items()) if size]
+    if not files:
+        return None
+    sentence = f"folder {folder} is a RocksDB with {which}"
+    return Foreign(kind=kind, count=len(files), sentence=sentence, file=folder, content="\n".join(files))
+
+
 def _table(disk: Disk, path: str, name: str) -> dict[str, Any]:
     """A table of a settings file of RocketMQ's; empty where there is none, or it cannot be parsed."""
     raw = read_whole(disk, path)
@@ -154,12 +195,6 @@ def _table(disk: Disk, path: str, name: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def refuse(root: str, found: Sequence[Foreign]) -> None:
-    """Raise StoreForeign if anything was found."""
-    if found:
-        raise StoreForeign(root, [each.sentence for each in found], {each.kind: each.count for each in found})
 
 
 def tell(root: str, found: Sequence[Foreign], metrics: Metrics) -> None:

@@ -11,7 +11,8 @@ from broker.errors import REPAIR_ADVICE, NotAStore, StoreInUse, StoreUnreadable,
 from broker.feature import Given
 from broker.feature_marks import marked_files
 from broker.log.commit_log import CommitLog
-from broker.opening.foreign import in_layout, refuse, tell, topics_named
+from broker.opening.accepted import refuse
+from broker.opening.foreign import in_layout, tell, topics_named
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
 from broker.opening.store_json import AbortFile, Checkpoint, check_geometry, geometry_in, raise_format
 from broker.options import StoreOptions
@@ -93,12 +94,12 @@ def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk, gi
 
     Raises:
         StoreGeometryDiffers, StoreFormatNewer: See `store_json.check_geometry`.
-        StoreForeign: It has what would be served wrongly (`broker.opening.foreign`).
+        StoreForeign: It has what would be served wrongly (`broker.opening.foreign`), and no operator accepted it.
         FeatureMissing: It has what needs a feature that is not given.
         StoreUnreadable: The geometry is damaged, or a log file has a wrong size.
         OSError: A file cannot be read or written.
     """
-    refuse(root, [each for each in in_layout(root, disk) if each.refused])
+    refuse(root, disk)
     given.check(root, topics=topics_named(root, disk), files=marked_files(root, disk=disk))
     strange = log.open()
     segment_bytes = strange[0][1] if strange else None

@@ -4,6 +4,10 @@ A committed offset is the next one to consume. The file is read with or without 
 written with them, which RocketMQ's parser takes as well. Entries of names that no topic or group can have (RocketMQ's
 light queues have some) are used for nothing, and written back as they were. What only this program knows (acks above
 the committed offset) is not here.
+
+A RocketMQ with `enableLmq=true` reads and writes `config/lmqConsumerOffset.json` in its place: `offsetTable` has every
+ordinary group, `lmqOffsetTable` the light queues. Where that file exists, both are kept: the one that RocketMQ wrote
+last is taken, with what only the other has, and both are written.
 """
 
 from __future__ import annotations
@@ -12,12 +16,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
-from broker.runtime.file_writes import Steps, at_once
+from broker.runtime.file_writes import FileWrite, Steps, at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import StateFile, data_version, next_version
 from broker.runtime.store_metrics import FILES_DAMAGED
+
+LMQ_FILE = "lmqConsumerOffset.json"
+"""Of a RocketMQ with `enableLmq=true`."""
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 """Group of RocketMQ's under which it reads what POP consumers had in hand (`broker.scheduled.popped`)."""
@@ -38,6 +45,10 @@ class ConsumerOffsets:
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock, finish_writes: Callable[[], None] = _nothing) -> None:
         self._file = StateFile(disk, root, "consumerOffset.json")
+        self._lmq_file = StateFile(disk, root, LMQ_FILE)
+        self._lmq_rest: dict[str, Any] | None = None
+        self._adopting: list[StateFile] = []
+        self._adopted: dict[str, Any] = {}
         self._disk = disk
         self._folders = (f"{root}/config", f"{root}/pyddmq")
         self._clock = clock
@@ -67,21 +78,37 @@ class ConsumerOffsets:
         offsets = cls(root, disk=disk, clock=clock, finish_writes=finish_writes)
         for folder in offsets._folders:
             disk.make_folder(folder)
-        content = offsets._file.load()
-        for path in offsets._file.damaged if metrics is not None else ():
+        own, lmq = offsets._file.load(), offsets._lmq_file.load()
+        for path in (*offsets._file.damaged, *offsets._lmq_file.damaged) if metrics is not None else ():
             assert metrics is not None
             metrics.counter(FILES_DAMAGED, path.removeprefix(f"{root}/")).add()
-        offsets.changed_outside = offsets._file.changed_outside
-        if content is None:
-            return offsets
-        try:
-            offsets._take(content)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise StoreUnreadable(f"{offsets._file.path} has a wrong shape; {REPAIR_ADVICE}") from error
+        offsets.changed_outside = offsets._file.changed_outside or offsets._lmq_file.changed_outside
+        found = [(offsets._file, own), (offsets._lmq_file, lmq)]
+        for file, content in found:
+            try:
+                if content is not None:
+                    offsets._take(content)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise StoreUnreadable(f"{file.path} has a wrong shape; {REPAIR_ADVICE}") from error
+        if lmq is not None:
+            offsets._choose(own, lmq)
+        offsets._rest = _rest_of(own or {})
         return offsets
 
+    def _choose(self, own: dict[str, Any] | None, lmq: dict[str, Any]) -> None:
+        """Take the file that RocketMQ wrote last, with what only the other has; our own where it wrote none."""
+        both = own is not None and self._file.foreign
+        lmq_wins = self._lmq_file.foreign and not (both and own is not None and _written_ms(own) > _written_ms(lmq))
+        if own is not None and not lmq_wins:
+            self._take(own)
+        self._lmq_rest = _rest_of(lmq)
+        if self._lmq_file.foreign:
+            self._adopting = [self._file, self._lmq_file] if lmq_wins else [self._lmq_file, self._file]
+            self._adopted = self._as_table()
+            self._dirty = True
+
     def _take(self, content: dict[str, Any]) -> None:
-        self._rest = {name: value for name, value in content.items() if name not in ("offsetTable", "dataVersion")}
+        """Put what a file says over what is known."""
         self._version = data_version(content.get("dataVersion"))
         for name, queues in content.get("offsetTable", {}).items():
             topic, _, group = name.partition("@")
@@ -90,7 +117,8 @@ class ConsumerOffsets:
                 continue
             # RocketMQ commits there the last record that is done, and -1 while there is none.
             lowest = -1 if group == REVIVE_GROUP else 0
-            self._table[group, topic] = {int(queue): max(lowest, int(offset)) for queue, offset in queues.items()}
+            known = self._table.setdefault((group, topic), {})
+            known.update((int(queue), max(lowest, int(offset))) for queue, offset in queues.items())
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the committed offset (next one to consume); None when none was ever committed."""
@@ -126,15 +154,38 @@ class ConsumerOffsets:
         if not self._file.is_deleted() and not self._dirty:
             return False
         version = next_version(self._version, self._clock.wall_ms())
-        table = self._strange | {
-            f"{topic}@{group}": {str(queue): offset for queue, offset in sorted(queues.items())}
-            for (group, topic), queues in self._table.items()
-        }
+        table = self._as_table()
         self._dirty = False
         try:
-            yield from self._file.writing({**self._rest, "dataVersion": version, "offsetTable": table})
+            # A file of RocketMQ's that differs wins at a start. So both get what was taken, the winner last, before
+            # one of them gets more: whenever this is stopped, an older state does not win.
+            for file in self._adopting:
+                yield from self._writing(file, self._version, self._adopted)
+            self._adopting = []
+            for file in (self._file,) if self._lmq_rest is None else (self._file, self._lmq_file):
+                yield from self._writing(file, version, table)
         except BaseException:
             self._dirty = True
             raise
         self._version = version
         return True
+
+    def _as_table(self) -> dict[str, Any]:
+        return self._strange | {
+            f"{topic}@{group}": {str(queue): offset for queue, offset in sorted(queues.items())}
+            for (group, topic), queues in self._table.items()
+        }
+
+    def _writing(self, file: StateFile, version: dict[str, Any], table: dict[str, Any]) -> FileWrite:
+        rest = self._rest if file is self._file else self._lmq_rest
+        yield from file.writing({**(rest or {}), "dataVersion": version, "offsetTable": table})
+
+
+def _rest_of(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name not in ("offsetTable", "dataVersion")}
+
+
+def _written_ms(content: dict[str, Any]) -> int:
+    """When RocketMQ changed the table of a file last, ms since the epoch; 0 where the file does not say it."""
+    found = data_version(content.get("dataVersion")).get("timestamp")
+    return found if type(found) is int else 0

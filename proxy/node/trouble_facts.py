@@ -79,6 +79,7 @@ class Troubles:
         retention_blocked: A log file is due, and what is pending in it cannot be put elsewhere now.
         retention_waits: By group, unfinished messages that the configured limits of retention would delete, empty
             where they cannot be counted; None: the configured limits are in force.
+        retries_unread: By retry topic, messages that no group of the node reads.
         failing: Work of the node that raises each time, by name, with what it raises.
         faults: Faults inside the node since the start, with the last one and how long ago it was.
         sync_seconds: Longest sync of the last minute.
@@ -108,6 +109,7 @@ class Troubles:
     waiting: WaitingView = WaitingView()
     retention_blocked: bool = False
     retention_waits: Mapping[str, int] | None = None
+    retries_unread: Mapping[str, int] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
     faults: int = 0
     last_fault: str = ""

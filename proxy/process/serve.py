@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from actions.registry import ActionError, Registry
-from broker.errors import StoreError, StoreFailed
+from broker.errors import StoreError, StoreFailed, StoreUnwritable
+from broker.opening.accepted import accept
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.metrics import Metrics
@@ -71,6 +72,7 @@ class ServeOptions:
         json: Print the ready line as JSON (D24).
         host, producer_port, consumer_port, admin_port: Where to listen; port 0 takes any free one.
         watch: Reload when the configuration file changes.
+        accept: Accept what a store of RocketMQ's has that is not read here (`broker.opening.accepted`).
         sample: The file is the sample that comes with pyddmq, since none was named.
     """
 
@@ -82,6 +84,7 @@ class ServeOptions:
     consumer_port: int | None = None
     admin_port: int | None = None
     watch: bool = True
+    accept: bool = False
     sample: bool = False
 
     def over(self, config: Config) -> Config:
@@ -255,6 +258,8 @@ async def _serve(
         alarms=alarms,
         syncs=syncs,
     )
+    if options.accept:
+        _accept(config.node.data, disk)
     node = Node(config, seams=seams, registry=registry, metrics=metrics)
     report_faults(loop, node.limited_log)
     reloader = Reloader(
@@ -316,6 +321,15 @@ async def _serve(
         end_alarms()
         end_syncs()
     return ExitCode.STORE_FAILED if node.failure is not None else ExitCode.OK
+
+
+def _accept(root: str, disk: Disk) -> None:
+    """Accept what the store has that is not read; the same content needs no option at the next start."""
+    try:
+        for each in accept(root, disk):
+            _log.warning("store_foreign_accepted", root=root, kind=each.kind, what=each.sentence)
+    except OSError as error:
+        raise StoreUnwritable(root, error) from error
 
 
 async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: StartReporter) -> bool:

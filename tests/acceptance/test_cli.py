@@ -56,6 +56,22 @@ def test_serve_refuses_data_that_another_node_uses(node: NodeProcess) -> None:
     assert command("topics", *node.admin()).code == ExitCode.OK
 
 
+def test_serve_opens_what_is_not_read_once_it_is_accepted(start_node: StartNode, tmp_path: Path) -> None:
+    """Refused with exit code 6, opened by --accept, and from then on without it."""
+    data = tmp_path / "data"
+    (data / "commitlog").mkdir(parents=True)
+    (data / "kvStore").mkdir()
+    (data / "kvStore" / "CURRENT").write_text("MANIFEST-000005\n")
+    (data / "kvStore" / "000011.sst").write_bytes(bytes(1520))
+    done = command("serve", "--data", data, *FREE_PORTS)
+    assert done.code == ExitCode.DATA_UNUSABLE
+    assert "pyddmq serve --accept" in done.err
+    for options in (("--accept",), ()):
+        node = start_node("--data", data, *options)
+        assert command("topics", *node.admin()).code == ExitCode.OK
+        assert node.stop() == ExitCode.OK
+
+
 def test_serve_refuses_data_that_cannot_be_written(tmp_path: Path) -> None:
     """A path through a file is no place for data."""
     (tmp_path / "file").write_text("")

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp.web import BaseRequest, Response, StreamResponse
 
+from broker.queues.topics import retry_topic
 from broker.runtime.steps import run_now
 from proxy.node.logs import LOST
 from proxy.operate.changes.groups import PauseBody
@@ -673,6 +674,16 @@ def undecided_transactions(ward: Ward) -> Staging:
     yield
     end = producer_idl.EndTransaction(producerGroup="shop", handle=half.handle, state=12, fromCheck=True)
     ward.call(ward.producer, "endTransaction", decision=end)
+
+
+@stage("retries_unread")
+def unread_retry_topic(ward: Ward) -> Staging:
+    """What a consumer of RocketMQ failed is in the retry topic of a group without `retryTopic: true`."""
+    topic = retry_topic("by-key")
+    ward.node.store.create_topic(topic, 1, system=True)
+    ward.node.store.put(topic, b"x")
+    yield
+    ward.node.progress.offsets.set("by-key", topic, 0, 1)
 
 
 def _give_up_reserve(ward: Ward) -> None:

@@ -28,6 +28,7 @@ from typing import Any
 from broker.errors import StoreError, StoreUnreadable
 from broker.log.commit_log import SEGMENT_NAME_DIGITS
 from broker.opening.recovery import ProgressCallback
+from broker.queues.offsets import LMQ_FILE
 from broker.queues.topics import Topics
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.names import is_number
@@ -46,8 +47,9 @@ _CHUNK_BYTES = 1 << 20
 _ATTEMPTS_MAX = 100
 _ACKS = "pyddmq/acks"
 _OWNERS = "pyddmq/owners"
-_OFFSETS = ("config/consumerOffset.json", "config/consumerOffset.json.bak", "pyddmq/consumerOffset.json")
-_LEFT_OUT = frozenset({"consumerOffset.json", "index.json", "timers.json"})
+_OFFSETS_FILES = ("consumerOffset.json", LMQ_FILE)
+_OFFSETS = tuple(path for name in _OFFSETS_FILES for path in (f"config/{name}", f"config/{name}.bak", f"pyddmq/{name}"))
+_LEFT_OUT = frozenset({*_OFFSETS_FILES, "index.json", "timers.json"})
 
 Link = Callable[[str, str], None]
 """Makes the second path a hard link of the first; raises OSError where it cannot."""

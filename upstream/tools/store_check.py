@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from broker.errors import StoreError
 from broker.opening.recovery import ProgressCallback
 from broker.queues.offsets import ConsumerOffsets
+from broker.retry.backlog import unread_retries
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import read_whole
 from broker.tools.check import Check, Finding, Severity
+from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import foreign
 from upstream.progress.journal import SegmentContent, scan_segment, segment_name, segment_number, segment_numbers
 from upstream.progress.replay import Replay, replay
@@ -38,7 +40,7 @@ def check_data(check: Check, progress: ProgressCallback | None = None) -> Iterat
     yield from check.run(progress)
     yield from found
     if not check.live and check.records is not None:
-        yield from _check_offsets(check.root, check.records.queue_ends(), disk=disk, clock=check.clock)
+        yield from _check_offsets(check.root, check.records, disk=disk, clock=check.clock)
 
 
 def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
@@ -101,10 +103,9 @@ def _check_segment(content: SegmentContent) -> Iterator[Finding]:
         )
 
 
-def _check_offsets(
-    root: str, ends: Mapping[tuple[str, int], int], *, disk: ReadingDisk, clock: Clock
-) -> Iterator[Finding]:
-    """Look for offsets and acks beyond the end of their queue."""
+def _check_offsets(root: str, records: RecordCheck, *, disk: ReadingDisk, clock: Clock) -> Iterator[Finding]:
+    """Look for offsets and acks beyond the end of their queue, and for retries that their groups have not read."""
+    ends = records.queue_ends()
     try:
         offsets = list(ConsumerOffsets.open(root, disk=disk, clock=clock).items())
     except (StoreError, OSError):
@@ -114,11 +115,29 @@ def _check_offsets(
         end = ends.get((topic, queue_id))
         if end is not None and offset > end:
             yield _beyond("config/consumerOffset.json", group, topic, queue_id, offset, end)
+    yield from _check_retries(records, offsets)
     for each in read_journal(root, ends, disk).trackers.values():
         tracker = each.tracker
         end = ends.get((tracker.topic, tracker.queue_id))
         if end is not None and each.high > end:
             yield _beyond(FOLDER, tracker.group, tracker.topic, tracker.queue_id, each.high, end)
+
+
+def _check_retries(records: RecordCheck, offsets: Iterable[tuple[str, str, int, int]]) -> Iterator[Finding]:
+    committed = {(group, topic, queue_id): offset for group, topic, queue_id, offset in offsets}
+    for each in unread_retries(
+        records.retries_stored(), records.topics.by_name.keys(), lambda *queue: committed.get(queue)
+    ):
+        yield Finding(
+            kind="retries_unread",
+            severity=Severity.NOTE,
+            file="consumequeue",
+            text=f"{each.count:,} messages in {each.topic} are not consumed",
+            costs="POP consumers of RocketMQ alone receive them"
+            if each.pop
+            else f"group {each.group} receives them only with `retryTopic: true`",
+            count=each.count,
+        )
 
 
 def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> Replay:

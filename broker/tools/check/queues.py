@@ -33,6 +33,7 @@ class QueueCheck:
     """One queue while the log is walked.
 
     Attributes:
+        first: Queue offset of the first record; -1 before it.
         next: Queue offset that the next record should have; -1 before the first.
         units: Units compared.
         fillers: Offsets that hold nothing.
@@ -64,7 +65,7 @@ class QueueCheck:
         self.topic = topic
         self.queue_id = queue_id
         self.units = 0
-        self.next = -1
+        self.first = self.next = -1
         self.fillers = 0
         self.patches: list[Patch] = []
         self._root = root
@@ -84,6 +85,7 @@ class QueueCheck:
         offset = entry.queue_offset
         unit = unit_of(entry, GIVEN.unit_codes)
         if self.next < 0:
+            self.first = offset
             if self._low < offset:
                 yield from self._gap(self._low, min(offset, self._high), unit)
         elif offset > self.next:

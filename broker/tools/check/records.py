@@ -18,7 +18,7 @@ from broker.opening.queue_build import QueueBuild
 from broker.opening.recovery import ProgressCallback, begin_at
 from broker.opening.store_json import Checkpoint, Geometry
 from broker.queues.consume_queue import UNIT_BYTES
-from broker.queues.topics import Topics
+from broker.queues.topics import RETRY_PREFIX, Topics
 from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.names import is_number, queue_path
 from broker.tools.check.findings import Finding, Severity
@@ -311,6 +311,14 @@ class RecordCheck:
             (queue.topic, queue.queue_id): max(queue.next, self._believed(queue.topic, queue.queue_id).stop)
             for queue in self._queues.values()
         }
+
+    def retries_stored(self) -> dict[str, dict[int, range]]:
+        """Return, by retry topic and queue, the queue offsets from the first message of the log to the last."""
+        found: dict[str, dict[int, range]] = {}
+        for queue in self._queues.values():
+            if queue.topic.startswith(RETRY_PREFIX) and queue.first >= 0:
+                found.setdefault(queue.topic, {})[queue.queue_id] = range(queue.first, queue.next)
+        return found
 
     def _believed(self, name: str, queue_id: int) -> range:
         """Return the queue offsets whose units the files should hold: those that the checkpoint covers."""

@@ -6,8 +6,10 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from broker.errors import StoreError, StoreFormatNewer, StoreUnreadable
+from broker.opening.accepted import not_accepted
 from broker.opening.foreign import in_layout
 from broker.opening.store_json import CHECKPOINT_BYTES, CheckpointFile, Geometry, rocketmq_times
+from broker.queues.offsets import LMQ_FILE
 from broker.queues.topics import Topics
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.seams import Clock, Disk
@@ -15,7 +17,7 @@ from broker.runtime.state_file import SealedFile, StateFile, read_whole
 from broker.tools.check.findings import Finding, Severity
 from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files, has_queue_files
 
-STATE_FILES = ("topics.json", "consumerOffset.json")
+STATE_FILES = ("topics.json", "consumerOffset.json", LMQ_FILE)
 """Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""
 _CHECKPOINT_JSON = "pyddmq/checkpoint.json"
 
@@ -40,6 +42,7 @@ _ROCKETMQ_NAMES = frozenset(
         "batchconsumequeue",
         "compaction",
         "consumequeue_ext",
+        "kvStore",
         "rocksdbstore",
         "dledgerCommitlog",
     }
@@ -53,6 +56,7 @@ _COSTS_OF_SEALED = {
     "paused.json": "nothing while its copy is right",
     "paused-copy.json": "nothing while the file is right",
     "transactions.json": "nothing: the next start reads the whole log for what was decided",
+    "accepted.json": "a node that needs it starts only with `pyddmq serve --accept`",
     "delays.json": "nothing: the next start reads the whole log for what was delivered",
     "delayOffset.json": "nothing: the log says what was delivered",
     "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
@@ -311,12 +315,20 @@ def foreign(file: str, whose: str = "not known to this version") -> Finding:
 
 def check_foreign(root: str, *, disk: Disk) -> Iterator[Finding]:
     """What RocketMQ keeps in a way that this version does not read, as far as names and settings tell."""
-    for found in in_layout(root, disk):
+    layout = in_layout(root, disk)
+    try:
+        asking = not_accepted(root, layout, disk)
+    except StoreUnreadable:
+        # Reported with the other sealed files.
+        asking = layout
+    for found in layout:
+        severity, costs = Severity.NOTE, "nothing; every message of the log is served"
+        if found.refused:
+            severity, costs = Severity.DAMAGE, "a node does not start on it"
+        elif found.content:
+            costs = "it was accepted by `pyddmq serve --accept`"
+            if found in asking:
+                severity, costs = Severity.WARNING, "a node starts on it only with `pyddmq serve --accept`"
         yield Finding(
-            kind="foreign",
-            severity=Severity.DAMAGE if found.refused else Severity.NOTE,
-            file=found.file,
-            text=found.sentence,
-            costs="a node does not start on it" if found.refused else "nothing; every message of the log is served",
-            count=found.count,
+            kind="foreign", severity=severity, file=found.file, text=found.sentence, costs=costs, count=found.count
         )

@@ -35,6 +35,9 @@ def serve(
     producer_port: Port = None,
     consumer_port: Port = None,
     admin_port: Port = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Accept what a store of RocketMQ's has in RocksDB and is not read.")
+    ] = False,
 ) -> int:
     """Start a node and run until SIGTERM or Ctrl-C, which drain; a second one ends at once. SIGHUP reloads.
 
@@ -57,5 +60,6 @@ def serve(
         producer_port=producer_port,
         consumer_port=consumer_port,
         admin_port=admin_port,
+        accept=accept,
     )
     return run_node(options, leftovers=Leftovers(os._exit))

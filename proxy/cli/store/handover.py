@@ -17,8 +17,8 @@ from broker.format.record import split
 from broker.opening.foreign import in_layout
 from broker.opening.store_json import FORMAT_VERSION
 from broker.queues.consume_queue import FILLER_SIZE, UNIT_BYTES
-from broker.queues.topics import RETRY_PREFIX, is_system
-from broker.runtime.state_file import SealedFile, StateFile
+from broker.retry.backlog import unread_in
+from broker.runtime.state_file import SealedFile
 from broker.scheduled.popped import REVIVE_PREFIX
 from broker.scheduled.recurring.interrupted import LOOP_FEATURE
 from broker.tools.interchange import names_of, timer_log_bytes_of
@@ -58,6 +58,7 @@ class Point:
         names: Which; the first NAMES_SHOWN, with their counts where there are several of each.
         text: What happens to them.
         advice: What to do about it; empty where there is nothing to do.
+        needs_accept: Messages are not delivered, or are delivered again: an operator accepts it by `--accept`.
     """
 
     kind: str
@@ -65,19 +66,18 @@ class Point:
     names: Sequence[str]
     text: str
     advice: str = ""
+    needs_accept: bool = False
 
 
 class Before(NamedTuple):
     """What the next opening changes, and so is looked at before it.
 
     Attributes:
-        theirs: RocketMQ wrote topics or committed offsets last.
         older: The store is of an older format.
         clean: Its last owner closed it.
         names: Of cluster and broker.
     """
 
-    theirs: bool
     older: bool
     clean: bool
     names: tuple[str, str]
@@ -86,11 +86,7 @@ class Before(NamedTuple):
 def before(root: str, disk: Disk) -> Before:
     """Look at a store that is not open. Raises StoreError, OSError."""
     found = SealedFile(disk, f"{root}/pyddmq/store.json").load()
-    files = [StateFile(disk, root, name) for name in ("topics.json", "consumerOffset.json")]
-    for file in files:
-        file.load()
     return Before(
-        theirs=any(file.foreign for file in files),
         older=found is not None and found["format"] < FORMAT_VERSION,
         clean=not disk.exists(f"{root}/abort"),
         names=names_of(root, disk=disk),
@@ -128,7 +124,8 @@ def from_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iter
     """Yield what this broker does otherwise with a store that RocketMQ had."""
     yield _sizes(found, seen)
     for each in in_layout(found.root, found.runtime.disk):
-        yield Point(each.kind, each.count, (), each.sentence)
+        advice = "start the node once with `pyddmq serve --accept`" if each.content else ""
+        yield Point(each.kind, each.count, (), each.sentence, advice, needs_accept=bool(each.content))
     if not seen.clean:
         yield Point("not_closed", 1, (), "RocketMQ did not close the store: what it delivered last may come again")
     facts, metrics = found.store.recovery, found.runtime.metrics
@@ -143,7 +140,7 @@ def from_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iter
         Counter({group: metrics.value(POPPED_TAKEN, group) for group in groups}),
         "messages are in the hand of POP consumers, below their group's committed offset: they come again, in place",
     )
-    yield from _pop_retries(found, progress)
+    yield from _retries(found, progress)
     yield from _counted(
         "offsets_moved",
         Counter({group: metrics.value(OFFSETS_FOREIGN, group) for group in groups}),
@@ -303,35 +300,34 @@ def _transactions(found: StoppedStore, answers: Answers, *, there: bool) -> Iter
         )
 
 
-def _pop_retries(found: StoppedStore, progress: Progress) -> Iterator[Point]:
-    """What POP consumers failed stands in retry topics of their own, which no group reads unless it subscribes them."""
-    waiting = Counter[str]()
-    users = {name for name in found.store.topics if not is_system(name)}
-    for name, topic in found.store.topics.items():
-        if not name.startswith(RETRY_PREFIX):
-            continue
-        for each in users:
-            for separator in ("_", "+"):
-                group = name.removeprefix(RETRY_PREFIX).removesuffix(separator + each)
-                if not group or RETRY_PREFIX + group + separator + each != name:
-                    continue
-                for queue in topic.queues:
-                    committed = progress.offsets.get(group, name, queue.queue_id)
-                    waiting[name] += max(0, queue.max_offset - max(committed or 0, queue.min_offset))
+def _retries(found: StoppedStore, progress: Progress) -> Iterator[Point]:
+    """What RocketMQ's consumers failed waits in retry topics, which a group here does not read by itself."""
+    unread = list(unread_in(found.store, progress.offsets.get))
+    yield from _counted(
+        "retries",
+        Counter({each.topic: each.count for each in unread if not each.pop}),
+        "messages that consumers failed wait in the retry topics of their groups; a group without `retryTopic: true` "
+        "does not receive them",
+        "set `retryTopic: true` for these groups, or let RocketMQ's consumers finish the messages first",
+        needs_accept=True,
+    )
     yield from _counted(
         "pop_retries",
-        waiting,
-        "messages that POP consumers failed wait in retry topics of POP's own, which no group reads by itself",
-        "subscribe the group to these topics, or let it finish them there",
+        Counter({each.topic: each.count for each in unread if each.pop}),
+        "messages that POP consumers failed wait in retry topics of POP's own, which no group here reads",
+        "let the POP consumers finish them in RocketMQ first",
+        needs_accept=True,
     )
 
 
-def _counted(kind: str, counts: Mapping[str, int], text: str, advice: str = "") -> Iterator[Point]:
+def _counted(
+    kind: str, counts: Mapping[str, int], text: str, advice: str = "", *, needs_accept: bool = False
+) -> Iterator[Point]:
     """One point for what has counts by name, if there is any."""
     found = [(name, count) for name, count in sorted(counts.items()) if count > 0]
     if found:
         names = [f"{name}: {count}" for name, count in found[:NAMES_SHOWN]]
-        yield Point(kind, sum(count for _, count in found), names, text, advice)
+        yield Point(kind, sum(count for _, count in found), names, text, advice, needs_accept)
 
 
 def _named(kind: str, names: Sequence[str], text: str, advice: str = "") -> Iterator[Point]:

@@ -52,6 +52,7 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     from random import Random
 
     from broker.features import ALL
+    from broker.opening.accepted import accept
     from broker.options import StoreOptions
     from broker.runtime.bundle import runtime_of
     from broker.runtime.disks.private_disk import PrivateDisk
@@ -64,6 +65,9 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     with contextlib.closing(loop), store_errors(data):
         if geometry_of(root, disk=disk) is None:
             raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+        if not change:
+            # It is shown all the same.
+            accept(root, disk)
         options = adopted(root, StoreOptions(), disk=disk)
         runtime = runtime_of(disk, SystemClock(), scheduler=loop, random=Random())
         opening = Store.opening(root, options=options, features=ALL, runtime=runtime)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,9 @@ from proxy.cli.output import print_json, print_line
 from proxy.cli.store.stopped_store import opened_progress
 from proxy.cli.store.store_files import store_errors
 from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from proxy.cli.store.handover import Point
 
 
 class Other(enum.StrEnum):
@@ -30,32 +34,46 @@ def handover(
     ],
     to: Annotated[Other | None, typer.Option("--to", help="The store goes there.")] = None,
     came_from: Annotated[Other | None, typer.Option("--from", help="The store has come from there.")] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Exit with 0 although messages will not be delivered, or twice.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Say what will behave differently when a store goes to Apache RocketMQ, or has come from it.
 
-    Without --to and --from the store tells: whoever wrote it last hands it over.
+    Exit code 5 if messages will not be delivered, or will be delivered again; --accept makes it 0.
     """
     from proxy.cli.store import handover as points_of
 
-    if to is not None and came_from is not None:
-        raise CliError("give --to or --from, not both", ExitCode.USAGE)
+    if (to is None) == (came_from is None):
+        raise CliError("give either --to rocketmq or --from rocketmq", ExitCode.USAGE)
     with store_errors(data):
         seen = points_of.before(str(data.absolute()), RealDisk(read_only=True))
-    arrives = came_from is not None or (to is None and seen.theirs)
+    arrives = came_from is not None
     with opened_progress(data) as (found, progress):
         make = points_of.from_rocketmq if arrives else points_of.to_rocketmq
         points = list(make(found, progress, seen))
     direction = "from rocketmq" if arrives else "to rocketmq"
     if as_json:
-        return print_json(points_of.document(points, direction))
+        print_json(points_of.document(points, direction))
+    else:
+        _print(data, points, direction)
+    refusing = [point.kind for point in points if point.needs_accept]
+    if refusing and not accept:
+        text = f"not accepted: {', '.join(refusing)}; do what each says, or accept it by --accept"
+        raise CliError(text, ExitCode.REFUSED)
+    return ExitCode.OK
+
+
+def _print(data: Path, points: Sequence[Point], direction: str) -> None:
+    from proxy.cli.store.handover import NAMES_SHOWN
+
     print_line(f"{data}: handed over {direction}")
     for point in points:
         print_line(f"{point.kind} ({point.count}): {point.text}")
         for name in point.names:
             print_line(f"    {name}")
-        if point.count > len(point.names) >= points_of.NAMES_SHOWN:
+        if point.count > len(point.names) >= NAMES_SHOWN:
             print_line("    ...")
         if point.advice:
             print_line(f"    do: {point.advice}")
-    return ExitCode.OK

@@ -146,6 +146,10 @@ KINDS: dict[str, Kind] = {
         "transactions stay undecided",
         "Start a process of their producer group, or decide them with `pyddmq transactions`.",
     ),
+    "retries_unread": Kind(
+        "messages wait in retry topics that no group reads",
+        "Set `retryTopic: true` for their groups; messages of POP's retry topics need RocketMQ's POP consumers.",
+    ),
     # Groups.
     "stopped": Kind(
         "a message is out of attempts, and its key or queue waits for you",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.errors import some_of
 from broker.runtime.store_metrics import REFUSED
 from proxy.node.trouble_facts import Risen, TlsView, Troubles
 from proxy.node.views import by_group
@@ -197,6 +198,11 @@ def _of_waiting(troubles: Troubles) -> Iterator[Finding]:
         count, old = amount(waiting.undecided, "transaction"), age(waiting.undecided_ms / 1000)
         text = f"{count} undecided, the oldest for {old}: no producer answers the checks, or none knows."
         yield found("undecided", False, text, count=waiting.undecided)
+    unread = troubles.retries_unread
+    if unread:
+        names = some_of([f"{topic}: {messages:,}" for topic, messages in unread.items()])
+        text = f"No group of this node reads these retry topics, and their messages are not delivered: {names}."
+        yield found("retries_unread", False, text, count=sum(unread.values()))
 
 
 def _of_refusals(risen: Risen) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from broker.retry.backlog import unread_in
 from broker.runtime.store_metrics import FILES_DAMAGED, INDEX_FAILED
 from broker.scheduled.delay.listing import level_statuses
 from broker.scheduled.timer.listing import timer_status
@@ -65,8 +66,17 @@ def _of_store(node: Node, common: Troubles) -> Troubles:
         index_failed=bool(node.metrics.value(INDEX_FAILED)),
         waiting=_waiting(node),
         retention_blocked=store.retention.blocked,
+        retries_unread=_retries_unread(node),
         retention_waits=None if retaining.waiting is None else dict(retaining.losses),
     )
+
+
+def _retries_unread(node: Node) -> dict[str, int]:
+    """Messages of retry topics, by topic, that neither a group nor a consumer inside the program reads."""
+    store = node.store
+    readers = {group.group for group in node.config.groups.values() if any(topic.retry_topic for topic in group.topics)}
+    unread = unread_in(store, node.progress.offsets.get, readers=readers)
+    return {each.topic: each.count for each in unread if store.queue_locks.owner(each.group, (each.topic, 0)) is None}
 
 
 def _waiting(node: Node) -> WaitingView:

@@ -12,11 +12,12 @@ from broker.errors import MessageRefused, StoreForeign
 from broker.format.java import tags_code
 from broker.format.record import HEADER, HEADER_BYTES, MAGIC_V2, split
 from broker.log.put import Put
+from broker.opening.accepted import accept
 from broker.opening.foreign import in_layout
 from broker.queues.consume_queue import UNIT
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
-from broker.tools.check import Check, Severity
+from broker.tools.check import Check, Finding, Severity
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
@@ -118,6 +119,33 @@ def test_what_is_served_otherwise_is_reported(path: str, content: bytes | str, k
     store = open_store(disk)
     assert bodies(store) == {0: b"0", 1: b"1"}
     store.close()
+
+
+@pytest.mark.parametrize(("folder", "kind"), [("kvStore", "pop_in_rocksdb"), ("rocksdbstore", "timers_in_rocksdb")])
+def test_rocksdb_beside_the_files_is_opened_once_it_is_accepted(folder: str, kind: str) -> None:
+    """An empty one is passed over; the same content is not asked for again, other content is."""
+    disk = store_with({"t": [2]})
+    write(disk, f"{folder}/CURRENT", "MANIFEST-000004\n")
+    write(disk, f"{folder}/000004.log", b"")
+    assert reported(disk) == {}
+    write(disk, f"{folder}/000011.sst", bytes(1520))
+    with pytest.raises(StoreForeign, match=r"--accept") as caught:
+        open_store(disk)
+    assert caught.value.counts == {kind: 1}
+    assert [each.severity for each in check_of(disk)] == [Severity.WARNING]
+    assert [each.kind for each in accept(ROOT, disk)] == [kind]
+    assert reported(disk) == {kind: 1}
+    assert reported(disk) == {kind: 1}
+    assert [each.severity for each in check_of(disk)] == [Severity.NOTE]
+    assert accept(ROOT, disk) == []
+    write(disk, f"{folder}/000012.sst", bytes(99))
+    with pytest.raises(StoreForeign, match=folder):
+        open_store(disk)
+
+
+def check_of(disk: SimDisk) -> list[Finding]:
+    """What the check of a store says of foreign content."""
+    return [each for each in Check(ROOT, disk, ManualClock()).run() if each.kind == "foreign"]
 
 
 def test_many_names_are_shortened() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from typing import Any
 
 import pytest
 
 from broker.errors import StoreUnreadable
 from broker.queues.offsets import ConsumerOffsets
-from pyddmq.testing import ManualClock, SimDisk
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 
 PATH = "/s/config/consumerOffset.json"
 
@@ -99,3 +101,73 @@ def test_offset_below_zero_counts_as_zero() -> None:
     file.write(0, [b'{"offsetTable": {"orders@billing": {"0": -1152921504606846976}}}'])
     file.sync()
     assert ConsumerOffsets.open("/store", disk=disk, clock=ManualClock()).get("billing", "orders", 0) == 0
+
+
+def parsed(disk: SimDisk, name: str) -> dict[str, Any]:
+    """A file of the folder of settings."""
+    file = disk.open(f"/s/config/{name}")
+    found: dict[str, Any] = json.loads(file.read(0, file.size()))
+    return found
+
+
+def put(disk: SimDisk, name: str, content: dict[str, Any]) -> None:
+    """Write such a file as RocketMQ would."""
+    disk.make_folder("/s/config")
+    file = disk.open(f"/s/config/{name}", create=True)
+    file.truncate(0)
+    file.write(0, [json.dumps(content).encode()])
+
+
+def test_offsets_of_a_rocketmq_with_light_queues_are_read_and_written_back() -> None:
+    """`enableLmq=true` keeps ordinary groups there; what only the older file has stays, and so do light queues."""
+    disk = SimDisk()
+    put(disk, "consumerOffset.json", {"offsetTable": {"t@g": {"0": 2, "1": 7}, "t@old": {"0": 4}}})
+    light = {"%LMQ%a@%LMQ%g": 12}
+    put(disk, "lmqConsumerOffset.json", {"offsetTable": {"t@g": {"0": 5}}, "lmqOffsetTable": light})
+    offsets = offsets_on(disk)
+    assert sorted(offsets.items()) == [("g", "t", 0, 5), ("g", "t", 1, 7), ("old", "t", 0, 4)]
+    offsets.set("g", "t", 0, 6)
+    assert offsets.save()
+    assert parsed(disk, "lmqConsumerOffset.json")["lmqOffsetTable"] == light
+    expected = {"t@g": {"0": 6, "1": 7}, "t@old": {"0": 4}}
+    assert parsed(disk, "lmqConsumerOffset.json")["offsetTable"] == expected
+    assert parsed(disk, "consumerOffset.json")["offsetTable"] == expected
+    assert "lmqOffsetTable" not in parsed(disk, "consumerOffset.json")
+    # RocketMQ goes on in its file: that one wins the next time, and ours where it did not.
+    put(disk, "lmqConsumerOffset.json", {**parsed(disk, "lmqConsumerOffset.json"), "offsetTable": {"t@g": {"0": 9}}})
+    again = offsets_on(disk)
+    assert again.changed_outside
+    assert again.get("g", "t", 0) == 9
+    assert again.save()
+    assert offsets_on(disk).get("g", "t", 0) == 9
+    put(disk, "consumerOffset.json", {"offsetTable": {"t@g": {"0": 3}}})
+    assert offsets_on(disk).get("g", "t", 0) == 3
+
+
+@pytest.mark.parametrize(("own_ms", "lmq_ms", "expected"), [(1, 2, 5), (2, 1, 8), (0, 0, 5)])
+def test_of_two_files_of_rocketmq_the_later_one_is_taken(own_ms: int, lmq_ms: int, expected: int) -> None:
+    """By the time in `dataVersion`; without one, that of the light queues."""
+    disk = SimDisk()
+    for name, offset, ms in (("consumerOffset", 8, own_ms), ("lmqConsumerOffset", 5, lmq_ms)):
+        version = {"dataVersion": {"counter": 1, "timestamp": ms}} if ms else {}
+        put(disk, f"{name}.json", {"offsetTable": {"t@g": {"0": offset}}, **version})
+    assert offsets_on(disk).get("g", "t", 0) == expected
+
+
+@pytest.mark.parametrize(("own_ms", "lmq_ms", "expected"), [(1, 2, 5), (2, 1, 8)])
+@pytest.mark.parametrize("changes", range(40))
+def test_stop_during_the_first_write_brings_no_older_offsets(
+    own_ms: int, lmq_ms: int, expected: int, changes: int
+) -> None:
+    """At every change of the disk: the taken offsets or the new ones, and never those of the file that lost."""
+    disk = SimDisk()
+    for name, offset, ms in (("consumerOffset", 8, own_ms), ("lmqConsumerOffset", 5, lmq_ms)):
+        version = {"counter": 1, "timestamp": ms}
+        put(disk, f"{name}.json", {"offsetTable": {"t@g": {"0": offset}}, "dataVersion": version})
+    offsets = offsets_on(disk)
+    offsets.set("g", "t", 0, 20)
+    disk.stop_after(changes)
+    with contextlib.suppress(PowerCut):
+        offsets.save()
+    disk.kill()
+    assert offsets_on(disk).get("g", "t", 0) in (expected, 20)

@@ -65,11 +65,16 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def points(data: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, tuple[int, list[str]]]:
+TO, FROM = ("--to", "rocketmq"), ("--from", "rocketmq")
+
+
+def points(
+    data: Path, capsys: pytest.CaptureFixture[str], *options: str, code: ExitCode = ExitCode.OK
+) -> dict[str, tuple[int, list[str]]]:
     """What the command says, by kind; not a byte may change."""
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     capsys.readouterr()  # what opening the store has logged
-    assert run(["store", "handover", str(data), "--json", *options]) == ExitCode.OK
+    assert run(["store", "handover", str(data), "--json", *(options or TO)]) == code
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
     assert all(point["text"] for point in document["points"])
@@ -90,7 +95,7 @@ def progress_of(data: Path, store: Store) -> Progress:
 
 
 def test_plain_store_has_its_sizes_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A store of ours goes to RocketMQ unless told otherwise; sizes are named as its broker.conf has them."""
+    """Sizes are named as RocketMQ's broker.conf has them, in both directions."""
     found = points(data, capsys)
     assert found.pop("direction") == (0, ["to rocketmq"])
     assert list(found) == ["sizes"]
@@ -184,7 +189,7 @@ def test_lost_messages_old_fillers_and_topics_made_again_are_counted(
 
 
 def test_what_rocketmq_left_is_counted(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The store tells that RocketMQ had it: what its POP consumers have in hand and failed, and what it deleted."""
+    """What its POP consumers have in flight and failed, and what it deleted; failed messages need --accept."""
     store = opened(data)
     for name, system in (
         ("deleted", False),
@@ -207,7 +212,8 @@ def test_what_rocketmq_left_is_counted(data: Path, capsys: pytest.CaptureFixture
     del topics["topicConfigTable"]["deleted"]
     (data / "config" / "topics.json").write_text(json.dumps(topics))
     (data / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"t@g": {"0": 5}}}))
-    found = points(data, capsys)
+    found = points(data, capsys, *FROM, code=ExitCode.REFUSED)
+    assert points(data, capsys, *FROM, "--accept") == found
     assert found["direction"] == (0, ["from rocketmq"])
     assert found["popped"] == (3, ["g: 3"])
     assert found["topics_deleted"] == (1, ["deleted"])
@@ -215,11 +221,49 @@ def test_what_rocketmq_left_is_counted(data: Path, capsys: pytest.CaptureFixture
 
 
 def test_store_that_cannot_be_looked_at_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No store, one in use, both directions at once."""
-    assert run(["store", "handover", str(data / "none")]) == ExitCode.DATA_UNUSABLE
+    """No store, one in use, both directions at once, and none."""
+    assert run(["store", "handover", str(data / "none"), *TO]) == ExitCode.DATA_UNUSABLE
     assert "there is no store" in capsys.readouterr().err
     assert not (data / "none").exists()
     store = opened(data)
-    assert run(["store", "handover", str(data)]) == ExitCode.DATA_UNUSABLE
+    assert run(["store", "handover", str(data), *TO]) == ExitCode.DATA_UNUSABLE
     store.close()
+    assert run(["store", "handover", str(data)]) == ExitCode.USAGE
     assert run(["store", "handover", str(data), "--to", "rocketmq", "--from", "rocketmq"]) == ExitCode.USAGE
+
+
+def test_failed_messages_of_ordinary_consumers_need_accept(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is in `%RETRY%<group>` from the committed offset on is refused without --accept; `store check` notes it."""
+    store = opened(data)
+    store.create_topic("%RETRY%billing", 1, system=True)
+    for number in range(4):
+        put = Put(store.topics["%RETRY%billing"], 0, b"%d" % number, encode_properties({"RETRY_TOPIC": "t"}))
+        store.append([put], born_ms=1, born_host=HOST)
+    store.flush()
+    store.close()
+    offsets = {"offsetTable": {"t@billing": {"0": 10}, "%RETRY%billing@billing": {"0": 1}}}
+    (data / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    assert run(["store", "check", str(data), "--json"]) == ExitCode.OK
+    [note] = [line for line in capsys.readouterr().out.splitlines() if "retries_unread" in line]
+    assert json.loads(note)["count"] == 3
+    assert "retryTopic: true" in json.loads(note)["costs"]
+    assert points(data, capsys, *FROM, code=ExitCode.REFUSED)["retries"] == (3, ["%RETRY%billing: 3"])
+    assert run(["store", "handover", str(data), *FROM]) == ExitCode.REFUSED
+    assert "not accepted: retries" in capsys.readouterr().err
+    assert run(["store", "handover", str(data), *FROM, "--accept"]) == ExitCode.OK
+    assert "retries" not in points(data, capsys, *TO)
+    offsets["offsetTable"]["%RETRY%billing@billing"]["0"] = 4
+    (data / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    assert "retries" not in points(data, capsys, *FROM)
+
+
+def test_what_is_in_rocksdb_needs_accept(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named with what may be lost, and changes nothing in the store; the start of a node refuses it, too."""
+    (data / "kvStore").mkdir()
+    (data / "kvStore" / "CURRENT").write_text("MANIFEST-000005\n")
+    (data / "kvStore" / "000011.sst").write_bytes(bytes(1520))
+    assert points(data, capsys, *FROM, code=ExitCode.REFUSED)["pop_in_rocksdb"] == (1, [])
+    assert "pop_in_rocksdb" in points(data, capsys, *FROM, "--accept")
+    serve = ["serve", "--data", str(data), "--producer-port", "0", "--consumer-port", "0", "--admin-port", "0"]
+    assert run(serve) == ExitCode.DATA_UNUSABLE
+    assert "pyddmq serve --accept" in capsys.readouterr().err
