@@ -38,6 +38,8 @@ class ProducerHabits:
     keys: int = 12
     pipelined: int = 6
     pad_bytes_max: int = 200
+    quiet: bool = False
+    """It sends nothing for the time."""
     wait_share: float = 0.0
     """Of messages that wait: a third by level, until a moment, for a time. The node must know three levels."""
     wait_ms: tuple[int, ...] = (4_000,)
@@ -73,7 +75,8 @@ class Producer(Client):
     def _work(self, link: Link | None) -> None:
         if link is None or link is not self.link or self.stopped:
             return
-        if len(link.pending) < self.habits.pipelined and len(self.around.ledger.publishes) < self.limit:
+        is_allowed = not self.habits.quiet and len(self.around.ledger.publishes) < self.limit
+        if is_allowed and len(link.pending) < self.habits.pipelined:
             self._send()
         self.later(self.habits.pause_seconds, self._work, link)
 

@@ -104,7 +104,7 @@ class Ledger:
         timer = self.publishes[uid].timer
         assert timer is not None
         assert self._walls is not None
-        problem = timer.answered(outcome, handle, time=time, walls=self._walls)
+        problem = timer.answered(outcome, handle, time=time, walls=self._walls, doubtful=self.damaged_timers)
         if problem:
             raise PromiseBroken(8, f"the timer of message {uid} {problem}")
 

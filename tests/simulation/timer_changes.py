@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -63,14 +64,19 @@ def change_timers(
             world.start()
 
 
-def cancel_delivered(world: World, random: Random, *, count: int) -> None:
-    """Cancel timers that were delivered, one in each turn of the loop and all at once: it is too late for each."""
+def cancel_among_delivered(world: World, random: Random, damaged: Publish, *, count: int) -> None:
+    """Cancel a timer, and then some that were delivered, one in each turn of the loop: it is too late for these."""
+    timer = damaged.timer
+    assert timer is not None
     came = set(world.ledger.places.values())
     known = [
         each
         for each in world.ledger.publishes.values()
         if each.uid in came and each.wait is not None and each.wait.kind != "level" and each.timer and each.timer.handle
     ][-100:]
+    handle = timer.handle
+    timer.asked(None, world.loop.time())
+    first = _begin(world, "cancel_timers", CancelBody(timers=[MessageName(id=handle)]))
     tasks = []
     for publish in random.sample(known, min(count, len(known))):
         assert publish.timer is not None
@@ -78,15 +84,22 @@ def cancel_delivered(world: World, random: Random, *, count: int) -> None:
             (publish, _begin(world, "cancel_timers", CancelBody(timers=[MessageName(id=publish.timer.handle)])))
         )
         turn = world.loop.turns + 1
-        world.run(until=lambda turn=turn: world.loop.turns >= turn, seconds=0.1)  # type: ignore[misc]
-    if not world.run(until=lambda: all(task.done() for _, task in tasks), seconds=30):
-        raise PromiseBroken(8, "cancels of delivered timers were not answered for 30 s")
+        world.run(until=partial(_has_turned, world, turn), seconds=0.1)
+        world.report.events["timer_rebuild_met"] += world.node is not None and world.node.timers.parts.is_rebuilding
+    if not world.run(until=lambda: first.done() and all(task.done() for _, task in tasks), seconds=30):
+        raise PromiseBroken(8, "cancels were not answered for 30 s")
+    outcome = first.result().results[0].outcome
+    world.ledger.timer_answered(damaged.uid, outcome, handle=handle, time=world.loop.time())
     for publish, task in tasks:
         outcome = task.result().results[0].outcome
         world.report.events[f"delivered_{outcome}"] += 1
         # (Of one whose log file was deleted nothing is known.)
         if outcome not in ("tooLate", "unknown"):
             raise PromiseBroken(8, f"message {publish.uid} was delivered, and its cancel was answered with {outcome}")
+
+
+def _has_turned(world: World, turn: int) -> bool:
+    return world.loop.turns >= turn
 
 
 def _change_one(world: World, random: Random, publish: Publish, cut: int | None) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from broker.format.properties import parse_properties
+from broker.format.record import split
 from broker.scheduled.timer.parts import TimerParts
-from tests.simulation.clients import ProducerHabits
-from tests.simulation.timer_changes import cancel_delivered, change_timers
+from tests.simulation.clients import Producer, ProducerHabits
+from tests.simulation.facts import Publish
+from tests.simulation.timer_changes import cancel_among_delivered, change_timers
 from tests.simulation.world import DATA, World
 
 UNIT_FIELDS = (*range(16, 24), *range(28, 36), *range(44, 52))
@@ -20,26 +23,38 @@ FILLED_SEGMENTS = 3
 
 def damage_timer(world: World, random: Random) -> None:
     """Flip one bit of a unit of the timer log that the running node has written: it makes timer log and wheel anew."""
-    parts = _parts(world)
+    _damage_unit(world, random)
+
+
+def change_rebuilt_timers(world: World, random: Random) -> None:
+    """Damage the unit of a timer and cancel it: the node makes timer log and wheel anew among cancels of others."""
+    publish = _damage_unit(world, random)
+    if publish is None or publish.timer is None or not publish.timer.handle or publish.timer.may_be_cancelled:
+        return
+    cancel_among_delivered(world, random, publish, count=12)
+    change_timers(world, random, kill_share=0.0, pause_seconds=0.0, rounds=2)
+
+
+def _damage_unit(world: World, random: Random) -> Publish | None:
+    """Return whose unit was damaged, None where that is not known."""
+    node, parts = world.node, _parts(world)
+    assert node is not None
     log = parts.table.log
     if log.count == log.first or parts.is_mending:
-        return
+        return None
     number = max(log.first, log.count - 1 - random.randrange(40))
-    file, at = divmod(log.position(number), log.file_bytes)
+    position = log.position(number)
+    unit = log.unit(position)
+    publish = None
+    if unit.size:
+        properties = parse_properties(bytes(split(node.store.read(unit.physical, unit.size))[1]))
+        publish = world.ledger.publishes.get(int(properties.get("uid", "0")))
+    file, at = divmod(position, log.file_bytes)
     name = f"{DATA}/timerlog/{file * log.file_bytes:020d}"
     world.disk.flip_bit(name, at + random.choice(UNIT_FIELDS), random.randrange(8))
     world.ledger.damaged_timers = True
     world.report.events["timer_damaged"] += 1
-
-
-def change_rebuilt_timers(world: World, random: Random) -> None:
-    """Damage a unit, and change timers while the node makes timer log and wheel anew, delivered ones, too."""
-    damage_timer(world, random)
-    parts = _parts(world)
-    if world.run(until=lambda: parts.mending is not None, seconds=3):
-        world.report.events["timer_rebuild_met"] += 1
-        cancel_delivered(world, random, count=12)
-        change_timers(world, random, kill_share=0.0, pause_seconds=0.0, rounds=2)
+    return publish
 
 
 def expire(world: World, random: Random) -> None:
@@ -71,8 +86,16 @@ def glitch_clock(world: World, random: Random) -> None:
     world.step_clock(-by_ms)
     if restart == "after":
         world.run(seconds=random.choice((0.1, 1.5)))
+        # What was sent before the start has to come without anything that follows it.
+        producers = [client for client in world.clients if isinstance(client, Producer)]
+        is_quiet = random.random() < 0.6
+        for producer in producers:
+            producer.habits.quiet = is_quiet
         _restart(world, random)
-    world.run(seconds=random.choice((0.5, 5.0)))
+        world.run(seconds=6.0 if is_quiet else 0.5)
+        for producer in producers:
+            producer.habits.quiet = False
+    world.run(seconds=0.5)
 
 
 def spoil_page(world: World, random: Random) -> None:
