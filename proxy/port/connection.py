@@ -24,7 +24,7 @@ from typing import Any, Self, cast
 from proxy.access.rights import Rights
 from proxy.port.accepting import Accepting
 from proxy.port.network import address_text, host_of
-from proxy.port.reading import Reading
+from proxy.port.reading import READ_BYTES, Reading
 from proxy.tls.channel import TLS_BYTES, TlsTransport
 from proxy.tls.peer_certificate import PeerCertificate
 from proxy.wire.errors import FrameError
@@ -119,14 +119,15 @@ class Connection(Reading, asyncio.Protocol):
             ):
                 self._read_frames()
         else:
+            began = shares.now()
             try:
                 self._splitter.feed(data)
             except FrameError as error:
                 self._refuse(error)
                 return
-            self.received_at = shares.now()
+            self.received_at = shares.charge(self, began)
             self._note_left(len(data))
-            if at_once:
+            if at_once and len(data) < READ_BYTES:
                 self._read_frames()
             else:
                 shares.defer(self)

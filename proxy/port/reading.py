@@ -16,6 +16,10 @@ from upstream.budget import Pressure
 INPUT_BYTES_SLOWED = 64 * 1024
 """Unfinished input up to which a connection is read on whatever the pressure: every ordinary call fits."""
 
+READ_BYTES = 128 * 1024
+"""A read of as many bytes is the last one of its connection in a turn: libuv would read on, 8 MiB at a time, and a
+client that sends long frames without end would keep all others waiting."""
+
 
 class Reading(Replying):
     """The way in of a connection.

@@ -191,7 +191,8 @@ class SimDisk:
         faults_hit: Number of injected faults that were raised, by operation; `full` for ENOSPC.
         read_bytes: Bytes read, by path.
         bad_pages: Pages of 4 KiB that cannot be read, by path, as after a bad sector: reading one raises EIO, and so
-            does writing a part of it; writing it whole makes it good. They survive `kill` and `crash`.
+            does writing a part of it; writing it whole makes it good. They survive `kill` and `crash`, and go with
+            their file.
     """
 
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
@@ -287,6 +288,9 @@ class SimDisk:
         self.step("replace", target)
         node = self._files.pop(source)
         self._files[target] = node
+        self.bad_pages.pop(target, None)
+        if source in self.bad_pages:
+            self.bad_pages[target] = self.bad_pages.pop(source)
         node.path = target
         self._entries.append((os.path.dirname(target), target, node, source))
 
@@ -301,6 +305,7 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self.step("remove", path)
         del self._files[path]
+        self.bad_pages.pop(path, None)
         self._entries.append((os.path.dirname(path), path, None, None))
 
     def sync_folder(self, path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator
+from functools import partial
 
 import pytest
 
@@ -14,10 +15,14 @@ from proxy.services.results.result_steps import STEP_RESULTS
 from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
 from pyddmq.testing import NetworkFaults
+from tests.hostile.attacker import NAME
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import consumer_idl
 from upstream.delivery import stats as group_stats
 from upstream.delivery.group import ConsumerGroup
+
+LIBUV_READS = 32
+"""How often libuv reads one socket in a turn of its loop."""
 
 
 class Turns:
@@ -62,6 +67,29 @@ def test_pipelined_calls_leave_every_turn_to_others_too(monkeypatch: pytest.Monk
     for address in addresses:
         assert max(turns.of(address)) > served + 20
     assert all(len(each.replies) == 4_000 for each in hostile)
+
+
+def test_long_frames_are_read_a_piece_in_a_turn() -> None:
+    """Of a client that sends megabytes without end one read is taken per turn, as often as its socket has more."""
+    world = HostileWorld()
+    client = world.connect("consumer")
+    (connection,) = world.node.consumer.connections
+    stream = NAME * 3
+    pieces = [stream[at : at + 256_000] for at in range(0, len(stream), 256_000)]
+    reads: Counter[int] = Counter()
+    while pieces:
+        turn = world.loop.turns
+        while pieces and reads[turn] < LIBUV_READS and connection._reading:
+            connection.data_received(pieces.pop(0))
+            reads[turn] += 1
+        world.loop.run(partial(_has_turned, world, turn), seconds=1, turns_max=1_000)
+    world.run(1.0)
+    assert max(reads.values()) == 1
+    assert len(client.replies) == 3
+
+
+def _has_turned(world: HostileWorld, turn: int) -> bool:
+    return world.loop.turns > turn
 
 
 def test_stats_of_a_group_do_not_walk_what_waits_behind_a_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 `python -m tests.kafka.chaos --seconds 600` (`make chaos`) prints what it does and, as its last line, what came of it;
 it ends with 1 where something is wrong. `tests/kafka/test_chaos.py` runs a minute of it.
 
-A plain producer sends numbered messages of some keys all the time, idempotent and until Kafka has them. Every node has
-two pull clients, which fail one message in fifty. The account (`chaos_account`) has the rules.
+A plain producer sends numbered messages of some keys all the time, idempotent and until Kafka has them; a few are
+almost as large as Kafka allows. Every node has two pull clients, which fail one message in fifty. The account
+(`chaos_account`) has the rules. The group has a second topic, which is deleted, created again, cut off and given
+partitions meanwhile (`chaos_changing`).
 """
 
 from __future__ import annotations
@@ -15,15 +17,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.request import urlopen
 
 from conf.sections.kafka import KafkaClusterConfig
 from pyddmq import Consumer
 from pyddmq.client.errors import ClientError
 from tests.kafka import server
 from tests.kafka.chaos_account import ChaosAccount, Committed, Verdict
+from tests.kafka.chaos_changing import NAME, Changes, ChangesAccount
+from tests.kafka.chaos_changing import said as said_of_changes
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
@@ -39,8 +45,21 @@ NEAR_SECONDS = 1.0
 NODES = (2, 4)
 PER_SECOND = 150
 LOOK_SECONDS = 0.1
-GROUP = "riders"
-FAULTS = ("kill", "pause", "add", "remove", "restart_kafka")
+GROUP, TOPIC = "riders", "permits"
+FAULTS = (
+    "kill",
+    "pause",
+    "add",
+    "remove",
+    "restart_kafka",
+    "pause_kafka",
+    "create_topic_again",
+    "delete_records",
+    "add_partitions",
+)
+PAUSE_KAFKA_SECONDS = 9.0
+BIG_SHARE, BIG_BYTES = 0.002, (900_000, 990_000)
+"""librdkafka takes 1,000,000 bytes, and Kafka a batch of 1,048,588."""
 
 
 class Sender:
@@ -72,13 +91,20 @@ class Sender:
             for _ in range(round(PER_SECOND * 0.05)):
                 key = f"k{self._drawn.randrange(KEYS)}"
                 number = self._account.sent(key)
-                self._producer.produce(
-                    self._topic,
-                    key=key.encode(),
-                    value=f"{key} {number}".encode(),
-                    on_delivery=self._heard((key, number)),
-                )
+                value = f"{key} {number}".encode()
+                if self._drawn.random() < BIG_SHARE:
+                    value += b" " * self._drawn.randrange(*BIG_BYTES)
+                self._produce(key, value, self._heard((key, number)))
             self._producer.poll(0)
+
+    def _produce(self, key: str, value: bytes, heard: Callable[[Any, Any], None]) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, key=key.encode(), value=value, on_delivery=heard)
+                return
+            except BufferError:
+                # Kafka is away for long.
+                self._producer.poll(0.1)
 
     def _heard(self, place: tuple[str, int]) -> Callable[[Any, Any], None]:
         def heard(error: Any, _message: Any) -> None:
@@ -91,9 +117,10 @@ class Sender:
 class Client:
     """Pulls from one node, and answers each batch by a call of its own; begins again when the node is away."""
 
-    def __init__(self, node: NodeProcess, account: ChaosAccount, drawn: Random) -> None:
+    def __init__(self, node: NodeProcess, account: ChaosAccount, changes: ChangesAccount, drawn: Random) -> None:
         self._node = node
         self._account = account
+        self._changes = changes
         self._drawn = drawn
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -121,6 +148,9 @@ class Client:
         asked, name, done = time.monotonic(), self._node.name, []
         for message in consumer.pull():
             key, number = message.body.decode().split()
+            if message.topic == NAME:
+                self._take_changing(consumer, message, int(number))
+                continue
             place = (key, int(number))
             partition = int(message.qid.rpartition("_")[2])
             self._account.take(place, name, partition, asked, time.monotonic(), message.offset)
@@ -134,6 +164,14 @@ class Client:
         began = time.monotonic()
         if consumer.flush():
             self._account.answered(done, name, began)
+
+    def _take_changing(self, consumer: Consumer, message: Any, number: int) -> None:
+        self._changes.take(number, time.monotonic())
+        if self._drawn.random() > 0.02:
+            self._changes.done(number, time.monotonic())
+            consumer.ack(message)
+        else:
+            consumer.fail(message, "not yet")
 
 
 class Looker:
@@ -160,8 +198,14 @@ class Looker:
             except KafkaFailure:
                 continue  # Kafka is away, or busy.
             if group is not None:
-                owners = {place.partition: who[0].removeprefix("pyddmq-") for place, who in group.members.items()}
-                committed = {place.partition: _said(each) for place, each in group.committed.items()}
+                owners = {
+                    place.partition: who[0].removeprefix("pyddmq-")
+                    for place, who in group.members.items()
+                    if place.topic == TOPIC
+                }
+                committed = {
+                    place.partition: _said(each) for place, each in group.committed.items() if place.topic == TOPIC
+                }
                 self._account.looked(time.monotonic(), owners, committed, is_stable=group.is_stable)
 
 
@@ -191,19 +235,32 @@ class Chaos:
         self._account = ChaosAccount(near_seconds=NEAR_SECONDS, session_seconds=SESSION_SECONDS)
         self._nodes: list[NodeProcess] = []
         self._clients: dict[str, list[Client]] = {}
+        self._still: list[NodeProcess] = []
+        self._changes: Changes | None = None
         self._names = 0
         self.faults: dict[str, int] = {}
+
+    @property
+    def changes(self) -> Changes:
+        """The topic that changes; there is one once the run has begun."""
+        assert self._changes is not None
+        return self._changes
 
     def run(self, seconds: float) -> Verdict:
         """Put faults in for so long, and each once at least; then let all come to its end."""
         self._kafka.start()
-        make_topic(self._kafka.address, "permits", PARTITIONS, {})
+        make_topic(self._kafka.address, TOPIC, PARTITIONS, {})
+        self._changes = Changes(
+            self._kafka.address,
+            self._drawn,
+            lambda: [each.producers for each in self._nodes if each not in self._still],
+        )
         looker = sender = None
         try:
             for _ in range(NODES[0]):
                 self._add()
             looker = Looker(self._kafka.address, self._account)
-            sender = Sender(self._kafka.address, "permits", self._account, self._drawn)
+            sender = Sender(self._kafka.address, TOPIC, self._account, self._drawn)
             until(lambda: self._account.finished > 100, "the nodes are at work")
             end = time.monotonic() + seconds
             faults = self._order()
@@ -215,7 +272,12 @@ class Chaos:
                 getattr(self, f"_{name}")()
                 time.sleep(self._drawn.uniform(1, 4))
             sender.stop()
+            self.changes.stop()
             until(lambda: not self._account.left, "all is answered")
+            try:
+                until(lambda: not self.changes.account.left, "all that was not deleted is answered")
+            except AssertionError:
+                self._show_state()
             self._look_for_the_dead()
             committed = self._committed()
             looker.stop()
@@ -227,6 +289,14 @@ class Chaos:
             for node in self._nodes:
                 node.kill()
             self._kafka.kill()
+
+    def _show_state(self) -> None:
+        """Keep what nodes say of groups, queues and messages that do not move, beside their logs."""
+        for node in self._nodes:
+            for name in ("groups", "groups/stuck", "offsets", "attention", "stats"):
+                with suppress(OSError), urlopen(f"http://{node.admin}/api/{name}", timeout=30) as answer:
+                    path = self._folder / f"{node.name}-{name.replace('/', '-')}.json"
+                    path.write_bytes(answer.read())
 
     def _look_for_the_dead(self) -> None:
         """Note nodes that nobody has ended, and put others in their places."""
@@ -248,9 +318,11 @@ class Chaos:
             return
         self._names += 1
         name, address = f"n{self._names}", self._kafka.address
-        node = NodeProcess(self._folder, name, address=address, topic="permits", group=GROUP, protocol=self._protocol)
+        node = NodeProcess(
+            self._folder, name, address=address, topic=TOPIC, group=GROUP, protocol=self._protocol, beside=[NAME]
+        )
         self._nodes.append(node)
-        self._clients[node.name] = [Client(node, self._account, self._drawn) for _ in range(2)]
+        self._clients[node.name] = [Client(node, self._account, self.changes.account, self._drawn) for _ in range(2)]
 
     def _take(self) -> NodeProcess:
         return self._nodes.pop(self._drawn.randrange(len(self._nodes)))
@@ -277,10 +349,12 @@ class Chaos:
         if len(self._nodes) < 2:
             return
         outage = self._account.away(node.name, time.monotonic())
+        self._still.append(node)
         node.pause()
         time.sleep(SESSION_SECONDS + self._drawn.uniform(2, 4))
         outage.ended = time.monotonic()
         node.wake()
+        self._still.remove(node)
 
     def _restart_kafka(self) -> None:
         outage = self._account.away("", time.monotonic())
@@ -290,6 +364,25 @@ class Chaos:
         outage.ended = time.monotonic()
         done = self._account.finished
         until(lambda: self._account.finished > done + 50, "nodes go on after Kafka came back")
+
+    def _pause_kafka(self) -> None:
+        """Have Kafka stand still with all connections open, for longer than sessions of members."""
+        outage = self._account.away("", time.monotonic())
+        self._kafka.pause()
+        time.sleep(PAUSE_KAFKA_SECONDS)
+        self._kafka.wake()
+        outage.ended = time.monotonic()
+        done = self._account.finished
+        until(lambda: self._account.finished > done + 50, "nodes go on after Kafka stood still")
+
+    def _create_topic_again(self) -> None:
+        self.changes.create_again()
+
+    def _delete_records(self) -> None:
+        self.changes.delete_records()
+
+    def _add_partitions(self) -> None:
+        self.changes.add_partitions()
 
     def _refill(self) -> None:
         while len(self._nodes) < NODES[0]:
@@ -303,7 +396,7 @@ class Chaos:
         """Whether Kafka has, some time later, all of it as committed."""
         config = KafkaClusterConfig.model_validate({"bootstrapServers": self._kafka.address})
         survey = SurveyProcess("chaos", config, client_id="chaos")
-        places = [Place("permits", each) for each in range(PARTITIONS)]
+        places = [Place(TOPIC, each) for each in range(PARTITIONS)]
 
         def all_of_it() -> bool:
             group = survey.groups([GROUP]).get(GROUP)
@@ -356,11 +449,14 @@ def main() -> int:
         where = asked.keep or Path(folder)
         chaos = Chaos(where, server.JARS.fetch(), asked.seed, told, chosen=chosen, protocol=asked.protocol)
         verdict = chaos.run(asked.seconds)
-    for each in (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unforgiven, verdict.ended):
+        changes = chaos.changes.account.verdict()
+    found = (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unforgiven, verdict.ended)
+    for each in (*found, changes.lost, changes.disorder):
         for text in each[:10]:
             print(text)
     print(f"seed {asked.seed}, {asked.seconds:.0f} s: {said(verdict, chaos.faults)}")
-    return 0 if verdict.passed else 1
+    print(said_of_changes(changes))
+    return 0 if verdict.passed and changes.passed else 1
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyddmq import Consumer
@@ -23,17 +23,19 @@ node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName
 kafka:
   main: {{bootstrapServers: "{address}", groupProtocol: {protocol}, sessionTimeout: 6000, revokeTimeout: 2000}}
 topics:
-  {topic}: {{brokerCluster: main}}
+{topics}
 groups:
   - group: {group}
     topics:
+{subscriptions}
+"""
+_SUBSCRIPTION = """\
       - topic: {topic}
         orderKey: KEY
         maxPullBatchSize: 16
         timeout: 5000
         maxRetry: 1000
-        retryIntervals: [100, 500, -1]
-"""
+        retryIntervals: [100, 500, -1]"""
 
 
 class NodeProcess:
@@ -42,13 +44,21 @@ class NodeProcess:
     def __init__(
         self, folder: Path, name: str, *, address: str = "", topic: str = "", group: str = "", more: str = "",
         text: str | None = None, env: Mapping[str, str] | None = None, protocol: str = "classic",
+        beside: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Start it; `more` goes behind the usual configuration, `text` in its place."""
+        """Start it; `more` goes behind the usual configuration, `text` in its place; `beside`: further topics."""
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.data = folder / name
         config = folder / f"{name}.yaml"
-        place = {"address": address, "protocol": protocol, "topic": topic, "group": group}
+        names = [topic, *beside]
+        place = {
+            "address": address,
+            "protocol": protocol,
+            "group": group,
+            "topics": "\n".join(f"  {each}: {{brokerCluster: main}}" for each in names),
+            "subscriptions": "\n".join(_SUBSCRIPTION.format(topic=each) for each in names),
+        }
         usual = _CONFIG.format(data=self.data, name=name, **place) + more
         config.write_text(usual if text is None else text, encoding="utf-8")
         self._log = folder / f"{name}.log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,6 +45,16 @@ class KafkaServer(KafkaProcess):
     def runs(self) -> bool:
         """Whether it was started, and has not ended."""
         return self._process is not None and self._process.poll() is None
+
+    def pause(self) -> None:
+        """Have it stand still: connections stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Have it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""

@@ -1,6 +1,6 @@
 """`python -m tests.simulation --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
 
-The first that fails is made small, and its history printed.
+The first that fails is made small, and its history printed. `--timers`: the runs that are about timers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections import Counter
 
-from tests.simulation.plan import draw, run_seed
+from tests.simulation.plan import draw, draw_timers, run_plan
 from tests.simulation.shrink import shrink
 
 COMMAND = "python -m tests.simulation --seed"
@@ -21,20 +21,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--timers", action="store_true", help="runs that are about timers")
     parser.add_argument("--quiet", action="store_true", help="no line per seed")
     options = parser.parse_args()
+    drawn = draw_timers if options.timers else draw
     failed = 0
     faults: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.seeds):
         try:
-            report = run_seed(seed)
+            report = run_plan(drawn(seed))
         except Exception as error:
             failed += 1
             if options.seeds == 1:
                 traceback.print_exc()
             print(f"seed {seed}: {type(error).__name__}: {error}\n  replay: {COMMAND} {seed}", flush=True)
             if failed == 1:
-                print(shrink(draw(seed)).text(), flush=True)
+                print(shrink(drawn(seed)).text(), flush=True)
             continue
         faults.update(report.faults)
         if not options.quiet:

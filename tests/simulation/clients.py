@@ -38,8 +38,12 @@ class ProducerHabits:
     keys: int = 12
     pipelined: int = 6
     pad_bytes_max: int = 200
+    quiet: bool = False
+    """It sends nothing for the time."""
     wait_share: float = 0.0
     """Of messages that wait: a third by level, until a moment, for a time. The node must know three levels."""
+    wait_ms: tuple[int, ...] = (4_000,)
+    """The longest waits for and until a time; each message draws one of them."""
 
 
 class Producer(Client):
@@ -71,7 +75,8 @@ class Producer(Client):
     def _work(self, link: Link | None) -> None:
         if link is None or link is not self.link or self.stopped:
             return
-        if len(link.pending) < self.habits.pipelined and len(self.around.ledger.publishes) < self.limit:
+        is_allowed = not self.habits.quiet and len(self.around.ledger.publishes) < self.limit
+        if is_allowed and len(link.pending) < self.habits.pipelined:
             self._send()
         self.later(self.habits.pause_seconds, self._work, link)
 
@@ -155,10 +160,14 @@ class Producer(Client):
             level = random.randrange(1, 4)
             return Wait("level", LEVELS_MS[level - 1], level)
         if kind == "at":
-            due_ms = self.around.wall_ms() + random.randrange(-500, 4_000)
+            due_ms = self.around.wall_ms() + random.randrange(-500, self._longest_ms())
             return Wait("at", due_ms, due_ms)
-        delay_ms = random.randrange(1, 4_000)
+        delay_ms = random.randrange(1, self._longest_ms())
         return Wait("delay", delay_ms, delay_ms)
+
+    def _longest_ms(self) -> int:
+        longest = self.habits.wait_ms
+        return longest[0] if len(longest) == 1 else self.around.random.choice(longest)
 
     def on_reply(self, link: Link, about: list[Publish], reply: Reply, stamp: Stamp) -> None:
         ledger = self.around.ledger

@@ -65,6 +65,8 @@ class Ledger:
         self._answered_itself: set[tuple[str, Place]] = set()
         """Messages with a success of their own since the last reset, not of a copy in the retry topic."""
         self.resets = Resets()
+        self.damaged_timers = False
+        """Units of timers were damaged: the answer "too late" to a change says nothing then."""
         self.life = 0
 
     def note(self, time: float, text: str) -> None:
@@ -102,7 +104,7 @@ class Ledger:
         timer = self.publishes[uid].timer
         assert timer is not None
         assert self._walls is not None
-        problem = timer.answered(outcome, handle, time=time, walls=self._walls)
+        problem = timer.answered(outcome, handle, time=time, walls=self._walls, doubtful=self.damaged_timers)
         if problem:
             raise PromiseBroken(8, f"the timer of message {uid} {problem}")
 

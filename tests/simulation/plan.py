@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from structlog.testing import capture_logs
 
@@ -20,9 +20,14 @@ from tests.simulation.ledger import Ledger, PromiseBroken
 from tests.simulation.numbered import add_numbered, is_numbered
 from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.operator import end_stops
+from tests.simulation.punctual import Punctual
+from tests.simulation.timer_faults import TIMER_FAULTS
 from tests.simulation.world import NodeFactory, Report, World
 
 SEED_SECONDS = 7.0
+TIMER_FAULTS_PER_SEED = 10
+TIMER_GROUP = "free"
+TIMER_WAITS_MS = (1_000, 4_000, 4_000, 12_000, 130_000)
 FAULTS_PER_SEED = 7
 WAIT_SHARE = 0.12
 """Of the messages of a run that wait for a level, a moment or a time."""
@@ -31,6 +36,10 @@ ON_EXHAUSTED = ("deadLetter", "stopKey", "deadLetter", "deadLetter", "stopQueue"
 GROUPS = ("by-key", "by-path", "free")
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
 """Events that speak of a fault of the node's own."""
+STOPPED_CUTS = frozenset({"the files of the timer log do not fit together", "a cut of the timer log was broken off"})
+"""What a power loss leaves in the middle of a cut of the timer log; any other damage was made in the run."""
+
+ALL_FAULTS = {**FAULTS, **SELDOM, **TIMER_FAULTS}
 
 Send = tuple[int, int]
 """A producer's number, and the number of its send."""
@@ -50,6 +59,20 @@ class ClientPlan(NamedTuple):
     loops: bool = False
     halves: bool = False
     checked: bool = False
+
+
+class TimerPlan(NamedTuple):
+    """A run that is about timers: its clients send many, and nothing that waits may be late.
+
+    Attributes:
+        log_file_bytes: Size of a file of the timer log.
+        segment_bytes: Size of a file of the log.
+        retention: Files of the log are deleted once all groups have finished them.
+    """
+
+    log_file_bytes: int
+    segment_bytes: int
+    retention: bool
 
 
 class Step(NamedTuple):
@@ -76,6 +99,7 @@ class Plan:
         sends: The only sends that are made; None: all.
         good: Pull clients have no bad habits, producers send single valid messages that do not wait.
         wait_share: Of the messages that wait.
+        timers: The run is about timers.
     """
 
     seed: int
@@ -89,6 +113,34 @@ class Plan:
     sends: frozenset[Send] | None = None
     good: bool = False
     wait_share: float = WAIT_SHARE
+    timers: TimerPlan | None = None
+
+
+def draw_timers(seed: int, *, faults: int = TIMER_FAULTS_PER_SEED) -> Plan:
+    """Draw a run that is about timers: two producers, three pull clients of one group, and the given number of faults.
+
+    Every other seed damages no timer: there the node may not find any damage.
+    """
+    random = Random(f"timers {seed}")
+    clients = [ClientPlan(number, compact=number == 0) for number in range(2)]
+    clients += [ClientPlan(2 + number, TIMER_GROUP, linger_ms=random.choice([0, 100])) for number in range(3)]
+    timers = TimerPlan(random.choice((4_096, 4_096, 8_192)), random.choice((98_304, 131_072)), random.random() < 0.75)
+    names = [*TIMER_FAULTS, "glitch_clock", "expire", "change_timers", "kill", "stop", "lose_power"]
+    if seed % 2:
+        names = [each for each in names if each not in ("damage_timer", "change_rebuilt_timers", "spoil_page")]
+    steps = tuple(
+        Step(random.choice(names), f"{seed} timer fault {number}", random.choice((0.25, 1.0, 2.5)))
+        for number in range(faults)
+    )
+    return Plan(
+        seed=seed,
+        ack_flush="sync",
+        clients=tuple(clients),
+        begin=1.0,
+        steps=steps,
+        wait_share=0.8,
+        timers=timers,
+    )
 
 
 def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
@@ -136,9 +188,14 @@ def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Ledger] 
         report = make_world(plan, make_node=make_node, ledger=ledger)[1]()
     for event in logs:
         report.events[f"log_{event['event']}"] += 1
-        if event["event"] in UNWANTED_LOGS:
+        damaged = event["event"] == "timers_damaged" and event["why"] not in STOPPED_CUTS
+        if event["event"] in UNWANTED_LOGS or (damaged and not _harms_timers(report)):
             raise PromiseBroken(0, f"the node logged {event}")
     return report
+
+
+def _harms_timers(report: Report) -> bool:
+    return any(report.events[name] for name in ("timer_damaged", "page_timerlog", "page_timerwheel"))
 
 
 def make_world(
@@ -152,18 +209,22 @@ def make_world(
         retry_topic=plan.retry_topic,
         on_exhausted=plan.on_exhausted,
         waits=plan.waits,
+        node={} if plan.timers is None else _timer_settings(plan.timers),
+        groups=None if plan.timers is None else (TIMER_GROUP,),
         make_ledger=ledger,
     )
 
     def run() -> Report:
         world.start()
+        if plan.timers is not None:
+            Punctual(world)
         for client in plan.clients:
             _add(world, plan, client)
         world.run(seconds=plan.begin)
         for step in plan.steps:
             world.report.faults[step.fault] += 1
             world.ledger.note(world.loop.time(), f"-- {step.fault}")
-            {**FAULTS, **SELDOM}[step.fault](world, Random(step.seed))
+            ALL_FAULTS[step.fault](world, Random(step.seed))
             world.run(seconds=step.pause)
         # Of one source for all calls: else a message that is tried again each time would never end.
         decisions = Random(f"{plan.seed} stops")
@@ -183,9 +244,24 @@ def sends_of(world: World) -> frozenset[Send]:
     )
 
 
+def run_timer_seed(seed: int, *, make_node: NodeFactory = Node) -> Report:
+    """Make the run about timers of a seed. Raises PromiseBroken, as `run_plan`."""
+    return run_plan(draw_timers(seed), make_node=make_node)
+
+
 def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED) -> Report:
     """Make the run of a seed. Raises PromiseBroken, as `run_plan`."""
     return run_plan(draw(seed, faults=faults), make_node=make_node)
+
+
+def _timer_settings(timers: TimerPlan) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "timerLogFileBytes": timers.log_file_bytes,
+        "segmentBytes": timers.segment_bytes,
+        # Groups read few messages ahead, so that units of queues are read from files, too.
+        "maxWaitingPerTopic": 5,
+    }
+    return {**settings, "retentionBytes": 2 * timers.segment_bytes} if timers.retention else settings
 
 
 def _add(world: World, plan: Plan, client: ClientPlan) -> None:
@@ -197,9 +273,13 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
         return
     if not client.group:
         habits = ProducerHabits(pause_seconds=0.08, wait_share=plan.wait_share)
+        if plan.timers is not None:
+            habits = ProducerHabits(
+                pause_seconds=0.2, batch_share=0.5, wait_share=plan.wait_share, wait_ms=TIMER_WAITS_MS
+            )
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
-        add = add_numbered if is_numbered(plan.seed, client.number) else World.add_producer
+        add = add_numbered if plan.timers is None and is_numbered(plan.seed, client.number) else World.add_producer
         producer = add(world, habits, compact=client.compact, number=client.number)
         producer.sends_allowed = (
             None if plan.sends is None else {each[1] for each in plan.sends if each[0] == client.number}

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 from broker.format.properties import parse_properties
 from broker.format.record import split, store_timestamp
-from broker.queues.consume_queue import FILLER_SIZE
+from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.store import Store
+from tests.simulation.expired import ExpiredRecords, Record
 from tests.simulation.facts import DeadLetter, Place, Stored
 from tests.simulation.halves import TOPIC as PAID
 from tests.simulation.loops import TOPIC as LATER
@@ -18,32 +19,34 @@ from tests.simulation.loops import Came
 QID_PREFIX = "pyddmq_broker-0_"
 
 
-def stored_records(store: Store, topics: tuple[str, ...]) -> Iterator[Stored]:
-    """Yield every record of some topics, as the queues name them."""
-    for name, queue_id, offset, physical, _, body, properties in _records(store, topics):
+def stored_records(store: Store, topics: tuple[str, ...], expired: ExpiredRecords | None = None) -> Iterator[Stored]:
+    """Yield every record of some topics, as the queues name them, also those that retention has deleted."""
+    for name, queue_id, offset, physical, _, body, properties in _records(store, topics, expired):
         place = Place(name, f"{QID_PREFIX}{queue_id}", offset)
         yield Stored(
             place, physical, int(properties["uid"]), properties.get("KEYS", ""), properties.get("TAGS", ""), body
         )
 
 
-def dead_letters(store: Store) -> Iterator[DeadLetter]:
+def dead_letters(store: Store, expired: ExpiredRecords | None = None) -> Iterator[DeadLetter]:
     """Yield every record of every dead-letter topic, but for those of occurrences."""
-    for properties, body in _dead(store):
+    for properties, body in _dead(store, expired):
         if "uid" in properties:
             yield _letter(properties, body, int(properties["uid"]))
 
 
-def dead_occurrences(store: Store, uid_of: Callable[[str, bytes], int]) -> Iterator[DeadLetter]:
+def dead_occurrences(
+    store: Store, uid_of: Callable[[str, bytes], int], expired: ExpiredRecords | None = None
+) -> Iterator[DeadLetter]:
     """Yield the dead letters of occurrences of loops; `uid_of` numbers their ids."""
-    for properties, body in _dead(store):
+    for properties, body in _dead(store, expired):
         if "uid" not in properties:
             yield _letter(properties, body, uid_of(properties["KEYS"], body))
 
 
-def _dead(store: Store) -> Iterator[tuple[dict[str, str], bytes]]:
+def _dead(store: Store, expired: ExpiredRecords | None) -> Iterator[tuple[dict[str, str], bytes]]:
     names = tuple(name for name in store.topics if name.startswith("%DLQ%"))
-    for *_, body, properties in _records(store, names):
+    for *_, body, properties in _records(store, names, expired):
         yield properties, body
 
 
@@ -58,18 +61,20 @@ def _letter(properties: dict[str, str], body: bytes, uid: int) -> DeadLetter:
     )
 
 
-def stored_occurrences(store: Store, uid_of: Callable[[str, bytes], int]) -> Iterator[Stored]:
+def stored_occurrences(
+    store: Store, uid_of: Callable[[str, bytes], int], expired: ExpiredRecords | None = None
+) -> Iterator[Stored]:
     """Yield every delivery of a loop as a message; `uid_of` numbers its id."""
-    for name, queue_id, offset, physical, _, body, properties in _records(store, (LATER,)):
+    for name, queue_id, offset, physical, _, body, properties in _records(store, (LATER,), expired):
         place, key = Place(name, f"{QID_PREFIX}{queue_id}", offset), properties["KEYS"]
         yield Stored(place, physical, uid_of(key, body), key, properties.get("TAGS", ""), body)
 
 
-def occurrences(store: Store) -> list[Came]:
+def occurrences(store: Store, expired: ExpiredRecords | None = None) -> list[Came]:
     """Every delivery of a loop, in the order of its queue."""
     return [
-        Came(properties["KEYS"], physical, store_timestamp(store.read(physical, size)))
-        for _, _, _, physical, size, _, properties in _records(store, (LATER,))
+        Came(properties["KEYS"], physical, store_timestamp(record))
+        for _, _, _, physical, record, _, properties in _records(store, (LATER,), expired)
     ]
 
 
@@ -78,17 +83,24 @@ def stored_halves(store: Store) -> Counter[str]:
     return Counter(properties["name"] for *_, properties in _records(store, (PAID,)))
 
 
-def _records(store: Store, topics: tuple[str, ...]) -> Iterator[tuple[str, int, int, int, int, bytes, dict[str, str]]]:
+def _records(
+    store: Store, topics: tuple[str, ...], expired: ExpiredRecords | None = None
+) -> Iterator[tuple[str, int, int, int, memoryview, bytes, dict[str, str]]]:
     for name in topics:
         for queue in store.topics[name].queues:
-            units = queue.read(queue.min_offset, queue.max_offset - queue.min_offset)
-            for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
-                if size == FILLER_SIZE:
-                    # A record that was never acknowledged was torn, and one written with it was not (D3). Had it been
-                    # acknowledged, the ledger would miss it.
-                    continue
-                body, properties = split(store.read(physical, size))
-                yield name, queue.queue_id, offset, physical, size, bytes(body), parse_properties(bytes(properties))
+            gone = [] if expired is None else expired.of(name, queue.queue_id, below=queue.min_offset)
+            for each in itertools.chain(gone, _kept(store, queue)):
+                body, properties = split(each.data)
+                yield *each, bytes(body), parse_properties(bytes(properties))
+
+
+def _kept(store: Store, queue: ConsumeQueue) -> Iterator[Record]:
+    units = queue.read(queue.min_offset, queue.max_offset - queue.min_offset)
+    for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
+        # A filler: a record that was never acknowledged was torn, and one written with it was not (D3). Had it been
+        # acknowledged, the ledger would miss it.
+        if size != FILLER_SIZE:
+            yield Record(queue.topic, queue.queue_id, offset, physical, store.read(physical, size))
 
 
 def ends(store: Store) -> dict[tuple[str, str], int]:

@@ -58,3 +58,23 @@ def test_acknowledged_timer_is_known(outcome: str) -> None:
     timer = _timer()
     timer.asked(LATER, 100.5)
     assert _told(timer, outcome)
+
+
+def test_timer_whose_unit_may_be_damaged_may_be_too_late_early() -> None:
+    """The answer says nothing then: the timer comes at its moment, and may be cancelled later."""
+    timer = _timer()
+    timer.asked(None, 100.4)
+    assert not timer.answered("tooLate", "name", time=100.5, walls=WALLS, doubtful=True)
+    assert not timer.may_be_cancelled
+    timer.asked(None, 100.6)
+    assert not _told(timer, "cancelled", 100.7)
+
+
+def test_due_is_known_while_one_moment_is() -> None:
+    """A level's is a time of the clock that is never stepped; a timer that may be cancelled or moved has none."""
+    assert _timer().due(WALLS) == (101_000, float("inf"))
+    level = TimerAccount("name", Wait("level", 2_000, 2), sent=100.0, received=100.1)
+    assert level.due(WALLS) == (1 << 62, 102.1)
+    timer = _timer()
+    timer.asked(LATER, 100.5)
+    assert timer.due(WALLS) is None

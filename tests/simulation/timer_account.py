@@ -46,7 +46,19 @@ class TimerAccount:
         self._moments.append(self._asked)
         self.handle = ""
 
-    def answered(self, outcome: str, handle: str, *, time: float, walls: Walls) -> str:
+    def due(self, walls: Walls) -> tuple[int, float] | None:
+        """The wall clock's time at which it is due, and seconds after which it is in any case; None while unknown.
+
+        A level's message has waited for its delay by that time, whatever the clock does (D35); others have no such end.
+        """
+        if self.may_be_cancelled or len(self._moments) != 1:
+            return None
+        [(wait, sent, received)] = self._moments
+        if wait.kind == "level":
+            return 1 << 62, received + wait.ms / 1000
+        return wait.ms if wait.kind == "at" else walls.highest(sent, received) + wait.ms, float("inf")
+
+    def answered(self, outcome: str, handle: str, *, time: float, walls: Walls, doubtful: bool = False) -> str:
         """Note an answer; return what is wrong with it, "" for nothing.
 
         Args:
@@ -54,6 +66,7 @@ class TimerAccount:
             handle: Its name from now on.
             time: When it was answered.
             walls: The clock by which it is due.
+            doubtful: The unit of a timer may be damaged: then the timer may not be found, and comes at its moment.
         """
         asked, self._asked = self._asked, None
         known = "cancelled" if self.cancelled else "tooLate" if self.too_late else ""
@@ -70,6 +83,8 @@ class TimerAccount:
             may, self.cancelled = asked is None or self._open_cancel or self.cancelled, True
             return "" if may else "was found cancelled by nobody"
         self._open_cancel = False
+        if doubtful and self._early(time, walls):
+            return ""
         self.too_late = True
         return "was answered with tooLate before its moment" if self._early(time, walls) else ""
 

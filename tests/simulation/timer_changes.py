@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -32,10 +33,18 @@ STRANGE = str(RecallHandle("orders", "broker-0", 1_800_000_000_000, "7F000001000
 """Names a timer that nobody made."""
 
 
-def change_timers(world: World, random: Random, *, kill_share: float = KILL_SHARE) -> None:
+def change_timers(
+    world: World,
+    random: Random,
+    *,
+    kill_share: float = KILL_SHARE,
+    rounds: int = ROUNDS,
+    pause_seconds: float = 0.2,
+) -> None:
     """Cancel and reschedule timers for a while, the same ones again, too; now and then the node is killed meanwhile."""
-    for _ in range(ROUNDS):
-        world.run(seconds=random.random() * 0.2)
+    for _ in range(rounds):
+        if pause_seconds:
+            world.run(seconds=random.random() * pause_seconds)
         known = [each for each in world.ledger.publishes.values() if each.timer is not None and each.timer.handle]
         cut = random.randrange(CUT_MAX) if random.random() < kill_share else None
         loops = [each for client in world.clients if isinstance(client, LoopProducer) for each in client.known()]
@@ -53,6 +62,44 @@ def change_timers(world: World, random: Random, *, kill_share: float = KILL_SHAR
             world.cutting = False
             world.run(seconds=random.random() * 0.4)
             world.start()
+
+
+def cancel_among_delivered(world: World, random: Random, damaged: Publish, *, count: int) -> None:
+    """Cancel a timer, and then some that were delivered, one in each turn of the loop: it is too late for these."""
+    timer = damaged.timer
+    assert timer is not None
+    came = set(world.ledger.places.values())
+    known = [
+        each
+        for each in world.ledger.publishes.values()
+        if each.uid in came and each.wait is not None and each.wait.kind != "level" and each.timer and each.timer.handle
+    ][-100:]
+    handle = timer.handle
+    timer.asked(None, world.loop.time())
+    first = _begin(world, "cancel_timers", CancelBody(timers=[MessageName(id=handle)]))
+    tasks = []
+    for publish in random.sample(known, min(count, len(known))):
+        assert publish.timer is not None
+        tasks.append(
+            (publish, _begin(world, "cancel_timers", CancelBody(timers=[MessageName(id=publish.timer.handle)])))
+        )
+        turn = world.loop.turns + 1
+        world.run(until=partial(_has_turned, world, turn), seconds=0.1)
+        world.report.events["timer_rebuild_met"] += world.node is not None and world.node.timers.parts.is_rebuilding
+    if not world.run(until=lambda: first.done() and all(task.done() for _, task in tasks), seconds=30):
+        raise PromiseBroken(8, "cancels were not answered for 30 s")
+    outcome = first.result().results[0].outcome
+    world.ledger.timer_answered(damaged.uid, outcome, handle=handle, time=world.loop.time())
+    for publish, task in tasks:
+        outcome = task.result().results[0].outcome
+        world.report.events[f"delivered_{outcome}"] += 1
+        # (Of one whose log file was deleted nothing is known.)
+        if outcome not in ("tooLate", "unknown"):
+            raise PromiseBroken(8, f"message {publish.uid} was delivered, and its cancel was answered with {outcome}")
+
+
+def _has_turned(world: World, turn: int) -> bool:
+    return world.loop.turns >= turn
 
 
 def _change_one(world: World, random: Random, publish: Publish, cut: int | None) -> None:
@@ -114,6 +161,20 @@ def _name_strange(world: World) -> None:
 
 def _ask(world: World, name: str, body: Any, cut: int | None) -> Any:
     """Have the node make a change, and the disk stop at the `cut`-th thing done to it; None when that came first."""
+    task = _begin(world, name, body)
+    if cut is not None:
+        world.cutting = True
+        world.disk.stop_after(cut)
+    world.run(until=lambda: task.done() or bool(world.loop.errors), seconds=60)
+    if any(not isinstance(error.get("exception"), PowerCut) for error in world.loop.errors):
+        raise PromiseBroken(0, str(world.loop.errors))
+    if task.done() and isinstance(task.exception(), PowerCut):
+        return None
+    return task.result() if task.done() else None
+
+
+def _begin(world: World, name: str, body: Any) -> asyncio.Task[Any]:
+    """Have the node begin a change."""
     node, process = world.node, world.process
     assert node is not None
     assert process is not None
@@ -126,13 +187,4 @@ def _ask(world: World, name: str, body: Any, cut: int | None) -> Any:
         except ChangeRefused as refused:
             raise PromiseBroken(8, f"{name} was refused: {refused}") from refused
 
-    task: asyncio.Task[View] = process.run(world.loop.create_task, run())
-    if cut is not None:
-        world.cutting = True
-        world.disk.stop_after(cut)
-    world.run(until=lambda: task.done() or bool(world.loop.errors), seconds=60)
-    if any(not isinstance(error.get("exception"), PowerCut) for error in world.loop.errors):
-        raise PromiseBroken(0, str(world.loop.errors))
-    if task.done() and isinstance(task.exception(), PowerCut):
-        return None
-    return task.result() if task.done() else None
+    return process.run(world.loop.create_task, run())

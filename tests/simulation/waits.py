@@ -76,17 +76,5 @@ class Walls:
         lowest = self.lowest(sent, received)
         if highest + SLACK_MS >= lowest + wait.ms:
             return False
-        if wait.kind == "delay":
-            return True
-        # A level's message is never to wait longer than its delay because of a step back; nor is that early. One
-        # that was due later than its delay after the step is due then, also when a step forward brings that (D35).
-        capped = min((step.after_ms for step in self._between(sent, delivered)), default=None)
-        if capped is not None and self._shown_after(sent, delivered, capped) + SLACK_MS >= capped + wait.ms:
-            return False
-        return (delivered - sent) * 1000 + SLACK_MS < wait.ms
-
-    def _shown_after(self, since: float, until: float, lowest_ms: int) -> int:
-        """The most that the clock showed from the step to `lowest_ms` on."""
-        steps = self._between(since, until)
-        place = max(number for number, step in enumerate(steps) if step.after_ms == lowest_ms)
-        return max([self.at(until), *(step.before_ms for step in steps[place + 1 :])])
+        # A level's message never waits longer than its delay because of a step back (D35), nor less.
+        return wait.kind == "delay" or (delivered - sent) * 1000 + SLACK_MS < wait.ms

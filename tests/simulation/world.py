@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -34,6 +35,7 @@ from tests.fakes.http import SimHttp
 from tests.fakes.virtual_threads import VirtualThreads
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.expired import ExpiredRecords
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
 from tests.simulation.ledger import Ledger, PromiseBroken, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
@@ -174,6 +176,9 @@ class World:
         ack_flush: `sync` or `async` (D9).
         flush: `sync` or `async` (D1).
         retry_topic, on_exhausted, waits: As for `settings`.
+        node: Settings of the node besides, or in place of, those of `settings`. With `retentionBytes` the node deletes
+            what all groups have finished, and the account holds for that, too.
+        groups: The only groups that consume; None: all.
         make_ledger: The account's class.
         sync_seconds_max: The longest sync of the disk.
     """
@@ -189,6 +194,8 @@ class World:
         retry_topic: bool = False,
         on_exhausted: str = "deadLetter",
         waits: bool = False,
+        node: Mapping[str, Any] = MappingProxyType({}),
+        groups: Collection[str] | None = None,
         make_ledger: type[Ledger] = Ledger,
         sync_seconds_max: float = 0.002,
     ) -> None:
@@ -201,8 +208,9 @@ class World:
         self.disk_random = Random(f"disk {seed}")
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
         self.walls = Walls(self.clock.wall_ms, self.loop.time)
+        self._node_settings, self._groups = node, groups
         self.ledger = make_ledger(
-            subscriptions(stops=on_exhausted != "deadLetter"),
+            [each for each in subscriptions(stops=on_exhausted != "deadLetter") if self._consumes(each.group)],
             ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS,
             walls=self.walls,
         )
@@ -221,6 +229,7 @@ class World:
         self.config = self._load(self._settings()).config
         self.process: Process | None = None
         self.node: Node | None = None
+        self.expired = ExpiredRecords(lambda: self.node)
         self.clients: list[Producer | Consumer | LoopProducer | HalfProducer | Checked] = []
         self.halves = HalfAccount()
         self.cutting = False
@@ -236,6 +245,8 @@ class World:
         self.run(until=task.done, seconds=60)
         task.result()
         self.node = node
+        if "retentionBytes" in self._node_settings:
+            node.store.retention.holds.append(self.expired)
         if self.flush == "async" and self._power_lost:
             for ledger in self.ledgers:
                 ledger.taken(ends(node.store), seconds=LOG_LOSS_SECONDS)
@@ -329,13 +340,19 @@ class World:
         return result
 
     def _settings(self) -> dict[str, Any]:
-        return settings(
+        wanted = settings(
             self.ack_flush,
             self.flush,
             retry_topic=self.retry_topic,
             on_exhausted=self.on_exhausted,
             waits=self.waits,
         )
+        wanted["node"].update(self._node_settings)
+        wanted["groups"] = [each for each in wanted["groups"] if self._consumes(each["group"])]
+        return wanted
+
+    def _consumes(self, group: str) -> bool:
+        return self._groups is None or group in self._groups
 
     def _load(self, wanted: dict[str, Any]) -> Loaded:
         text = yaml.safe_dump(wanted, sort_keys=False)
@@ -452,6 +469,10 @@ class World:
             raise self.loop.errors[0].get("exception") or PromiseBroken(0, str(self.loop.errors[0]))
         return done
 
+    def report_broken(self, error: PromiseBroken) -> None:
+        """End the run with what something that looks on has found."""
+        self._errors.append(error)
+
     # The end.
 
     def settle(self, *, seconds: float = 120.0, by_hand: Callable[[], None] = lambda: None) -> None:
@@ -495,7 +516,7 @@ class World:
         self.stop()
         store = Store.open(
             DATA,
-            options=store_options(settings()),
+            options=store_options(self._settings()),
             features=ALL,
             disk=self.disk,
             clock=self.clock,
@@ -503,11 +524,16 @@ class World:
             metrics=Metrics(),
         )
         try:
-            self.ledger.check(stored_records(store, ("orders", "events")), dead_letters(store))
-            check_loops([each for each in self.clients if isinstance(each, LoopProducer)], occurrences(store))
+            self.ledger.check(
+                stored_records(store, ("orders", "events"), self.expired), dead_letters(store, self.expired)
+            )
+            check_loops(
+                [each for each in self.clients if isinstance(each, LoopProducer)], occurrences(store, self.expired)
+            )
             self.halves.check(stored_halves(store))
             uid_of = self.loop_ledger.uid_of
-            self.loop_ledger.check(stored_occurrences(store, uid_of), dead_occurrences(store, uid_of))
+            dead = dead_occurrences(store, uid_of, self.expired)
+            self.loop_ledger.check(stored_occurrences(store, uid_of, self.expired), dead)
         except DamagedRecord as error:
             raise PromiseBroken(1, str(error)) from error
         finally:
@@ -527,8 +553,10 @@ class World:
     def _stopped(self) -> bool:
         """Whether a message waits for an operator."""
         assert self.node is not None
-        return self.on_exhausted != "deadLetter" and any(
-            topic.stopped_total for topic in self.node.groups["by-key"].stats().topics
+        return (
+            self.on_exhausted != "deadLetter"
+            and self._consumes("by-key")
+            and any(topic.stopped_total for topic in self.node.groups["by-key"].stats().topics)
         )
 
     def _undecided(self) -> int:
