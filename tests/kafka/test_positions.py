@@ -58,10 +58,11 @@ def test_end_is_the_high_watermark_above_an_open_transaction(clients: Clients, t
     assert heard.values() == [b"behind"] * 4
 
 
+SINCE_MS = 1_700_000_000_000
 WHERE: dict[str, dict[str, Any]] = {
     "first": {},
     "last": {"consumeFromWhere": "last"},
-    "timestamp": {"consumeFromWhere": "timestamp", "consumeTimestamp": 5_000},
+    "timestamp": {"consumeFromWhere": "timestamp", "consumeTimestamp": SINCE_MS + 5_000},
 }
 COMMITS = {"none": None, "below": 1, "inside": 4, "above the last stable offset": 7, "above the end": 40}
 
@@ -88,7 +89,7 @@ def test_known_partition_continues_at_its_commit(where: str, clients: Clients, t
     producer.init_transactions(60)
     producer.begin_transaction()
     for commit, name in names.items():
-        records = [{"value": b"v", "partition": 0, "timestamp": 1_000 * number + 1} for number in range(9)]
+        records = [{"value": b"v", "partition": 0, "timestamp": SINCE_MS + 1_000 * number + 1} for number in range(9)]
         send_plainly(address, name, records[:6])
         producer.produce(name, **records[6])
         assert producer.flush(60) == 0

@@ -52,10 +52,12 @@ NODES = ["running", "started", "taking over"]
 FIRST, STABLE, HIGH = 10, 25, 30
 """Of the log in which commits stand: its first offset, that of an open transaction, and the high watermark."""
 _AT_TIME = 15
+_SINCE_MS = 1_000_000_000_000
+"""When the record of offset 0 was stored."""
 _WHERE: dict[str, dict[str, Any]] = {
     "first": {"consumeFromWhere": "first"},
     "last": {"consumeFromWhere": "last"},
-    "timestamp": {"consumeFromWhere": "timestamp", "consumeTimestamp": _AT_TIME * 1000},
+    "timestamp": {"consumeFromWhere": "timestamp", "consumeTimestamp": _SINCE_MS + _AT_TIME * 1000},
 }
 _BEGINS = {"first": FIRST, "last": STABLE, "timestamp": _AT_TIME}
 _COMMITS = {"none": None, "below": 5, "inside": 18, "above the last stable offset": 27, "above the end": 40}
@@ -67,7 +69,7 @@ def _fill(ground: KafkaGround) -> None:
         _append(ground, str(number), transaction="open" if number == STABLE else None)
     ground.cluster().expire(T, FIRST)
     records = ground.cluster().partition(T).records
-    records.update({offset: each._replace(timestamp_ms=offset * 1000) for offset, each in records.items()})
+    records.update({offset: each._replace(timestamp_ms=_SINCE_MS + offset * 1000) for offset, each in records.items()})
 
 
 def _next_node(node: str, ground: KafkaGround) -> KafkaGround:
