@@ -7,8 +7,6 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
-from conf.moments import check_moment
-
 
 class OptionRefused(ValueError):
     """An option has a value that means nothing, or is missing; the sentence says what would be right."""
@@ -59,18 +57,13 @@ def moment_ms(options: Mapping[str, str], name: str) -> int | None:
     value = options.get(name)
     if value is None:
         return None
-    found = int(value) if re.fullmatch(r"\d{1,19}", value) else None
-    if found is None:
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            wanted = "write 2024-05-06T07:08:09Z or Unix milliseconds"
-            raise OptionRefused(f"option {name!r} is {value!r}: {wanted}") from None
-        found = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if re.fullmatch(r"\d{1,16}", value):
+        return int(value)
     try:
-        return check_moment(found)
-    except ValueError as error:
-        raise OptionRefused(f"option {name!r}: {error}") from None
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise OptionRefused(f"option {name!r} is {value!r}: write 2024-05-06T07:08:09Z or Unix milliseconds") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def spans(options: Mapping[str, str], name: str) -> dict[str, dict[int, tuple[int, int]]] | None:

@@ -96,6 +96,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "conf/sections/access_files.py": frozenset({"open", "os.*"}),
     # Reads secrets, from a file or the environment, when an action opens.
     "conf/secrets.py": frozenset({"open", "os.*"}),
+    # Says who the process runs as, and who owns a file that was denied to it; only when an error is written.
+    "conf/file_faults.py": frozenset({"pathlib", "os.*"}),
     # What a handshake told; and contexts and connections of `ssl`, which read no socket.
     "proxy/tls/peer_certificate.py": frozenset({"ssl"}),
     "proxy/tls/channel.py": frozenset({"ssl"}),
