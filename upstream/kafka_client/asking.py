@@ -5,12 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 from upstream.kafka_client.package import confluent
 from upstream.kafka_client.posting import Post
 
 Question = Callable[[], Callable[[], None]]
 """Asks in the thread; what it returns is called in the loop. A `KafkaException` of it means that there is no answer."""
+
+
+class Askers(NamedTuple):
+    """Give the consumers that ask, in the thread that asks.
+
+    Attributes:
+        committed: One that reads committed records only.
+        uncommitted: One that reads all: it finds the high watermark.
+    """
+
+    committed: Callable[[], Any]
+    uncommitted: Callable[[], Any]
 
 
 class Asking:

@@ -13,13 +13,13 @@ from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Broken
-from upstream.kafka_client.asking import Asking
+from upstream.kafka_client.asking import Askers, Asking
 from upstream.kafka_client.look_process import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
+from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.package import KafkaUnusable, confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import LibrdkafkaProducer
-from upstream.kafka_client.protocol_choice import ProtocolChoice
 from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.settings import Settings
 
@@ -77,8 +77,7 @@ class LibrdkafkaClient:
             loop=self._loop,
             clock=self._clock,
             asking=self._asking,
-            asker=self._ask_by,
-            uncommitted=self._ask_by_uncommitted,
+            askers=Askers(self._ask_by, self._ask_by_uncommitted),
             choice=self._choice,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
@@ -20,12 +19,12 @@ from upstream.kafka.link import (
     Subscribed,
     Topics,
 )
-from upstream.kafka_client.asking import Asking
+from upstream.kafka_client.asking import Askers, Asking
 from upstream.kafka_client.commits import Asked, not_ours
 from upstream.kafka_client.lookups import bounds_of_each, offsets_at, topics_of
+from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.member_thread import MemberThread, Reading
 from upstream.kafka_client.posting import Post, Room
-from upstream.kafka_client.protocol_choice import ProtocolChoice
 from upstream.kafka_client.records import Batch
 from upstream.kafka_client.settings import Settings
 from upstream.kafka_client.troubles import Troubles
@@ -53,8 +52,7 @@ class LibrdkafkaMember:
         loop: ThreadLoop,
         clock: Clock,
         asking: Asking,
-        asker: Callable[[], Any],
-        uncommitted: Callable[[], Any],
+        askers: Askers,
         choice: ProtocolChoice,
     ) -> None:
         """Make the consumer.
@@ -65,9 +63,8 @@ class LibrdkafkaMember:
             settings: Of the cluster.
             loop: The event loop.
             clock: For attempts again.
-            asking: Asks for ends, by a consumer,
-            asker: that this gives it,
-            uncommitted: and by one that reads all records, of this.
+            asking: Asks for ends,
+            askers: by these consumers.
             choice: Of the group protocol.
 
         Raises:
@@ -78,8 +75,7 @@ class LibrdkafkaMember:
         self._post = Post(loop)
         self._room = Room(ROOM_BYTES)
         self._asking = asking
-        self._asker = asker
-        self._uncommitted = uncommitted
+        self._askers = askers
         self._whole = config.group_protocol == "consumer"
         self._listener: MemberListener | None = None
         self._terms: dict[Place, int] = {}
@@ -145,7 +141,7 @@ class LibrdkafkaMember:
         wanted = list(places)
 
         def ask() -> Callable[[], None]:
-            ends, failures = bounds_of_each(self._asker(), self._uncommitted(), wanted)
+            ends, failures = bounds_of_each(self._askers.committed(), self._askers.uncommitted(), wanted)
             return lambda: None if self._over else told(ends, failures)
 
         self._asking.ask(ask)
@@ -155,7 +151,7 @@ class LibrdkafkaMember:
         wanted = list(names)
 
         def ask() -> Callable[[], None]:
-            found, failures = topics_of(self._asker(), wanted, whole=self._whole)
+            found, failures = topics_of(self._askers.committed(), wanted, whole=self._whole)
             return lambda: None if self._over else told(found, failures)
 
         self._asking.ask(ask)
@@ -165,7 +161,7 @@ class LibrdkafkaMember:
         wanted = dict.fromkeys(places, time_ms)
 
         def ask() -> Callable[[], None]:
-            found = offsets_at(self._asker(), wanted)
+            found = offsets_at(self._askers.committed(), wanted)
             return lambda: told({place: None if offset < 0 else offset for place, offset in found.items()})
 
         self._asking.ask(ask, lambda: told(None))

@@ -22,9 +22,9 @@ from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
 from upstream.kafka_client.gates import Gates
 from upstream.kafka_client.lookups import assignments_of, look_before, subscribes
+from upstream.kafka_client.member_protocol import ProtocolChoice, is_unsupported
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post, Room
-from upstream.kafka_client.protocol_choice import ProtocolChoice, is_unsupported
 from upstream.kafka_client.records import Batch, batches_of
 from upstream.kafka_client.troubles import Troubles
 

@@ -12,7 +12,7 @@ ROOMS = ("broker", "upstream", "proxy", "actions", "lag", "conf", "pyddmq")
 PLAIN = {
     "words between nouns": "of over too long back apart only",
     "plain adjectives and verbs, as in any text": "small single plain private generic manual base build unreadable "
-    "readonly all removed",
+    "readonly all removed new",
     "of every program": "file line text json yaml byte cli command config input output error exit thread time type "
     "client server network disk copy option model format idl search style tool test assembly async aio "
     "linux java counter count channel loader live reader writer tree hash parameter private diff report run "

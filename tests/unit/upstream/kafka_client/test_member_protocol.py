@@ -6,7 +6,7 @@ import pytest
 
 from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.link import KafkaFailure, Subscribed
-from upstream.kafka_client.protocol_choice import ProtocolChoice, is_unsupported
+from upstream.kafka_client.member_protocol import ProtocolChoice, is_unsupported
 
 OFFERED = {
     "group.coordinator.rebalance.protocols": "classic,consumer,streams",
