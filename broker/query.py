@@ -17,7 +17,7 @@ from broker.format.message import Message, message_of, physical_of_id
 from broker.format.record import Entry
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.index import Index
-from broker.index.keys import keys_of, unique_keys_of
+from broker.index.keys import keys_of, may_keys_of, unique_keys_of
 from broker.log.scan import record_at
 from broker.log.walk import walk
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
@@ -320,7 +320,7 @@ class KeyQuery(Query):
         if self._wanted(entry.topic, entry.properties, entry.store_ms):
             self._places[physical] = entry
             return True
-        if key_hash not in [self._index.hash(entry.topic, key) for key in keys_of(entry.properties)]:
+        if key_hash not in [self._index.hash(entry.topic, key) for key in may_keys_of(entry.properties)]:
             raise IndexDamaged(file, f"an entry leads to commit-log offset {physical}, whose record has other keys")
         return False
 

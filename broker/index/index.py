@@ -290,7 +290,7 @@ class Index:
         if repair.file is not None and (at := repair.file.put(rows)) < rows.length:
             # Several files in a row are to be made anew: the next one goes on with this record.
             self._entries.value += at
-            self._close_gap(place, repair)
+            self._close_gap(place, repair, follow=True)
             return
         self._entries.value += rows.length
         if repair.file is not None:
@@ -302,7 +302,7 @@ class Index:
                 # Nothing is left for the gaps that follow.
                 self._parts.file(self._parts.all.pop(place).name).remove()
 
-    def _close_gap(self, place: int, repair: _Repair) -> None:
+    def _close_gap(self, place: int, repair: _Repair, *, follow: bool = False) -> None:
         self._finish_writes()
         self._repair = None
         self._parts.names_changed = True
@@ -313,6 +313,8 @@ class Index:
             at_once(self._disk, repair.file.writing())
             repair.file.release()
             self._parts.all[place] = repair.file
+            if follow:
+                self._parts.follow(place)
         at_once(self._disk, self._writing_state())
 
     # Writing

@@ -17,6 +17,8 @@ from broker.index.hashing import CHARS_MAX, ascii_hashes
 
 _UNIQUE = b"UNIQ_KEY\x01"
 _UNIQUE_LATER = b"\x02" + _UNIQUE
+_TAGS_KEY = b"T#"
+"""What RocketMQ puts before tags, so that they are no word of KEYS."""
 _LONG_CHARS = 256
 _CACHE_MAX = 1024
 _SIGN = 1 << 31
@@ -51,6 +53,12 @@ def must_keys_of(block: bytes) -> list[bytes]:
     """Return those of them that RocketMQ indexes: the unique key that counts, and the words."""
     unique, words = unique_key_of(block), _words(words_value_of(block))
     return [unique, *words] if unique else words
+
+
+def may_keys_of(block: bytes) -> list[bytes]:
+    """Return all keys under which RocketMQ may have indexed a message: since 5.5 its tags are among them."""
+    tags = find_property(block, b"TAGS")
+    return [*keys_of(block), _TAGS_KEY + tags] if tags else keys_of(block)
 
 
 def _words(value: bytes) -> list[bytes]:

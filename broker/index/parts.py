@@ -10,6 +10,9 @@ from broker.options import StoreOptions
 from broker.runtime.bundle import Runtime
 from broker.runtime.store_metrics import INDEX_REBUILT
 
+_GAP_FILES_MAX = 1_000_000
+"""Numbers of names that are kept for the files of a gap before the first file."""
+
 
 class Gap:
     """A file that is to be made anew from the log."""
@@ -82,7 +85,15 @@ class IndexParts:
                 self._limited_log.note("index_foreign_file_left_alone", file=f"{self._folder}/{name}")
         for name in saved.files.keys() - set(names) if saved is not None else ():
             self.all.append(self.gap(name, "missing", "it is missing"))
+        self.all += [
+            Gap(name) for name in (saved.missing - saved.files.keys() - set(names) if saved is not None else ())
+        ]
         self.all.sort(key=lambda part: part.name)
+        first = next(iter(self.files), None)
+        if saved is None and first is not None and first is self.all[0] and first.header.begin > self._log.min_offset:
+            # RocketMQ indexes nothing while messageIndexEnable is false: what is before its first file is not known.
+            self.all.insert(0, Gap(f"{max(int(first.name) - _GAP_FILES_MAX, 0):0{len(first.name)}d}"))
+            self.changed = self.names_changed = True
         return not self.drop_gaps_at_end()
 
     def _taken(self, name: str, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> IndexFile | Gap:
@@ -118,6 +129,14 @@ class IndexParts:
         self._limited_log.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
         self.changed = self.names_changed = True
         return Gap(name)
+
+    def follow(self, place: int) -> None:
+        """Put a gap behind a file that is full before the next one begins, if none is there."""
+        name = self.all[place].name
+        after = self.all[place + 1 :][:1]
+        following = f"{int(name) + 1:0{len(name)}d}"
+        if after and isinstance(after[0], IndexFile) and following < after[0].name:
+            self.all.insert(place + 1, Gap(following))
 
     def drop_gaps_at_end(self) -> bool:
         """Delete files at the end that are made anew anyway: the walk of the log's tail does it. Raises OSError."""

@@ -13,7 +13,7 @@ which takes its configured size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import asdict
 
@@ -38,11 +38,13 @@ from broker.opening.store_json import FORMAT_VERSION
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
 from broker.runtime.bundle import Runtime
-from broker.runtime.names import queue_folder
+from broker.runtime.names import is_number, queue_folder
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile, StateFile
 from broker.runtime.steps import noted, run_now
 from broker.runtime.sums import crc32
+from broker.scheduled.timer.pending.log import SIZE_AT
+from broker.scheduled.timer.pending.log import UNIT as TIMER_UNIT
 from broker.store import Store
 from broker.tools.check import Check, Finding
 from broker.tools.check.queues import Patch
@@ -57,6 +59,8 @@ SET_ASIDE = "pyddmq/set-aside"
 _FILLING_BYTES_MAX = 1 << 20
 _FILLING_BYTES_MIN = RECORD_OVERHEAD_BYTES + len(FILLING_TOPIC)
 _CHUNK_BYTES = 1 << 20
+_TIMER_UNITS = 20_000
+"""Units of the timer log that are read at once."""
 _HOST = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 
 Then = Callable[[Store], None]
@@ -122,6 +126,8 @@ def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCh
     for patch in records.patches:
         if patch.fillers:
             _write_units(root, patch, units, disk=disk)
+    # First: a hole that is filled is not found again.
+    _empty_timer_units(root, records.holes, disk=disk)
     _fill_holes(root, records, aside, disk=disk)
     for patch in records.patches:
         if are_sizes_known and not patch.fillers:
@@ -234,6 +240,27 @@ def _mend_state_file(root: str, name: str, aside: _Aside, *, disk: Disk) -> None
 
 
 # Holes
+
+
+def _empty_timer_units(root: str, holes: Sequence[tuple[int, int]], *, disk: Disk) -> None:
+    """Give units of the timer log whose record was in a hole the size 0, as those of cancelled timers have.
+
+    RocketMQ would take the record that fills the hole for a timer, fail at its missing TIMER_ENQUEUE_MS, and try again
+    without end. A record of size 0 it passes over.
+    """
+    folder = f"{root}/timerlog"
+    for name in disk.list(folder) if holes else ():
+        if not is_number(name):
+            continue
+        with closing(disk.open(f"{folder}/{name}")) as file:
+            for start in range(0, file.size(), _TIMER_UNITS * TIMER_UNIT.size):
+                data = file.read(start, _TIMER_UNITS * TIMER_UNIT.size)
+                whole = memoryview(data)[: len(data) // TIMER_UNIT.size * TIMER_UNIT.size]
+                for place, unit in enumerate(TIMER_UNIT.iter_unpack(whole)):
+                    unit_bytes, physical, size = unit[0], unit[5], unit[6]
+                    if unit_bytes == TIMER_UNIT.size and size and any(low <= physical < high for low, high in holes):
+                        file.write(start + place * TIMER_UNIT.size + SIZE_AT, [bytes(4)])
+            file.sync()
 
 
 def _fill_holes(root: str, records: RecordCheck, aside: _Aside, *, disk: Disk) -> None:

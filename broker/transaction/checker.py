@@ -77,7 +77,7 @@ class Checker:
     """Makes the checks of one store.
 
     Attributes:
-        settings: May be replaced at any time.
+        settings: Replaced by `configure`.
         step_size: How many halves a step looks at.
 
     Args:
@@ -116,6 +116,12 @@ class Checker:
         """Do nothing any more by itself."""
         self._running = False
         self._next.end()
+
+    def configure(self, settings: CheckSettings) -> None:
+        """Replace the settings, also for halves whose time was computed by the earlier ones."""
+        self.settings = settings
+        self._halves.checks.set_timeout(settings.timeout_ms / 1000, self._halves.clock.monotonic())
+        self.changed()
 
     def changed(self) -> None:
         """Settings or lines are others now: look at once."""
@@ -236,10 +242,13 @@ class Checker:
                 # Stored before this opening: what is left of its time runs from there, as the wall clock tells.
                 arrival = now - max(0, halves.clock.wall_ms() - half.store_ms) / 1000
             due = arrival + (timeout if half.immunity_ms is None else half.immunity_ms / 1000)
-            due = max(due, checks.leases.pop(half.transaction_id, due))
+            lease = checks.leases.pop(half.transaction_id, None)
+            due = due if lease is None else max(due, lease)
             times = max(half.times, self.times.pop(offset, 0))
             if times or due > now:
-                checks.postpone(offset, half.group, max(due, now), times=times)
+                asked = checks.postpone(offset, half.group, max(due, now), times=times)
+                if half.immunity_ms is None and lease is None:
+                    asked.arrival = arrival
             else:
                 checks.ready(half.group, offset)
         return count_max

@@ -59,12 +59,14 @@ class Asked:
         times: Checks that were fetched.
         due: When it comes into line; meaningless while it is there.
         out: A producer has a check of it, until `due`.
+        arrival: When it arrived, where `due` is that and the timeout of the settings.
     """
 
     group: str
     times: int = 0
     due: float = 0.0
     out: bool = False
+    arrival: float | None = None
 
 
 class Checks:
@@ -111,7 +113,7 @@ class Checks:
         asked = self.asked.get(offset)
         if asked is None:
             asked = self.asked[offset] = Asked(group, times)
-        asked.due = due
+        asked.due, asked.arrival = due, None
         heapq.heappush(self._later, (due, offset))
         return asked
 
@@ -129,8 +131,14 @@ class Checks:
             return None
         offset = heapq.heappop(self._later)[1]
         asked = self.asked[offset]
-        asked.due, asked.out = 0.0, False
+        asked.due, asked.out, asked.arrival = 0.0, False, None
         return offset
+
+    def set_timeout(self, seconds: float, now: float) -> None:
+        """Have the postponed halves that wait for the timeout of the settings wait for another one."""
+        for offset, asked in self.asked.items():
+            if (arrival := asked.arrival) is not None:
+                self.postpone(offset, asked.group, max(arrival + seconds, now)).arrival = arrival
 
     def _valid(self, due: float, offset: int) -> bool:
         asked = self.asked.get(offset)

@@ -322,8 +322,7 @@ class Transactions:
 
     @settings.setter
     def settings(self, settings: CheckSettings) -> None:
-        self._checker.settings = settings
-        self._checker.changed()
+        self._checker.configure(settings)
 
     def fetch_checks(self, group: str, count_max: int, *, owner: str | None = None) -> list[Check]:
         """Return due checks of a producer group, in the order in which they became due.

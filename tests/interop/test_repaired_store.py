@@ -13,6 +13,7 @@ from broker.runtime.seams import SystemClock
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, TOPICS, open_store, permits, randoms, write_all
 from tests.interop.sides import assert_same, by_arrival, copied, settings_for
+from tests.interop.test_timers import THEIR_SETTINGS, TOPIC, Ours
 from upstream.tools.store_repair import repair_data
 
 pytestmark = pytest.mark.long
@@ -52,3 +53,26 @@ def test_repaired_hole_costs_its_record_and_no_more(rocket: Surroundings) -> Non
     hit = list({message.physical: message for message in hit}.values())
     assert len(hit) == sum(ends.values()) - 1
     assert len(by_arrival([*served, *hit])) == len(sent) - 1
+
+
+def test_timer_in_a_repaired_hole_does_not_stop_the_others(rocket: Surroundings) -> None:
+    """RocketMQ passes over the timer whose record is lost, and delivers those that are due with it and after it."""
+    root = rocket.folder / "store"
+    now_ms = SystemClock().wall_ms()
+    ours = Ours(root, now_ms)
+    ours.store.create_topic(TOPIC, 1)
+    due_ms = now_ms + 20_000
+    for body, at_ms in ((b"lost", due_ms), (b"beside", due_ms), (b"after", due_ms + 3000)):
+        ours.timer(body, at_ms)
+    ours.scheduler.advance(0.1)
+    ours.save()
+    physical, size, _ = ours.store.topics["rmq_sys_wheel_timer"].queues[0].read(0, 1)[0]
+    assert b"lost" in bytes(ours.store.read(physical, size))
+    ours.leave(kill=False)
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(physical + 4)
+        file.write(b"\x00")
+    repair_data(str(root), disk=RealDisk(), clock=SystemClock(), random=SystemRandom())
+    with rocket.broker("broker", settings_for(root) | THEIR_SETTINGS), rocket.client() as client:
+        _, found = client.read(TOPIC, {0: 2})
+    assert sorted(message.body for message in found) == [b"after", b"beside"]

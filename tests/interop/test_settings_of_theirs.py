@@ -50,7 +50,7 @@ def test_what_pop_consumers_have_in_rocksdb_is_named(rocket: Surroundings) -> No
     for root, enabled in ((with_it, True), (without, False)):
         on = str(enabled).lower()
         settings = foreign_settings(root, sums=False)
-        settings |= {"popConsumerKVServiceInit": "true", "popConsumerKVServiceEnable": on}
+        settings |= {"timerWheelEnable": "true", "popConsumerKVServiceInit": "true", "popConsumerKVServiceEnable": on}
         with rocket.broker(root.name + "-broker", settings) as broker, rocket.client() as client:
             send(client, broker)
             client.pop(broker, "gpop", "t", count=2, invisible_ms=600_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.index.file import ENTRY, ENTRY_BYTES, IndexDamaged, IndexFile
-from broker.index.keys import KeyHasher, keys_of, must_keys_of
+from broker.index.keys import KeyHasher, may_keys_of, must_keys_of
 from broker.index.state import IndexState, SavedIndex
 from broker.log.commit_log import CommitLog
 from broker.log.walk import walk
@@ -98,7 +98,9 @@ def _first_difference(file: IndexFile, log: CommitLog, disk: ReadingDisk) -> tup
             while 0 <= physical < record.physical or (physical == record.physical and record.rollback):
                 # Its record is damaged, gone, or replaced by a filling: such an entry leads to no message.
                 number, found, physical = next(entries, (0, 0, -1))
-            wanted = set() if record.rollback else {key_hash(record.topic, key) for key in keys_of(record.properties)}
+            wanted = (
+                set() if record.rollback else {key_hash(record.topic, key) for key in may_keys_of(record.properties)}
+            )
             left = (
                 set() if record.rollback else {key_hash(record.topic, key) for key in must_keys_of(record.properties)}
             )

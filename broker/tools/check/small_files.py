@@ -62,6 +62,8 @@ _COSTS_OF_SEALED = {
     "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
     "index.json": "nothing: the index is made anew from the log",
 }
+_CHECKPOINT_END = 48
+"""Bytes of RocketMQ's checkpoint that may say something: RocketMQ 5.5 has a sixth number, which is not read here."""
 _OWN_NAMES = frozenset(
     {
         "acks",
@@ -159,7 +161,7 @@ def checkpoint_finding(kind: str, text: str) -> Finding:
 
 def _check_rocketmq_checkpoint(root: str, *, disk: Disk) -> Iterator[Finding]:
     raw = read_whole(disk, f"{root}/checkpoint")
-    if raw is not None and len(raw) == CHECKPOINT_BYTES and not raw[40:].strip(b"\x00"):
+    if raw is not None and len(raw) == CHECKPOINT_BYTES and not raw[_CHECKPOINT_END:].strip(b"\x00"):
         yield from _compare_checkpoints(root, raw, disk=disk)
         return
     size = "it is not there" if raw is None else f"it has {len(raw)} bytes that are not a checkpoint's"

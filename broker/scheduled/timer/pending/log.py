@@ -41,7 +41,7 @@ MAGIC_TIMER = 1
 MAGIC_ROLL = 2
 MAGIC_DELETE = 4
 MAGIC_END = 1 << 4
-_PREVIOUS_AT, _PHYSICAL_AT, _SIZE_AT, _DUE_AT = 4, 28, 36, 44
+_PREVIOUS_AT, _PHYSICAL_AT, SIZE_AT, _DUE_AT = 4, 28, 36, 44
 _I64 = struct.Struct(">q")
 _unpack = UNIT.unpack_from
 _unpack_i64 = _I64.unpack_from
@@ -231,13 +231,13 @@ class TimerLog:
     def write_marks(self) -> None:
         """Write the marks. Whoever calls it made durable before what they follow from. Raises OSError."""
         for position in list(self.marked):
-            self._write_at(position + _SIZE_AT, bytes(4))
+            self._write_at(position + SIZE_AT, bytes(4))
             self.marked.discard(position)
 
     def unmark(self, position: int, size: int) -> None:
         """Give a unit its record's size back. Raises OSError."""
         self.marked.discard(position)
-        self._write_at(position + _SIZE_AT, size.to_bytes(4, "big"))
+        self._write_at(position + SIZE_AT, size.to_bytes(4, "big"))
 
     def relink(self, position: int, previous: int) -> None:
         """Have a unit follow another one in its slot, or none (-1). Raises OSError."""

@@ -85,6 +85,25 @@ def test_shorter_timeout_counts_at_once() -> None:
     assert fetched(made) == [b"x"]
 
 
+@pytest.mark.parametrize(("before_ms", "after_ms", "expected"), [(3_600_000, 5_000, True), (5_000, 3_600_000, False)])
+def test_another_timeout_counts_for_halves_of_an_earlier_start(
+    before_ms: int, after_ms: int, *, expected: bool
+) -> None:
+    """Their time was computed at the start; it is computed anew, but for those that ask for a time of their own."""
+    made = broker(checks=CheckSettings(timeout_ms=before_ms))
+    made.half(b"x")
+    made.half(b"own", block=b"CHECK_IMMUNITY_TIME_IN_SECONDS\x01900\x02")
+    made = made.again(checks=CheckSettings(timeout_ms=before_ms))
+    made.scheduler.advance(4)
+    assert fetched(made) == []
+    made.transactions.settings = CheckSettings(timeout_ms=after_ms)
+    made.scheduler.advance(6)
+    assert fetched(made) == ([b"x"] if expected else [])
+    made.transactions.settings = CheckSettings(timeout_ms=before_ms)
+    made.scheduler.run_until_idle()
+    assert fetched(made) == ([] if expected else [b"x"])
+
+
 def test_half_that_is_decided_before_its_check_is_not_asked_about() -> None:
     """Neither where it waits for its time nor where it stands in line already."""
     made = broker(checks=CheckSettings(timeout_ms=1_000))

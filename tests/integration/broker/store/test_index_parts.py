@@ -10,11 +10,15 @@ from broker.index.file import IndexFile
 from broker.index.parts import Gap, IndexParts
 from broker.index.state import IndexState, SavedIndex
 from broker.options import StoreOptions
+from broker.query import by_key
 from broker.runtime.bundle import runtime_of
+from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
+from broker.store import Store
+from broker.tools.check import Check
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.index_tools import FOLDER, REBUILT, Model, filled, names
-from tests.integration.store_tools import ROOT
+from tests.integration.store_tools import ROOT, open_store
 
 
 class World:
@@ -166,3 +170,36 @@ def test_index_of_gaps_alone_has_no_last_file() -> None:
     parts.all = [Gap("x")]
     assert parts.last is None
     assert parts.bounds(0) == (world.log.min_offset, world.log.visible_end)
+
+
+def test_log_before_the_first_file_of_rocketmq_is_indexed() -> None:
+    """RocketMQ had its index off at first: all keys are found at once, and the gap gets files, over a kill, too."""
+    disk = SimDisk()
+    sizes: dict[str, Any] = {"index_slots": 7, "index_entries": 12}
+    store = open_store(disk, **sizes)
+    store.create_topic("t", 1)
+    for number in range(60):
+        store.put("t", b"x", key=f"k{number}")
+    store.close()
+    found = names(disk)
+    assert len(found) > 6
+    for path in (*[f"{FOLDER}/{name}" for name in found[:4]], f"{ROOT}/pyddmq/index.json"):
+        disk.remove(path)
+    store = open_store(disk, **sizes)
+    assert store.index.missing
+    assert found_keys(store) == 60
+    while store.index.step(4):
+        at_once(disk, store.index.writing(now=True))
+        disk.kill()
+        store = open_store(disk, **sizes)
+    assert store.index.missing == []
+    assert found_keys(store) == 60
+    assert len(names(disk)) >= len(found) - 1
+    store.close()
+    findings = Check(ROOT, disk, ManualClock()).run()
+    assert [finding.kind for finding in findings if finding.severity != "note"] == []
+
+
+def found_keys(store: Store) -> int:
+    """How many of the keys are found."""
+    return sum(len(by_key(store, "t", f"k{number}").run().found) for number in range(60))

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from broker.errors import StoreError, StoreFormatNewer, StoreInUse, StoreUnreadable
 from broker.format.record import check as check_record
+from broker.index.file import IndexFile
+from broker.index.keys import KeyHasher
+from broker.index.rows import Rows
 from broker.opening.store_json import FORMAT_VERSION
+from broker.query import by_key
+from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.state_file import SealedFile
+from broker.scheduled.timer.pending.log import UNIT as TIMER_UNIT
 from broker.tools.check import Check, Severity
 from broker.tools.repair import filling
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
@@ -345,3 +351,47 @@ def test_deleted_topic_is_no_trouble() -> None:
     Backup(ROOT, "/copy", source=disk, disk=disk, clock=ManualClock()).make()
     store = open_store(disk, root="/copy")
     assert [body for body in bodies(store, "u", 1).values() if body] == [b"again"]
+
+
+def test_index_and_checkpoint_of_rocketmq_5_5_are_sound() -> None:
+    """It indexes tags as `topic#T#tag`, and has a sixth number in its checkpoint; queries do not distrust the file."""
+    disk = SimDisk()
+    store = open_store(disk, index_slots=7, index_entries=28)
+    store.create_topic("t", 1)
+    for number in range(3):
+        store.put("t", b"x", key=f"k{number}", tags="TagA")
+    physical, _, _ = store.topics["t"].queues[0].read(2, 1)[0]
+    store.close()
+    [name] = disk.list(f"{ROOT}/index")
+    disk.remove(f"{ROOT}/pyddmq/index.json")
+    file = IndexFile(disk, f"{ROOT}/index/{name}", slots=7, entries=28)
+    file.read_header()
+    file.load()
+    file.put(Rows([KeyHasher().hash(b"t", b"T#TagA")], [physical], [file.header.end_ms]))
+    at_once(disk, file.writing())
+    file.release()
+    disk.open(f"{ROOT}/checkpoint").write(40, [(1 << 20).to_bytes(8, "big")])
+    assert [each.kind for each in check(disk) if each.severity is not Severity.NOTE] == []
+    store = open_store(disk, index_slots=7, index_entries=28)
+    assert by_key(store, "t", "T#TagA").run().found == []
+    assert len(store.index.files) == 1
+    assert len(by_key(store, "t", "k2").run().found) == 1
+    store.close()
+
+
+def test_repair_empties_the_timer_units_of_lost_records() -> None:
+    """RocketMQ would stop at the record that fills the hole; units of other records stay."""
+    disk = SimDisk()
+    store = open_store(disk)
+    append(store, b"lost", b"kept", topic=store.create_topic("t", 1).name)
+    store.flush()
+    (lost, size, _), (kept, _, _) = store.topics["t"].queues[0].read(0, 2)
+    store.close()
+    disk.make_folder(f"{ROOT}/timerlog")
+    path = f"{ROOT}/timerlog/{0:020d}"
+    units = [TIMER_UNIT.pack(52, -1, 1, 1_000, 500, physical, size, 7, 0) for physical in (kept, lost, kept)]
+    disk.open(path, create=True).write(0, [b"".join(units).ljust(52 * 20 + 16, b"\x00")])
+    disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", lost + 5)
+    emptied = TIMER_UNIT.pack(52, -1, 1, 1_000, 500, lost, 0, 7, 0)
+    mend(disk)
+    assert disk.open(path).read(0, 3 * 52) == units[0] + emptied + units[2]
