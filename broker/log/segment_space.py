@@ -137,7 +137,7 @@ class SegmentSpace:
         return True
 
     def tend(self) -> None:
-        """Do what is due in the background: set the spare file aside, claim the next segment when half is used.
+        """Do what is due in the background: set the spare file aside, claim the first segment, and others at half.
 
         Raises:
             OSError: Another failure than a full disk.
@@ -146,14 +146,22 @@ class SegmentSpace:
             # Nothing is claimed of that room: it is for the checkpoint.
             return
         self.set_aside()
-        log = self._log
-        number, used = divmod(log.end, log.segment_bytes)
-        if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
+        if self._next_unclaimed() is not None:
             self._claims.begin()
 
+    def _next_unclaimed(self) -> int | None:
+        """Return the segment to claim early: the first of an empty log, or the next when half of one is used."""
+        log = self._log
+        number, used = divmod(log.end, log.segment_bytes)
+        if not log.segments:
+            return number
+        if number in log.segments and used * 2 >= log.segment_bytes and number + 1 not in log.segments:
+            return number + 1
+        return None
+
     def _claiming(self) -> FileWrite:
-        number = self._log.end // self._log.segment_bytes + 1
-        if number in self._log.segments:
+        number = self._next_unclaimed()
+        if number is None:
             return
         try:
             yield from self._log.claiming(number)

@@ -6,20 +6,22 @@ what becomes visible meanwhile is for the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.index.index import Index
 from broker.log.commit_log import CommitLog
 from broker.opening.store_json import Checkpoint, CheckpointFile
 from broker.options import StoreOptions
-from broker.queues.topics import Topics
+from broker.queues.consume_queue import ConsumeQueue, syncing
+from broker.queues.topics import Topic, Topics
 from broker.runtime.bundle import Runtime
-from broker.runtime.file_writes import FileWrite, FileWrites, at_once, can_wait
+from broker.runtime.file_writes import FileWrite, FileWrites, can_wait
 from broker.runtime.store_metrics import CHECKPOINTS, FILES_DAMAGED
 
 LOG_BYTES_MAX = 16 << 20
 """Log growth after which queue tails and checkpoint are written: bounds what recovery scans."""
 INTERVAL_SECONDS = 10.0
+_QUEUES_AT_ONCE_MAX = 32
 
 
 class Checkpointer:
@@ -45,7 +47,8 @@ class Checkpointer:
         self.index = Index(root, log=log, options=options, runtime=runtime, finish_writes=file_writes.finish)
         disk, clock, metrics = runtime.disk, runtime.clock, runtime.metrics
         self._root = root
-        self._disk = disk
+        # Their files stay open until they are synced: half of those that may be open.
+        self._queues_at_once = max(1, min(_QUEUES_AT_ONCE_MAX, options.queue_files_max // 2))
         self._file_writes = file_writes
         self._log = log
         self._topics = topics
@@ -119,8 +122,7 @@ class Checkpointer:
         Raises:
             OSError: Another failure than a full disk.
         """
-        self._file_writes.finish()
-        at_once(self._disk, self._writing(last_record=last_record, store_ms=store_ms))
+        self._file_writes.now(self._writing(last_record=last_record, store_ms=store_ms))
 
     def begin(self, moment: Callable[[], tuple[int, int]], failed: Callable[[str, OSError], object]) -> None:
         """`write` beside the loop.
@@ -151,10 +153,7 @@ class Checkpointer:
         topics = list(self._topics.by_name.values())
         queues = {topic.name: [[queue.min_offset, queue.max_offset] for queue in topic.queues] for topic in topics}
         try:
-            for topic in topics:
-                for queue in topic.queues:
-                    queue.write_tail()
-                    yield from queue.syncing()
+            yield from self._writing_tails(topics)
             yield from self.index.writing()
             if log_end != self.end or changes != self._changes_written or self.index.saved_ms != self._index_ms:
                 saved_ms = self.index.saved_ms
@@ -174,3 +173,16 @@ class Checkpointer:
         self.end, self._changes_written = log_end, changes
         self._at = self._clock.monotonic()
         self._written.add()
+
+    def _writing_tails(self, topics: Sequence[Topic]) -> FileWrite:
+        """Write the tails of all queues; some are synced side by side, since each sync may take long."""
+        unsynced: list[ConsumeQueue] = []
+        for topic in topics:
+            for queue in topic.queues:
+                queue.write_tail()
+                if queue.is_unsynced:
+                    unsynced.append(queue)
+                if len(unsynced) == self._queues_at_once:
+                    yield from syncing(unsynced)
+                    unsynced.clear()
+        yield from syncing(unsynced)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.errors import RecordGone, StoreError
 from broker.queues.unit_sums import UnitSums
 from broker.runtime.disks.unreadable import Unreadable, ignored, read_around, write_around
-from broker.runtime.file_writes import FileWrite
+from broker.runtime.file_writes import FileWrite, Single
 from broker.runtime.names import is_number, queue_folder
 from broker.runtime.seams import Disk, DiskFile
 
@@ -84,7 +84,9 @@ class ConsumeQueue:
         self._folder = queue_folder(root, topic, queue_id)
         self._files = OpenFiles() if open_files is None else open_files
         self._unsynced: dict[int, DiskFile] = {}
-        self._held = -1  # the file that is being synced beside the loop
+        self._unsynced_folders: list[str] = []
+        self._has_sure_names = False  # its folders were synced, or will be with the next sync
+        self._held: tuple[int, ...] = ()  # the files that are being synced beside the loop
         self._sums = UnitSums()
         self._files_base = 0  # first offset that the files may hold
         self._fillers: list[range] = []  # of this process, ascending
@@ -311,19 +313,30 @@ class ConsumeQueue:
 
     def sync(self) -> None:
         """Make what `write_tail` wrote durable."""
+        for folder in self._unsynced_folders:
+            self._disk.sync_folder(folder)
+        self._unsynced_folders.clear()
         for file in self._unsynced.values():
             file.sync()
         self._unsynced.clear()
         self._files.trim()
 
-    def syncing(self) -> FileWrite:
-        """`sync` in steps; what is written meanwhile waits for the next one. No file may be removed meanwhile."""
-        for number in list(self._unsynced):
-            self._held = number
-            try:
-                yield self._unsynced.pop(number)
-            finally:
-                self._held = -1
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether something was written that is not durable."""
+        return bool(self._unsynced or self._unsynced_folders)
+
+    def begin_sync(self) -> list[Single]:
+        """Return the files and folders to sync; `end_sync` follows. No file may be removed meanwhile."""
+        unsynced: list[Single] = [*self._unsynced_folders, *self._unsynced.values()]
+        self._held = tuple(self._unsynced)
+        self._unsynced_folders.clear()
+        self._unsynced.clear()
+        return unsynced
+
+    def end_sync(self) -> None:
+        """Let the synced files be closed."""
+        self._held = ()
         self._files.trim()
 
     def remove_later_files(self) -> None:
@@ -380,6 +393,8 @@ class ConsumeQueue:
         """Close and remove all files: the topic is deleted. Raises OSError."""
         self.close()
         self._unsynced.clear()
+        self._unsynced_folders.clear()
+        self._has_sure_names = False
         names = self._disk.list(self._folder)
         for name in names:
             self._disk.remove(f"{self._folder}/{name}")
@@ -421,7 +436,7 @@ class ConsumeQueue:
 
     def is_in_use(self, number: int) -> bool:
         """Whether a file is not synced yet, or is being synced, and so may not be closed."""
-        return number in self._unsynced or number == self._held
+        return number in self._unsynced or number in self._held
 
     def _file(self, number: int, *, create: bool) -> DiskFile | None:
         file = self._files.find(self, number)
@@ -433,15 +448,16 @@ class ConsumeQueue:
                 file = self._files.opened(self, number, lambda: self._create(path, number))
             else:
                 file = self._files.opened(self, number, lambda: self._disk.open(path))
-                if create:
+                if create and not self._has_sure_names:
                     # Its maker may have been killed before the name was durable.
-                    self._disk.sync_folder(self._folder)
+                    self._have_names_synced()
                 if create and file.size() != self.file_units * UNIT_BYTES:
                     file.truncate(self.file_units * UNIT_BYTES)
         return file
 
     def _create(self, path: str, number: int) -> DiskFile:
-        self._disk.make_folder(self._folder)
+        self._disk.make_folder(self._folder, durable=False)
+        self._have_names_synced()
         file = self._disk.open(path, create=True)
         try:
             file.allocate(self.file_units * UNIT_BYTES)
@@ -450,16 +466,35 @@ class ConsumeQueue:
                 # RocketMQ reads a queue that starts inside a file from its fillers on. Units of a file that was lost
                 # stay empty instead: they fail their check when they are read, and are made anew.
                 file.write(0, [FILLER_BYTES * missing])
-            self._disk.sync_folder(self._folder)
         except OSError:
             file.close()
             self._disk.remove(path)
             raise
         return file
 
+    def _have_names_synced(self) -> None:
+        """Have the next sync make the names of files durable, and of the folders the first time."""
+        folders = [self._folder]
+        if not self._has_sure_names:
+            topic_folder = self._folder.rpartition("/")[0]
+            folders += [topic_folder, topic_folder.rpartition("/")[0]]
+            self._has_sure_names = True
+        self._unsynced_folders += [each for each in folders if each not in self._unsynced_folders]
+
     def close(self) -> None:
         """Close the files."""
         self._files.close_all_of(self)
+
+
+def syncing(queues: Sequence[ConsumeQueue]) -> FileWrite:
+    """Sync the files and folders of several queues side by side; what is written meanwhile waits for the next sync."""
+    unsynced = [each for queue in queues for each in queue.begin_sync()]
+    try:
+        if unsynced:
+            yield list(dict.fromkeys(unsynced))
+    finally:
+        for queue in queues:
+            queue.end_sync()
 
 
 class OpenFiles:

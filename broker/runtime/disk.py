@@ -1,8 +1,8 @@
 """The real disk: `Disk` and `DiskFile` over the operating system.
 
 Guarantees: `sync` is fdatasync; `sync_folder` is fsync of the folder; folders made by `make_folder` are durable at
-once; `allocate` claims blocks, so that later writes inside the file cannot run out of space on file systems that
-write in place. Nothing is retried: an error from the system reaches the caller as OSError.
+once, unless the caller syncs them; `allocate` claims blocks, so that later writes inside the file cannot run out of
+space on file systems that write in place. Nothing is retried: an error from the system reaches the caller as OSError.
 """
 
 from __future__ import annotations
@@ -183,18 +183,19 @@ class RealDisk:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def make_folder(self, path: str) -> None:
-        """Create a folder and its parents, durably. Raises OSError: a file is in its place, or the disk's own."""
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
+        """Create a folder and its parents; `durable` syncs them. Raises OSError: a file is there, or the disk's own."""
         if os.path.isdir(path):
             return
         parent = os.path.dirname(os.path.abspath(path))
-        self.make_folder(parent)
+        self.make_folder(parent, durable=durable)
         try:
             os.mkdir(path, _FOLDER_MODE)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise NotADirectoryError(errno.ENOTDIR, "a file stands where the folder should be", path) from None
-        self.sync_folder(parent)
+        if durable:
+            self.sync_folder(parent)
 
     def replace(self, source: str, target: str) -> None:
         """Rename over the target."""

@@ -1,10 +1,10 @@
 """State files are saved in steps: nothing else waits while the disk syncs.
 
-A file write is a generator that changes files and yields what has to be durable before it goes on: an open file, or the
-path of a folder whose entries changed. `FileWrites` runs one after the other, in the order in which they came, each
-sync beside the loop; so no two of them ever change the same file at once. `at_once` runs one through. Both ways make
-the same changes in the same order. A file write takes what it writes in its first step and keeps to it: what changes
-meanwhile is for the next one.
+A file write is a generator that changes files and yields what has to be durable before it goes on: an open file, the
+path of a folder whose entries changed, or a list of both, which are synced side by side. `FileWrites` runs one after
+the other, in the order in which they came, each sync beside the loop; so no two ever change the same file at once.
+`at_once` runs one through. Both ways make the same changes in the same order. A file write takes what it writes in
+its first step and keeps to it: what changes meanwhile is for the next one.
 
 A sync that failed is thrown into the file write as `SyncFailed`, also that of a full disk: what was written before may
 be gone, so it is no use to wait for space. A write that finds the disk full changed nothing and can be made later
@@ -14,16 +14,17 @@ be gone, so it is no use to wait for space. A write that finds the disk full cha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TypeVar
 
 from broker.errors import NO_SPACE
-from broker.runtime.seams import Disk, DiskFile, Syncing, Syncs
+from broker.runtime.seams import Disk, DiskFile, Syncing, Syncs, Told
 from broker.runtime.steps import Ended, step
 
 Result = TypeVar("Result")
-Unsynced = DiskFile | str
+Single = DiskFile | str
+Unsynced = Single | list[Single]
 Steps = Generator[Unsynced, None, Result]
 FileWrite = Steps[None]
 Dropped = Callable[[], object]
@@ -38,20 +39,29 @@ def can_wait(error: OSError) -> bool:
     return error.errno in NO_SPACE and not isinstance(error, SyncFailed)
 
 
-def at_once(disk: Disk, writing: Steps[Result]) -> Result:
-    """Run a file write through, in the calling thread. Raises what it raises."""
-    return _run_on(disk, writing, step(writing))
+def at_once(disk: Disk, writing: Steps[Result], syncs: Syncs | None = None) -> Result:
+    """Run a file write through while the caller waits; with `syncs`, a list is synced side by side.
+
+    Raises what it raises.
+    """
+    return _run_on(disk, writing, step(writing), syncs)
 
 
-def _run_on(disk: Disk, writing: Steps[Result], made: Unsynced | Ended[Result]) -> Result:
+def _run_on(disk: Disk, writing: Steps[Result], made: Unsynced | Ended[Result], syncs: Syncs | None) -> Result:
     """Sync what a file write waits for after a step, and let it go on to its end."""
     while not isinstance(made, Ended):
-        made = _go_on(writing, _synced(disk, made))
+        made = _go_on(writing, _synced(disk, made, syncs))
     return made.result
 
 
-def _synced(disk: Disk, what: Unsynced) -> OSError | None:
-    """Sync a file or folder; return why it failed."""
+def _synced(disk: Disk, what: Unsynced, syncs: Syncs | None) -> OSError | None:
+    """Sync a file, a folder or several; return why it failed."""
+    if isinstance(what, list):
+        if syncs is None:
+            return next((error for each in what if (error := _synced(disk, each, None)) is not None), None)
+        errors: list[OSError | None] = []
+        _Together(syncs, what, errors.append).wait()
+        return errors[0] if errors else None
     try:
         if isinstance(what, str):
             disk.sync_folder(what)
@@ -69,6 +79,30 @@ def _go_on(writing: Steps[Result], error: OSError | None) -> Unsynced | Ended[Re
     failed = SyncFailed(error.errno, error.strerror, error.filename)
     failed.__cause__ = error
     return step(writing, error=failed)
+
+
+class _Together:
+    """`broker.runtime.seams.Syncing` of several files and folders; `done` receives the first error."""
+
+    def __init__(self, syncs: Syncs, unsynced: Sequence[Single], done: Told) -> None:
+        self._left = len(unsynced)
+        self._error: OSError | None = None
+        self._done = done
+        self._begun = [
+            syncs.begin_folder(each, self._ended) if isinstance(each, str) else syncs.begin(each, self._ended)
+            for each in unsynced
+        ]
+
+    def _ended(self, error: OSError | None) -> None:
+        self._left -= 1
+        self._error = self._error or error
+        if not self._left:
+            self._done(self._error)
+
+    def wait(self) -> None:
+        """Wait for all of them."""
+        for each in self._begun:
+            each.wait()
 
 
 def _nothing() -> None:
@@ -123,9 +157,14 @@ class FileWrites:
                 # It is told how that ended, and makes its other steps.
                 self._syncing.wait()
             while self._waiting:
-                at_once(self._disk, self._waiting.popleft()[0])
+                at_once(self._disk, self._waiting.popleft()[0], self.syncs)
         finally:
             self._finishing = False
+
+    def now(self, writing: Steps[Result]) -> Result:
+        """Run a file write while the caller waits, after those that were added. Raises what it raises."""
+        self.finish()
+        return at_once(self._disk, writing, self.syncs)
 
     def abandon(self) -> None:
         """Drop them where they are, as a stop would."""
@@ -152,7 +191,7 @@ class FileWrites:
         try:
             made = make()
             if self._finishing:
-                made = Ended(_run_on(self._disk, writing, made))
+                made = Ended(_run_on(self._disk, writing, made, self.syncs))
         except BaseException:
             self._end(writing)
             raise
@@ -164,7 +203,9 @@ class FileWrites:
             writing.close()
             return
         done = partial(self._synced, writing)
-        if isinstance(made, str):
+        if isinstance(made, list):
+            self._syncing = _Together(self.syncs, made, done)
+        elif isinstance(made, str):
             self._syncing = self.syncs.begin_folder(made, done)
         else:
             self._syncing = self.syncs.begin(made, done)
@@ -203,8 +244,7 @@ class StateWriter:
 
     def now(self, writing: FileWrite | None = None) -> None:
         """Save it at once, or make another write of it, after all that is under way."""
-        self._file_writes.finish()
-        at_once(self._disk, writing or self._writing())
+        self._file_writes.now(writing or self._writing())
 
     def _run(self) -> FileWrite:
         try:

@@ -160,8 +160,11 @@ class Disk(Protocol):
         """Names in a folder, sorted; empty when the folder is not there."""
         ...
 
-    def make_folder(self, path: str) -> None:
-        """Create a folder with its parents; harmless when it is there."""
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
+        """Create a folder with its parents; harmless when it is there.
+
+        Without `durable`, the caller syncs the parent of each folder that may be new.
+        """
         ...
 
     def replace(self, source: str, target: str) -> None:

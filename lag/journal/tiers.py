@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from broker.runtime.file_writes import Unsynced
+from broker.runtime.file_writes import Single
 from broker.runtime.seams import Clock, Disk, Syncs
 from broker.runtime.steps import Ended, step
 from lag.blocks import BlockReader, FileHead, FileKind, encode_block, encode_head, salt_of
@@ -34,7 +34,7 @@ FILES_MAX: Final = 2000
 """Files of one tier: a node that starts again and again must not fill the folder."""
 STEP_SECONDS: Final = 0.001
 
-Steps = Generator[Unsynced | None, None, None]
+Steps = Generator[Single | None, None, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +297,7 @@ class TierWork:
         if steps is not None:
             steps.close()
 
-    def _sync(self, what: Unsynced) -> None:
+    def _sync(self, what: Single) -> None:
         if self._syncs is None:
             try:
                 if isinstance(what, str):

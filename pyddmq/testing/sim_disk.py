@@ -262,7 +262,7 @@ class SimDisk:
             if each not in ("", "/") and os.path.dirname(each) == path
         )
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
         """Create a folder and its parents.
 
         Raises:

@@ -94,7 +94,7 @@ class Fence(SimDisk):
         self._look(path)
         return super().list(path)
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
         """Make a folder inside."""
         self._look(path)
         super().make_folder(path)

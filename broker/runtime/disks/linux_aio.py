@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from broker.runtime.disk import RealDisk, RealFile
 from broker.runtime.seams import Disk, DiskFile, Scheduler, Syncing, Syncs, Told
 
-_IN_FLIGHT_MAX = 64
+_IN_FLIGHT_MAX = 128
 _OF_FOLDER, _OF_FILE = 2, 3
 """IOCB_CMD_FSYNC and IOCB_CMD_FDSYNC of linux/aio_abi.h."""
 _FLAG_EVENTFD = 1

@@ -165,7 +165,7 @@ class PrivateDisk:
         made = {each.rpartition("/") for each in (*self._files, *self._folders)}
         return sorted(below | {name for folder, _, name in made if folder == path})
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
         """Make a folder and its parents in memory; harmless when it is there. Raises OSError: a file is there."""
         if path in self._files:
             raise NotADirectoryError(errno.ENOTDIR, "a file stands where the folder should be", path)

@@ -108,7 +108,7 @@ class ReadingDisk:
         """Sorted names in a folder."""
         return self._disk.list(path)
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
         """Refuse, unless it is there."""
         if not self._disk.exists(path):
             raise _refusal(path)

@@ -90,7 +90,7 @@ class VolatileDisk:
         start = len(path) + 1
         return sorted({each[start:].split("/")[0] for each in self._files if each.startswith(f"{path}/")})
 
-    def make_folder(self, path: str) -> None:
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
         """Folders need not be made."""
 
     def replace(self, source: str, target: str) -> None:

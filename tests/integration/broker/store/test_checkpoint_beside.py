@@ -8,17 +8,18 @@ from random import Random
 import pytest
 
 from broker.errors import DiskFull
+from broker.runtime.seams import DiskFile, Syncing, Syncs, Told
 from broker.store import Store
 from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
-from tests.integration.store_tools import append, bodies, open_store
+from tests.integration.store_tools import ROOT, append, bodies, open_store
 from tests.stopping import end_run
 
 
 class Beside:
     """A store whose state files are saved beside a manual loop."""
 
-    def __init__(self, seed: int) -> None:
-        self.disk = SimDisk()
+    def __init__(self, seed: int, disk: SimDisk | None = None) -> None:
+        self.disk = disk or SimDisk()
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.store: Store = open_store(self.disk, clock=self.clock)
@@ -44,6 +45,49 @@ class Beside:
             assert found[: len(self.sent[queue_id])] == self.sent[queue_id]
             assert len(found) <= len(self.sent[queue_id]) + 1
         return store
+
+
+class CountedSyncs:
+    """Notes how many syncs were begun before the first of them was waited for.
+
+    Attributes:
+        groups: That number, for each time.
+    """
+
+    def __init__(self, syncs: Syncs | None) -> None:
+        assert syncs is not None
+        self.groups: list[int] = []
+        self._syncs = syncs
+        self._begun = 0
+
+    def begin(self, file: DiskFile, done: Told) -> Syncing:
+        """Begin to sync a file."""
+        self._begun += 1
+        return _Counted(self, self._syncs.begin(file, done))
+
+    def begin_folder(self, path: str, done: Told) -> Syncing:
+        """Begin to sync a folder."""
+        self._begun += 1
+        return _Counted(self, self._syncs.begin_folder(path, done))
+
+    def waited(self) -> None:
+        """Note a group, unless the one that was waited for belongs to the last one."""
+        if self._begun:
+            self.groups.append(self._begun)
+            self._begun = 0
+
+
+class _Counted:
+    """A sync of `CountedSyncs`."""
+
+    def __init__(self, counted: CountedSyncs, syncing: Syncing) -> None:
+        self._counted = counted
+        self._syncing = syncing
+
+    def wait(self) -> None:
+        """Wait for it."""
+        self._counted.waited()
+        self._syncing.wait()
 
 
 @pytest.mark.parametrize("power", [False, True])
@@ -84,6 +128,55 @@ def test_checkpoint_is_of_the_moment_at_which_it_began() -> None:
     made.disk.crash(Random(1))
     store = made.again()
     assert store.recovery.scanned_from == end
+
+
+class _NoSyncHere(SimDisk):
+    """Notes each sync that its caller waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[str] = []
+
+    def sync_folder(self, path: str) -> None:
+        """Note it."""
+        self.waited.append(path)
+        super().sync_folder(path)
+
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
+        """Note that the real disk syncs its parent."""
+        if durable and not self.exists(path):
+            self.waited.append(path)
+        super().make_folder(path)
+
+
+def test_first_files_of_queues_are_synced_beside_the_loop() -> None:
+    """Their folders, too: the loop waits for none of these syncs, and all names are durable in the end."""
+    disk = _NoSyncHere()
+    made = Beside(1, disk)
+    made.send()
+    made.clock.advance(20)
+    disk.waited.clear()
+    made.store.checkpoint()
+    made.scheduler.advance(1)
+    assert made.store._checkpointer.end == made.store.end
+    assert disk.waited == []
+    disk.crash(Random(1))
+    names = [name for queue_id in range(2) for name in disk.list(f"{ROOT}/consumequeue/t/{queue_id}")]
+    assert names == ["0" * 20] * 2
+
+
+def test_a_stop_syncs_the_files_of_queues_side_by_side() -> None:
+    """So that it waits for a few syncs, and not for one sync of each file: 12 queues have 26 files and folders."""
+    made = Beside(1)
+    made.store.create_topic("many", 12)
+    for queue_id in range(12):
+        append(made.store, b"x", topic="many", queue_id=queue_id)
+    made.store.flush()
+    syncs = CountedSyncs(made.store.file_writes.syncs)
+    made.store.file_writes.syncs = syncs
+    made.store.close()
+    assert max(syncs.groups) == 12 + 12 + 2
+    assert len(syncs.groups) == 1
 
 
 def test_no_second_checkpoint_begins_before_the_first_has_ended() -> None:

@@ -73,6 +73,16 @@ def test_full_disk_refuses_publishes_and_takes_the_brokers_own_records() -> None
     assert space.log.segments[1].file.size() == SEGMENT
 
 
+def test_first_segment_is_claimed_in_the_background() -> None:
+    """So the first publish waits for none of its syncs, however slow the disk is."""
+    space = Space()
+    space.segment_space.tend()
+    assert list(space.log.segments) == [0]
+    before = space.disk.operations
+    space.put(PUBLISH, 100)
+    assert space.disk.operations == before
+
+
 def test_message_that_waits_is_a_publish_though_its_topic_is_the_brokers() -> None:
     """Otherwise delayed messages would use up what dead letters need; so would a batch that holds one publish."""
     space = Space()

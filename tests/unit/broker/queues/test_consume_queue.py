@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import RecordGone
-from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, OpenFiles, Unit
+from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, OpenFiles, Unit, syncing
 from broker.runtime.seams import DiskFile
 from pyddmq.testing import SimDisk
 
@@ -176,13 +176,13 @@ def test_file_that_is_not_synced_is_never_closed() -> None:
     assert None not in files
     for queue in queues[:8]:
         queue.sync()
-    syncing = queues[8].syncing()
-    next(syncing)
+    writing = syncing([queues[8]])
+    next(writing)
     fill(queues[0], 30)
     queues[0].write_tail()
     queues[0].sync()
     assert [open_files.find(queue, 0) is not None for queue in queues[1:]] == [False] * 7 + [True] * 2
-    assert list(syncing) == []
+    assert list(writing) == []
 
 
 def test_queue_takes_the_descriptor_of_an_idle_one_when_the_process_has_none_left(
