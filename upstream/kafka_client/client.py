@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from broker.format.numbers import whole_number
 from broker.runtime.seams import Clock
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
@@ -107,7 +106,8 @@ class LibrdkafkaClient:
                 except (KafkaUnusable, SecretUnreadable):
                     return
                 if not facts.trouble:
-                    Post(self._loop)(told, whole_number(facts.settings.get(_SESSION, ""), 18))
+                    text = facts.settings.get(_SESSION, "")
+                    Post(self._loop)(told, int(text) if text.isdecimal() else None)
                     return
                 self._closed.wait(_SESSION_AGAIN_SECONDS)
 
