@@ -47,7 +47,7 @@ from proxy.node.reload import Reloader
 from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
 from proxy.process.config_watch import ConfigWatch
 from proxy.process.exit_codes import ExitCode
-from proxy.process.leftovers import Leftovers
+from proxy.process.process_end import Leftovers
 from proxy.process.service_manager import ServiceManager, StartReporter
 from proxy.tls.port import TlsPort
 from proxy.tls.ports import TlsFilesUnusable

@@ -43,7 +43,7 @@ def serve(
 
     With --json the only line on stdout is {"producer", "consumer", "admin", "data"}, printed once the node is ready.
     """
-    from proxy.process.leftovers import Leftovers
+    from proxy.process.process_end import Leftovers
     from proxy.process.serve import ServeOptions
     from proxy.process.serve import serve as run_node
 
