@@ -398,6 +398,8 @@ class Partitions:
             del self._arriving[queue.place]
             self._owned[queue.place] = queue
             self.streams[queue] = Stream(queue, self._member, self._stream_room)
+            # One that begins anew may rest still, since its stream before was full.
+            self._member.resume([queue.place])
             self.topic_named(queue.topic).give(queue)
             self.logs.given(queue)
         if given and not self._arriving:

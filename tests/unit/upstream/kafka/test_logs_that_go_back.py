@@ -62,6 +62,25 @@ def test_log_that_becomes_shorter_than_where_the_group_stands(goes: str, where: 
     assert "went back" in ground.member.partitions.topic_troubles.texts()["t"]
 
 
+def test_partition_that_rested_is_read_after_its_topic_was_created_again() -> None:
+    """It rests while more has come than was read; its log begins anew, and nothing of the old one is left to read."""
+    settings = MemberSettings(session_seconds=10, waiting_bytes=1 << 16)
+    ground = KafkaGround({"topic": "t", "timeout": 600_000}, queues=1, settings=settings)
+    client = Client()
+    for number in range(500):
+        ground.cluster().append(T, None, b"old %d" % number + bytes(1_000), gap=0)
+    ground.advance(1)
+    assert T in ground.client.members[-1]._resting
+    ground.cluster().delete("t")
+    ground.advance(2)
+    ground.cluster().make_again("t")
+    ground.advance(3)
+    new = [f"new {number}" for number in range(50)]
+    _put(ground, *new)
+    taken = ground.drain(client, 3)
+    assert [taken[each].decode() for each in sorted(taken)] == new
+
+
 def test_log_that_goes_back_and_grows_beyond_before_it_is_looked_at() -> None:
     """The client begins at the log's first record, below what came before: nothing of that is passed over."""
     ground = KafkaGround({"topic": "t", "consumeFromWhere": "first"}, queues=1)
