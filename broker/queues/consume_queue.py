@@ -66,8 +66,6 @@ class ConsumeQueue:
         root: str,
         disk: Disk,
         file_units: int,
-        base_offset: int = 0,
-        void_from: int = 0,
         unreadable: Unreadable = ignored,
         open_files: OpenFiles | None = None,
     ) -> None:
@@ -92,7 +90,7 @@ class ConsumeQueue:
         self._fillers: list[range] = []  # of this process, ascending
         self.tail = bytearray()
         self._tail_base = 0  # offset of the first unit in `tail`
-        self.begin_life(base_offset, void_from=void_from or base_offset)
+        self.begin_life(0, void_from=0)
 
     # Reading
 

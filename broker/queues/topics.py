@@ -236,11 +236,11 @@ class Topics:
                 root=self._root,
                 disk=self._disk,
                 file_units=self._file_units,
-                base_offset=self.lives.base(name, queue_id),
-                void_from=self.lives.of(name).end(queue_id),
                 unreadable=self._told,
                 open_files=self._open_files,
             )
+            base = self.lives.base(name, queue_id)
+            queue.begin_life(base, void_from=self.lives.of(name).end(queue_id) or base)
             queue.checker = self._checker
             topic.queues.append(queue)
         return topic

@@ -139,7 +139,8 @@ def test_queues_that_are_not_here_share_a_bound(monkeypatch: pytest.MonkeyPatch)
 
 def new_queue(*physicals: int | None, base: int = 0, void_from: int = 0) -> ConsumeQueue:
     """A queue whose records lie there; None stands for one that was lost."""
-    queue = ConsumeQueue("t", 0, root="/s", disk=SimDisk(), file_units=1000, base_offset=base, void_from=void_from)
+    queue = ConsumeQueue("t", 0, root="/s", disk=SimDisk(), file_units=1000)
+    queue.begin_life(base, void_from=void_from or base)
     for offset, physical in enumerate(physicals, base):
         queue.restore(offset, FILLER_BYTES if physical is None else UNIT.pack(physical, 100, 0))
     return queue
