@@ -7,6 +7,7 @@ client is installed, that is said in the same way.
 
 from __future__ import annotations
 
+import os
 import sys
 
 PYTHON_MIN = (3, 11)
@@ -46,7 +47,7 @@ def main() -> None:
         raise SystemExit(_EXIT_WRONG_PYTHON) from None
     from proxy.cli.app import run
 
-    raise SystemExit(run(sys.argv[1:]))
+    raise SystemExit(run(sys.argv[1:], leave=os._exit))
 
 
 if __name__ == "__main__":

@@ -34,11 +34,12 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 HELP = "A DDMQ-style consumer proxy with an embedded, RocketMQ-like broker. Start a node with `pyddmq serve`."
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], *, leave: Callable[[int], object] | None = None) -> int:
     """Run one command line.
 
     Args:
         arguments: What follows the command's name.
+        leave: Ends the process at once, with an exit code; None where the process has other work.
 
     Returns:
         An exit code of `ExitCode`.
@@ -52,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.USAGE
     try:
         app = build(arguments[0] if arguments else None)
-        code = app(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json)
+        code = app(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json, obj=leave)
     except SystemExit as end:
         if isinstance(end.__context__, OSError) and end.__context__.errno == errno.EPIPE:
             # Of the help: whoever read it has seen enough.

@@ -155,7 +155,10 @@ def lines_over_files(folder: Path) -> Iterator[tuple[str, ...]]:
     data = str(folder / "data")
     yield from [("store", each, data) for each in ("broker-conf", "check", "stat", "dump")]
     yield from [("store", "find", data, "--key", "k"), ("store", "backup", data, str(folder / "copy"))]
-    yield from [("store", "restore", str(folder / "copy"), str(folder / "again")), ("store", "handover", data)]
+    yield from [
+        ("store", "restore", str(folder / "copy"), str(folder / "again")),
+        ("store", "handover", data, "--to", "rocketmq"),
+    ]
     yield ("lag", "export", "--journal", data, "--to", str(folder / "exported"))
     yield ("lag", "compact", str(folder / "exported"))
     for words in (

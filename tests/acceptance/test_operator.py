@@ -148,7 +148,12 @@ def test_offsets_are_shown_and_moved_after_a_dry_run(node: NodeProcess) -> None:
     assert done["changed"] is True
     assert [(each["from"], each["to"], each["repeated"]) for each in done["queues"]] == [(5, 1, 4)]
     assert rest(node, 5) == [1, 2, 3, 4, 5]
-    for options, start in ((["--earliest"], 0), (["--latest"], 6), (["--shift-by", "-2"], 4), (["--to-time", "0"], 0)):
+    for options, start in (
+        (["--earliest"], 0),
+        (["--latest"], 6),
+        (["--shift-by", "-2"], 4),
+        (["--to-time", "2000-01-01T00:00:00Z"], 0),
+    ):
         answer = command(*reset, *options, "--yes", "--json").json_lines()[0]
         assert answer["queues"][0]["to"] == start, options
     for options, code in ((["--to-offset", "7"], 5), (["--earliest", "--latest"], 2), ([], 2), (["--to-time", "x"], 2)):

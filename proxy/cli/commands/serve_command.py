@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,7 @@ def packaged_configuration() -> Path:
 
 
 def serve(
+    context: typer.Context,
     *,
     config: Annotated[
         Path | None,
@@ -62,4 +62,5 @@ def serve(
         admin_port=admin_port,
         accept=accept,
     )
-    return run_node(options, leftovers=Leftovers(os._exit))
+    leftovers = None if context.obj is None else Leftovers(context.obj)
+    return run_node(options, leftovers=leftovers)
