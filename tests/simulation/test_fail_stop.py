@@ -78,6 +78,7 @@ SITES = [
     ("write", "/pyddmq/retention.json"),
     ("sync", "/pyddmq/retention.json"),
     ("replace", "/pyddmq/retention.json"),
+    ("sync_folder", "/data/consumequeue"),
     ("sync_folder", "/data/config"),
     ("sync_folder", "/data/pyddmq"),
 ]

@@ -174,17 +174,20 @@ def test_calls_that_cannot_be_served_say_why(tmp_path: Path) -> None:
 
 
 def test_clients_share_queues_and_take_over(tmp_path: Path) -> None:
-    """Two names get a queue each; acks of the other's queue are refused; a new process under a name goes on with it."""
+    """Two names get a queue each; acks of what only the other was given are refused; a new process under a name goes on with it."""
     with RunningNode(YAML, tmp_path) as node, closing(Low(node, "a")) as first, closing(Low(node, "b")) as second:
         publish(node, 4)
         first.fetch()
         [theirs] = found(second.fetch())
         [own] = found(first.fetch())
         assert {theirs, own} == set(QIDS)
-        assert not first.ack({theirs: 1})
+        assert first.ack({theirs: 1}), "it was given that one while the queue was its own"
+        publish(node, 2)
+        assert found(second.fetch()) == {theirs: [1, 2]}
+        assert not first.ack({theirs: 3}), "that one was given to the other alone"
         assert first.ack({own: 1})
         with closing(Low(node, "a")) as again:
-            assert found(again.fetch()) == {own: [1]}
+            assert found(again.fetch()) == {own: [1, 2]}
 
 
 @pytest.mark.parametrize("ends", ["stop", "kill"])

@@ -174,9 +174,10 @@ NOT_BY_HASH = {
     ("proxy/services/message_checks.py", "(port.round + 1) % queues"),
     ("proxy/services/check_accelerator.pyx", "partition_id % queues"),
     ("proxy/services/check_accelerator.pyx", "(port.round + 1) % queues"),
+    ("upstream/delivery/group.py", "number % QUEUES_AT_ONCE"),
     ("proxy/services/check_accelerator.pyx", "(<u64>value if value > 0 else 0 - <u64>value) % <u64>queues"),
 }
-"""Every remainder by a number of queues: the rule itself, its accelerator, the queue asked for, and taking turns."""
+"""Every remainder by a number of queues: the rule itself, its accelerator, the queue asked for, and taking turns; and a step."""
 
 
 def remainders(path: Path) -> set[str]:
