@@ -51,7 +51,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "recovering": "How far a recovery is; written every 5 s.",
         "retries_reading_log": "Which messages were retried or dead-lettered is read from the log at the start.",
         "store_fillers_rewritten": "A store of an older format has got its present one.",
-        "store_foreign_accepted": "`serve --accept`: the store is opened although `what` is not read.",
+        "store_foreign_accepted": "By `serve --accept` the store is opened although `what` is not read.",
         "store_format_raised": "The store now has this version's format; older versions refuse it.",
         "store_holds_foreign": "The store holds something of RocketMQ's that is kept, not used; `what` names it.",
         "store_opened": "The store is open; says what the recovery read and where the log ends.",
@@ -141,8 +141,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "commit_blob_unread": "What a commit names in the commit topic is missing or wrong; some of it comes again.",
         "kafka_commit_text_refused": "The brokers' `offset.metadata.max.bytes` is below a commit's text of so many "
         "`characters`; the next has at most `next`, and what has no room goes to the commit topic.",
-        "kafka_session_differs": "`sessionTimeout` is not what the brokers have "
-        "(`group.consumer.session.timeout.ms`); the shorter one is in force.",
+        "kafka_session_differs": "The brokers have another session time "
+        "(`group.consumer.session.timeout.ms`) than `sessionTimeout`; the shorter one is in force.",
         "kafka_last_commit_awaited": "A member of a Kafka group that leaves waits up to `seconds` for its last commit.",
         "kafka_log_went_back": "A log in Kafka is shorter than where a group stood: records were lost, or the topic "
         "was created again.",

@@ -23,13 +23,16 @@ def test_ddmin_keeps_what_is_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["the next of a key is released early", "publishes are answered before they are written"]
+    ("name", "first"),
+    [("the next of a key is released early", 2), ("publishes are answered before they are written", 0)],
 )
-def test_failing_run_of_a_broken_node_shrinks_to_a_few_events(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_run_of_a_broken_node_shrinks_to_a_few_events(
+    name: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Out of thousands of events come the few that break the promise, in order, and a line that says which."""
     [mutant] = [mutant for mutant in MUTANTS if mutant.name == name]
     make_node = mutant.apply(monkeypatch)
-    for seed in range(20):
+    for seed in range(first, 20):
         try:
             run_plan(_plan(seed), make_node=make_node)
         except PromiseBroken:

@@ -13,6 +13,7 @@ from tests.simulation.ward import Ward
 
 ELSEWHERE = {
     "call_stuck",
+    "kafka_classic",
     "kafka_trouble",
     "kafka_topic_trouble",
     "kafka_producer_broken",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.settings import Settings
 
 _SESSION = "group.consumer.session.timeout.ms"
+_NUMBER = re.compile("[0-9]{1,18}")
 _SESSION_AGAIN_SECONDS = 30.0
 
 
@@ -107,7 +109,7 @@ class LibrdkafkaClient:
                     return
                 if not facts.trouble:
                     text = facts.settings.get(_SESSION, "")
-                    Post(self._loop)(told, int(text) if text.isdecimal() else None)
+                    Post(self._loop)(told, int(text) if _NUMBER.fullmatch(text) else None)
                     return
                 self._closed.wait(_SESSION_AGAIN_SECONDS)
 

@@ -177,7 +177,7 @@ NOT_BY_HASH = {
     ("upstream/delivery/group.py", "number % QUEUES_AT_ONCE"),
     ("proxy/services/check_accelerator.pyx", "(<u64>value if value > 0 else 0 - <u64>value) % <u64>queues"),
 }
-"""Every remainder by a number of queues: the rule itself, its accelerator, the queue asked for, and taking turns; and a step."""
+"""Every remainder by a number of queues: the rule, its accelerator, the queue asked for, taking turns, and a step."""
 
 
 def remainders(path: Path) -> set[str]:
