@@ -174,7 +174,7 @@ def test_calls_that_cannot_be_served_say_why(tmp_path: Path) -> None:
 
 
 def test_clients_share_queues_and_take_over(tmp_path: Path) -> None:
-    """Two names get a queue each; acks of what only the other was given are refused; a new process takes a name over."""
+    """Two names get a queue each; acks of what only the other was given are refused; a name is taken over."""
     with RunningNode(YAML, tmp_path) as node, closing(Low(node, "a")) as first, closing(Low(node, "b")) as second:
         publish(node, 4)
         first.fetch()
