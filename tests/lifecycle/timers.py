@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -16,13 +17,15 @@ from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.retention_hold import TimerHold
 from tests.integration.store_tools import ROOT
-from tests.integration.timer_tools import TOPIC, Broker, broker
+from tests.integration.timer_tools import SMALL, TOPIC, Broker, broker
 from tests.integration.turns import Turns, take_over
 from tests.integration.waiting_tools import drive, put_durably, retain
 from tests.lifecycle.delays import GONE, tell
 from tests.lifecycle.scenario import DERIVED, Moment, Scenario
 from tests.lifecycle.walk import Walk
 
+SEVERAL_FILES = replace(SMALL, log_file_bytes=256)
+"""Four records a file: what waits is in several, and files go while it does."""
 TIME = "its moment comes"
 REFUSED = "the store refuses the message"
 KILLED = "kill, power loss"
@@ -225,7 +228,7 @@ class Timers(Scenario):
     # How it runs
 
     def _open(self, *, start: bool = True) -> None:
-        made = self._made = broker(self.disk, self.clock, start=False)
+        made = self._made = broker(self.disk, self.clock, start=False, timers=SEVERAL_FILES)
         take_over(made.store, Turns(partial(self._soon, made)))
         self.moment.run(made.store, made.scheduler, before=self._before_flush, after=self._see)
         made.store.create_topic("other", 1)
