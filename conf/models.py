@@ -71,15 +71,15 @@ def _read_timestamp(value: Any) -> Any:
     return round(moment.timestamp() * 1000)
 
 
-def _read_action(value: Any) -> Any:
+def _read_actions(values: Any) -> Any:
     """Refuse a mapping, as which other systems write a step with its options."""
-    if isinstance(value, Mapping):
-        name = next(iter(value), "NAME")
-        raise ValueError(f"must be a name alone; write its options beside `actions`, as options: {{{name}: {{...}}}}")
-    return value
+    for each in values if isinstance(values, list) else ():
+        if isinstance(each, Mapping):
+            name = next(iter(each), "NAME")
+            raise ValueError(f"write names alone, and options beside `actions`, as options: {{{name}: {{...}}}}")
+    return values
 
 
-ActionName = Annotated[str, BeforeValidator(_read_action)]
 Timestamp = Annotated[int, BeforeValidator(_read_timestamp), AfterValidator(check_moment), Field(le=4_102_444_800_000)]
 
 
@@ -160,7 +160,7 @@ class SubscriptionConfig(Model):
     broker_cluster: PlainName | None = setting(
         None, "If given, it must be the topic's.", reload=_LIVE, absent="the topic's"
     )
-    actions: list[ActionName] = setting(
+    actions: Annotated[list[str], BeforeValidator(_read_actions)] = setting(
         ["Async", "PullServer"],
         "The pipeline, first action first: built-in names, entry points of `pyddmq.actions`, or "
         "`package.module:Class`. The last one must be able to end a pipeline, as PullServer does.",

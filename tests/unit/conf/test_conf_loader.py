@@ -136,7 +136,7 @@ def test_problem_reads_file_line_key_and_sentence() -> None:
         ("wholly: 5", "wholly", "the keys are topic, enabled"),
         ('timeout: "5000"', "timeout", "write 5000 without quotes"),
         ("timeout: 5000.0", "timeout", "write 5000"),
-        ("actions: [Async, {Redis: {hosts: []}}]", "actions[1]", "as options: {Redis: {...}}"),
+        ("actions: [Async, {Redis: {hosts: []}}]", "actions", "as options: {Redis: {...}}"),
         ("timeout: true", "timeout", "must be a whole number, is true"),
         ("timeout:", "timeout", "is empty; give a value or take the key out"),
         ("enabled: 1", "enabled", "must be true or false"),
