@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +31,10 @@ from upstream.kafka_client.member import LibrdkafkaMember
 PROMPT = {"fetch.wait.max.ms": 20}
 """That there is nothing more is said by a fetch that got nothing, which waits for so long."""
 _EACH_MANIETH_IN_A_TRANSACTION = 3
+
+
+def _knows(producer: Any, topic: str, count: int) -> bool:
+    return len(producer.list_topics(topic, timeout=SECONDS).topics[topic].partitions) >= count
 
 
 class Elsewhere:
@@ -61,10 +66,10 @@ class Elsewhere:
             producer.commit_transaction(SECONDS)
         return ended[0] + transaction
 
-    def hear_of(self, topic: str) -> None:
-        """Learn what partitions a topic has now."""
+    def hear_of(self, topic: str, count: int) -> None:
+        """Learn of a topic's partitions; a broker may know of new ones late."""
         for producer in (self._producer, self._transactions):
-            producer.list_topics(topic, timeout=SECONDS)
+            until(partial(_knows, producer, topic, count), f"{count} partitions")
 
     def close(self) -> None:
         """End."""
@@ -200,7 +205,7 @@ class RealKafkaGround(OverKafka):
     def widen(self) -> None:
         """Give the topic one queue more."""
         add_partitions(self.elsewhere.address, self.topic, self.queues + 1)
-        self.elsewhere.hear_of(self.topic)
+        self.elsewhere.hear_of(self.topic, self.queues + 1)
         place = Place(self.topic, self.queues)
         self._ends[place] = 0
         self._debts.add(lambda: place in self._watched.given)
