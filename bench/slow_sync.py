@@ -1,4 +1,4 @@
-"""How long a slow disk holds the loop, and a stop: new queues, delays and a close with so many ms per sync.
+"""How long a slow disk holds the loop, and a stop: new queues, delays and a close, with a given time per sync.
 
 `python -m bench.slow_sync [ms] [topics]` sleeps in the calling thread for each sync that the loop waits for, and in a
 thread of its own for each that it does not. It prints the longest pause of the loop and how long the stop took.

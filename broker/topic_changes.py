@@ -163,7 +163,7 @@ class TopicChanges:
 
         Raises:
             MessageRefused, ValueError, FeatureMissing: As `create`, for the first topic that is refused; none is made.
-            DiskFull: There is no room for the topic file; no topic is made, unless all are the broker's own.
+            DiskFull: The topic file does not fit; no topic is created, except where all are the broker's own.
             StoreFailed: The store has failed, or fails with this write.
         """
         topics = self._topics

@@ -139,8 +139,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "dead_letter_exhausted": "A message of a dead-letter topic failed its last retry and was given up.",
         "commit_blob_refused": "The commit topic does not take what a commit has no room for; a crash may repeat some.",
         "commit_blob_unread": "What a commit names in the commit topic is missing or wrong; some of it comes again.",
-        "kafka_commit_text_refused": "The brokers' `offset.metadata.max.bytes` is below a commit's text of so many "
-        "`characters`; the next has at most `next`, and what has no room goes to the commit topic.",
+        "kafka_commit_text_refused": "The brokers' `offset.metadata.max.bytes` is smaller than a commit's text of "
+        "`characters` characters. The next text has at most `next`; the rest goes to the commit topic.",
         "kafka_session_differs": "The brokers have another session time "
         "(`group.consumer.session.timeout.ms`) than `sessionTimeout`; the shorter one is in force.",
         "kafka_last_commit_awaited": "A member of a Kafka group that leaves waits up to `seconds` for its last commit.",

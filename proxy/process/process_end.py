@@ -1,6 +1,6 @@
 """The end of a process whose node has stopped, where code of users does not let it end.
 
-A task that goes on when it is cancelled, and a thread that is no daemon, would keep the interpreter waiting for ever.
+A task that goes on when it is cancelled, and a thread that is no daemon, would keep the process from ending.
 All that was acknowledged is durable by then, so the process ends without them.
 """
 
@@ -30,7 +30,7 @@ class Leftovers:
 
     Args:
         leave: Ends the process at once, with an exit code: `os._exit`.
-        waits: Waits so many seconds; whether the wait was cut short.
+        waits: Waits for a number of seconds.
     """
 
     def __init__(self, leave: Callable[[int], object], *, waits: Callable[[float], object] | None = None) -> None:

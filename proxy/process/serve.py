@@ -166,7 +166,7 @@ def _run(
     metrics: Metrics,
     leftovers: Leftovers | None,
 ) -> int:
-    """Run the node; returns the exit code, having said why where there is no node."""
+    """Run the node and return the exit code; a failed start is explained on stderr."""
     config = options.over(loaded.config)
     try:
         return runner.run(_serve(options, config, seen, registry, disk=disk, metrics=metrics, leftovers=leftovers))

@@ -6,7 +6,7 @@ by side. Where neither says otherwise a queue is read from the group's committed
 was never seen stands where `consumeFromWhere` says (W71: DDMQ begins at the end, and takes an error for 0).
 
 An ack says up to where all is done. It goes through the group's tracker, as every finished message does: so it is kept
-by the ack journal, moves no position back, and whoever asks for lag or offsets sees it. It counts for what the client
+by the ack journal, moves no position back, and shows in lag and offsets. It counts for what the client
 was given, and where no other client owns the queue (W73); one that says nothing new counts always, since DDMQ's clients
 send all their positions again until an answer is true. What a fetcher is not given since nobody wants it (tags, stress
 tests) is finished on the way, so that no lag is left behind it.

@@ -191,7 +191,7 @@ def _given(wish: RedisWish) -> dict[str, Any]:
         "password": password,
         "socket_timeout": wish.timeout_seconds,
         "socket_connect_timeout": wish.timeout_seconds,
-        # A round trip that is sent again by the library would be a second effect that nobody asked for.
+        # The library does not send a lost round trip again: its commands may have had their effect.
         "retry": Retry(NoBackoff(), 0),
     }
     return {**given, "ssl": True, "ssl_ca_certs": wish.ca_file} if wish.tls else given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -267,3 +268,4 @@ def test_what_is_in_rocksdb_needs_accept(data: Path, capsys: pytest.CaptureFixtu
     serve = ["serve", "--data", str(data), "--producer-port", "0", "--consumer-port", "0", "--admin-port", "0"]
     assert run(serve) == ExitCode.DATA_UNUSABLE
     assert "pyddmq serve --accept" in capsys.readouterr().err
+    assert "leftovers" not in {each.name for each in threading.enumerate()}, "only the command's own process is ended"
