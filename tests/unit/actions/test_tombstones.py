@@ -12,11 +12,13 @@ from actions.http.options import AsyncHttpOptions
 from actions.http.request import Composer
 from actions.outside import Outside
 from actions.registry import BUILT_IN, Registry
+from actions.script.filter_action import FilterAction
 from actions.sinks.commands import HBaseDelete
 from actions.sinks.files.formats import format_of
 from actions.sinks.hbase.sink import HBaseSink
 from actions.sinks.redis.sink import RedisSink
 from actions.tombstones import NULL_VALUE, is_tombstone
+from actions.transform.form_params import PARAMS, FormParamsAction
 from broker.format.properties import parse_properties
 from pyddmq.actions import Action, Job, Status, Unprocessable
 from tests.conftest import need_module
@@ -64,6 +66,24 @@ def test_delete_passes_json_and_the_actions_behind_it() -> None:
     assert [job.message.key for job in jobs] == [KEY]
     assert Seen.data == [None]
     assert jobs[0].data == b""
+
+
+@pytest.mark.parametrize("parsed", [True, False])
+@pytest.mark.parametrize(
+    ("expression", "status"), [("has(json.a)", Status.FINISH), ("!has(json.a) || json.a > 5", Status.CONTINUE)]
+)
+def test_filter_sees_a_delete_as_an_object_without_fields(expression: str, status: Status, parsed: bool) -> None:
+    """So `has` decides about it, and no body has to be parsed."""
+    action = opened(cast("Any", FilterAction), {"expression": expression}, Outside())
+    assert action.act_many([deleting(parsed=parsed)]) == [status]
+
+
+@pytest.mark.parametrize("parsed", [True, False])
+def test_form_of_a_delete_has_null(parsed: bool) -> None:
+    """As JSON writes it; an empty body is empty."""
+    action = opened(cast("Any", FormParamsAction), {}, Outside())
+    assert dict(action.fields(deleting(parsed=parsed)))[PARAMS] == "null"
+    assert dict(action.fields(FakeJob(2, b"", key=KEY)))[PARAMS] == ""
 
 
 @pytest.mark.parametrize("parsed", [True, False])
