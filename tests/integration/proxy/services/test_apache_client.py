@@ -168,13 +168,13 @@ def bodies(consumer: ApacheClient, count: int) -> list[bytes]:
 def test_timers_and_loops_through_apache_thrift(clients: tuple[ApacheClient, ApacheClient]) -> None:
     """What waits has a handle and no place; loops are added, delivered and cancelled with their outcomes."""
     producer, consumer = clients
-    soon = producer.call("sendSync", message=ProducedMessage(topic="orders", body=b"soon", delayMs=20), timeout=1000)
+    soon = producer.call("sendSync", message=ProducedMessage(topic="orders", body=b"soon", delayMs=200), timeout=1000)
     at = producer.call(
         "sendSync", message=ProducedMessage(topic="orders", body=b"at", deliverAtMs=later(3600)), timeout=1000
     )
     for sent in (soon, at):
         assert (sent.code, sent.qid, bool(sent.msgId), bool(sent.handle)) == (0, None, True, True)
-    mixed = [ProducedMessage(topic="orders", body=b"now"), ProducedMessage(topic="orders", body=b"one", delayMs=1)]
+    mixed = [ProducedMessage(topic="orders", body=b"now"), ProducedMessage(topic="orders", body=b"one", delayMs=200)]
     batch = producer.call("sendBatchSync", messages=mixed, receipts=True)
     assert [(bool(each.qid), bool(each.handle)) for each in batch.receipts] == [(True, False), (False, True)]
     both = ProducedMessage(topic="orders", body=b"both", delayMs=1, deliverAtMs=1)
