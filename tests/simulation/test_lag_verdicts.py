@@ -9,8 +9,10 @@ import pytest
 from broker.runtime.steps import run_now
 from proxy.cli.lag import lag_commands
 from proxy.operate.changes.groups import PauseBody
+from proxy.operate.changes.topics import DeletionBody
 from proxy.operate.lookups.lag import lag_of
 from proxy.operate.views.lag import LagAnswer, LagQueue
+from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.test_queue_samples import rounds, ward_of
 from tests.simulation.ward import Ward
@@ -123,6 +125,23 @@ def test_trouble_has_its_status_and_cause(stage: Callable[[Ward], None], status:
     stage(ward)
     found = judged(ward)
     assert (found.status, found.cause) == (status, cause), found
+
+
+def test_messages_deleted_with_their_topic_were_not_lost_to_retention() -> None:
+    """The group had finished none of them, and did not subscribe the topic meanwhile."""
+    ward = ward_of()
+    for number in range(20):
+        ward.send("orders", f"k{number}")
+    ward.run(20)
+    ward.edit_group(lambda groups: groups[0]["topics"][0].update(topic=LATER))
+    ward.run(20)
+    assert change(ward.world, "delete_topic", DeletionBody(topic="orders", confirm="orders", force=True)) is not None
+    ward.edit_group(lambda groups: groups[0]["topics"][0].update(topic="orders"))
+    rounds(ward)
+    answer = run_now(ward.view.lag(group="by-key", limit=10))
+    assert answer is not None
+    [found] = [each for each in answer.queues if each.topic == "orders"]
+    assert (found.status, found.cause) == ("DATA_LOSS", "topic_deleted"), found
 
 
 def test_restart_does_not_begin_the_window_anew() -> None:

@@ -13,6 +13,7 @@ from tests.simulation.facts import Place
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.ward import Ward
+from upstream.views import SinkView
 
 ROUND_SECONDS = 12.0
 """Longer than a round takes to come."""
@@ -181,6 +182,31 @@ def test_message_that_is_out_for_a_minute_is_named() -> None:
     assert found.out_client
     assert found.out_since_ms is not None
     assert abs(found.out_since_ms - out) <= 5
+
+
+class Away:
+    """A sink that waits for two servers, and for a third with some messages alone."""
+
+    def servers_away(self) -> list[SinkView]:
+        """Return them."""
+        return [
+            SinkView(action="SinkRedis", server="c:6379", since_ms=1, reason="refuses one", messages_alone=True),
+            SinkView(action="SinkRedis", server="b:6379", since_ms=9, reason="full"),
+            SinkView(action="SinkRedis", server="a:6379", since_ms=5, reason="connection\nrefused"),
+        ]
+
+
+def test_server_that_a_sink_waits_for_is_named() -> None:
+    """The one that all messages have waited for longest, with its last failure as one line."""
+    ward = ward_of()
+    ward.send("orders", "k")
+    ward.run(1)
+    [group_queue] = ward.node.groups["by-key"].group_queues()
+    generation = ward.node.groups["by-key"].generation_of(group_queue)
+    assert generation is not None
+    generation.sinks.append(Away())
+    found = sample(ward)
+    assert (found.sink_server, found.sink_reason, found.sink_since_ms) == ("a:6379", "connection refused", 5)
 
 
 def test_low_level_group_does_not_push() -> None:
