@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from conf.base import Model
 from conf.checks import nearest
+from conf.durations import DURATION
 from conf.foreign import SPELLINGS
 
 _WANTED = {
@@ -121,9 +122,29 @@ def _span_hint(span: re.Match[str], key: str, model: type[Model]) -> str:
     return "; write a number without a unit"
 
 
+_SIZE = re.compile(r"(\d{1,9})\s*([KMGT])(i?)B?", re.IGNORECASE)
+
+
+def _size_hint(size: re.Match[str]) -> str:
+    """Say how many bytes a size is that was written with a unit; `512MB` is decimal, `512M` and `512MiB` are binary."""
+    base = 1000 if not size[3] and size[0][-1] in "bB" else 1024
+    return f"; it is in bytes: write {int(size[1]) * base ** (1 + 'KMGT'.index(size[2].upper()))}"
+
+
+def _quotes_hint(value: bool | float, key: str, model: type[Model]) -> str:
+    """Say how a value that YAML took for a number is text; a number where a duration belongs lacks its unit."""
+    field = next((each for each in model.model_fields.values() if each.alias == key), None)
+    is_duration = field is not None and isinstance(field.default, str) and DURATION.fullmatch(field.default)
+    if is_duration and not isinstance(value, bool):
+        return f"; write a duration with its unit, such as {value}s"
+    return "; put it in quotes"
+
+
 def _type_hint(kind: str, value: Any, key: str, model: type[Model]) -> str:
     if kind == "string_type" and isinstance(value, bool | int | float):
-        return "; put it in quotes"
+        return _quotes_hint(value, key, model)
+    if kind == "int_type" and isinstance(value, str) and (size := _SIZE.fullmatch(value.strip())):
+        return _size_hint(size)
     if kind in ("int_type", "float_type") and isinstance(value, str) and value.replace(".", "", 1).isdigit():
         return f"; write {value} without quotes"
     if kind in ("int_type", "float_type") and isinstance(value, str) and (span := _SPAN.fullmatch(value.strip())):
