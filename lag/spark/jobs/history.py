@@ -40,7 +40,7 @@ PARTS: Final = (
 rates, how many samples there were and how many of them in time; `date` is the day (UTC) on which the part begins."""
 QUEUE_NAMES: Final = ("cluster", "node", "group", "topic", "queue")
 _NUMBERS: Final = Names(topic=("topic_number",), queue=("queue_number",))
-_SUMMED: Final = ("time_ms", "lag", "produce_rate", "consume_rate", "expired", "in_time")
+_SUMMED: Final = ("time_ms", "lag", "produce_rate", "consume_rate", "produce_trend", "expired", "in_time")
 """Columns that every sample keeps under their names."""
 _FIGURES: Final = frozenset(
     ("status", "earlier_ms", "after_ms", "last_ms", "tier", "committed", "end", "unfinished", "lost", "catch_up_s",
