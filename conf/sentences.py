@@ -47,7 +47,7 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
     """
     kind = error["type"]
     facts = error.get("ctx", {})
-    key = str(error["loc"][0]) if error["loc"] else ""
+    key, model = _innermost(error["loc"], model)
     if kind == "extra_forbidden":
         return _unknown_key(str(error["loc"][-1]), model)
     if kind == "missing":
@@ -65,6 +65,15 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
     if kind == "value_error":
         return str(facts["error"])
     return f"{error['msg']}, is {_shown(error['input'])}{_default_hint(key, model)}"
+
+
+def _innermost(place: tuple[str | int, ...], model: type[Model]) -> tuple[str, type[Model]]:
+    """Return the key that a place names and the model that it is of: that of a mapping within `model` where it is."""
+    key, *rest = map(str, place or ("",))
+    inner = next((each.annotation for each in model.model_fields.values() if each.alias == key), None)
+    if rest and isinstance(inner, type) and issubclass(inner, Model):
+        return _innermost(tuple(rest), inner)
+    return key, model
 
 
 def keys_of(model: type[Model]) -> list[str]:
