@@ -12,11 +12,10 @@ from broker.runtime.steps import run_now
 from conf import Loaded, loads
 from conf.sections.access_files import FileState
 from proxy.admin import page
-from proxy.admin.exposition import ATTENTION, THROTTLED, NodeCollector
+from proxy.admin.exposition import THROTTLED, NodeCollector
 from proxy.admin.loop_lag import LoopLag
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
-from proxy.operate import answers
 from proxy.operate.attention.findings import DETAILS_MAX, findings
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
@@ -216,10 +215,9 @@ class Ward:
         return any(each.finding == kind for each in self.findings())
 
     def appears(self, kind: str, *, seconds: float = 5.0) -> Finding:
-        """Wait for a finding; all that shows findings must show it."""
+        """Wait for a finding."""
         self.wait(lambda: self.shown(kind), f"there is no {kind}", seconds)
         [found, *_] = [each for each in self.findings() if each.finding == kind]
-        self.everywhere(found)
         return found
 
     def goes(self, kind: str, *, seconds: float = 5.0) -> None:
@@ -232,27 +230,6 @@ class Ward:
         while not until():
             assert self.world.loop.time() < end, f"{problem}: {self.findings()}"
             self.run(POLL_SECONDS)
-
-    def everywhere(self, finding: Finding) -> None:
-        """Demand that page, readiness, the groups' documents and the gauge show a finding."""
-        lag = self.lag.seconds
-        text = page.render(self.view, loop_lag_seconds=lag)
-        assert text is not None
-        assert "Nothing needs attention" not in text
-        kinds = [finding.finding]
-        shown = [
-            answers.readiness(self.view, loop_lag_seconds=lag),
-            answers.stats(self.view, limit=10, loop_lag_seconds=lag),
-            answers.groups(self.view, limit=10, loop_lag_seconds=lag),
-            answers.stuck(self.view, limit=10, loop_lag_seconds=lag),
-        ]
-        for answer in shown:
-            assert answer is not None
-            assert set(kinds) <= {each.finding for each in answer.findings}
-        for family in NodeCollector(self.view, self.lag, "virtual").collect():
-            if family.name == ATTENTION:
-                labels = [tuple(sample.labels.values()) for sample in family.samples]
-                assert (finding.finding, finding.group or "", finding.topic or "") in labels
 
     def page_and_throttled(self) -> tuple[str, list[tuple[str, ...]]]:
         """Return the status page, and the groups, topics and limits of the gauge of limits."""

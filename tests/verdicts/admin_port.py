@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import json
+import sys
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
@@ -68,7 +69,8 @@ class AdminPort:
         """Request a path."""
         if self._view is not self._ward.view:
             self._await(self._open())
-        return self._await(self._request(method, path, body))
+        answer: Answer = self._await(self._request(method, path, body))
+        return answer
 
     def text(self, path: str) -> str:
         """Return an answer as text."""
@@ -109,7 +111,8 @@ class AdminPort:
 
     def _await(self, running: Any) -> Any:
         world = self._ward.world
-        with mock.patch("asyncio.to_thread", _here):
+        # What the node logs meanwhile is nothing that the command prints.
+        with mock.patch("asyncio.to_thread", _here), contextlib.redirect_stdout(sys.__stderr__):
             task = world.loop.create_task(running)
             assert world.run(until=task.done, seconds=20), "the admin port did not answer"
         return task.result()
@@ -126,7 +129,7 @@ class AdminPort:
             access=None,
             audit=None,
             settings=lambda: settings,
-            random_bytes=lambda count: bytes(count),
+            random_bytes=bytes,
         )
         routes = Routes(view, ward.lag, gate, None, loop_name="virtual")
         runner = web.AppRunner(routes.application(node_changes(view._node)), access_log=None, handle_signals=False)

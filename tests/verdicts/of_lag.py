@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from broker.runtime.steps import run_now
 from lag.rules.statuses import BY_NAME
 from proxy.operate.changes.groups import PauseBody
-from proxy.operate.changes.offsets import ResetBody
 from tests.simulation.operator import change
 from tests.simulation.test_queue_samples import one_queue
-from tests.simulation.ward import SEGMENT_BYTES, Ward
+from tests.simulation.ward import Ward
 
 STOP_SECONDS = 200.0
 """Longer than the rules wait until they call something stopped."""
@@ -135,24 +132,6 @@ def consumers_went_and_the_node_restarted(ward: Ward) -> Staging:
     ward.finish()
 
 
-@situation("WARN", "slow_consumer", timeout=300_000, delayTimeThreshold=20_000)
-def slow_consumer(ward: Ward) -> Staging:
-    """A client that always works is slower than the producer."""
-    work(ward, 150, sent=4, done=1)
-    yield ("clients: 1",)
-    ward.finish()
-
-
-@situation("WARN", "slow_consumer", timeout=300_000)
-def lag_grows_below_the_target(ward: Ward) -> Staging:
-    """The lag grows for two minutes, and no message is older than the target yet."""
-    work(ward, 60, sent=4, done=4)
-    for _ in range(60):
-        work(ward, 2, sent=5, done=4)
-    yield ("clients: 1",)
-    ward.finish()
-
-
 @situation("BLOCKED", "poison_message", "poison", retryIntervals=[20_000, -1], maxRetry=-1)
 def poison_key(ward: Ward) -> Staging:
     """One message fails again and again, and its key waits."""
@@ -176,3 +155,23 @@ def paused_group(ward: Ward) -> Staging:
     yield ("by an operator",)
     assert change(ward.world, "resume", PauseBody(group="by-key")) is not None
     ward.finish()
+
+
+# Messages.
+
+
+# Other consumers.
+
+
+# Operators.
+
+
+@situation("OK", None)
+def group_at_rest_after_a_restart(ward: Ward) -> Staging:
+    """A group that has read everything is well after a restart, too."""
+    send(ward, 20)
+    ward.finish()
+    ward.run(30)
+    ward.restart(kill=True)
+    ward.run(STOP_SECONDS)
+    yield ()
