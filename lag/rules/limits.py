@@ -22,8 +22,13 @@ class Limits:
         window_ms: How far back the window of samples reaches.
         samples_min: Fewer samples in the window give no trend.
         stale_ms: A newest sample that is older says nothing of now.
+        recent_ms: Span of the rates that are shown; trends are over the window.
+        growing_ms: A lag that only rises for so long is a warning, also under the target.
+        absent_ms: A group of which no client was at work for so long has no consumer.
         stop_ms: A queue with lag on which nothing happened for so long is stopped, stalled or blocked.
-        blocked_attempts: A message that was tried so often, and holds others up, blocks its queue.
+        blocked_attempts: A message that was tried so often, and holds others up beyond stop_ms, blocks its queue.
+        poison_attempts: A message that failed so often blocks its queue at once.
+        all_fail_ms: Where several messages fail and none succeeded for so long, all fail.
         retention_percent: Share of the kept messages that lag may reach before retention threatens it, in percent.
         loss_eta_limit_s: Retention threatens what it will reach sooner, in s.
         surge: A produce rate that rises by this factor within the window is a surge.
@@ -38,8 +43,13 @@ class Limits:
     window_ms: int = 300_000
     samples_min: int = 3
     stale_ms: int = 60_000
+    recent_ms: int = 30_000
+    growing_ms: int = 60_000
+    absent_ms: int = 60_000
     stop_ms: int = 180_000
     blocked_attempts: int = 2
+    poison_attempts: int = 5
+    all_fail_ms: int = 60_000
     retention_percent: float = 80.0
     loss_eta_limit_s: float = 3_600.0
     surge: float = 1.5
@@ -59,6 +69,7 @@ class Limits:
             if value < 0 or not isfinite(value):
                 raise ValueError(f"{field.name} is {value}: it must be 0 or more")
         least = {"window_ms": 1, "samples_min": 2, "stop_ms": 1, "stale_ms": 1, "blocked_attempts": 1, "queues_min": 3}
+        least |= {"recent_ms": 1, "growing_ms": 1, "absent_ms": 1, "poison_attempts": 1, "all_fail_ms": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be {bound} or more")

@@ -185,6 +185,7 @@ def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
         return _let_go(head, force)
     text = _may_end(head, force)
     job.group_queue.tracker.finish(job.offset)
+    job.group_queue.skipped += 1
     progress.sync()
     held_permit = job.state not in WITHOUT_PERMIT
     held_gate = _take_out(head)
