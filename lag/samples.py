@@ -82,6 +82,7 @@ class QueueSample:
         sink_server: The server that a sink of the subscription waits for; null: none.
         sink_reason: The last failure of that server, as one line.
         sink_since_ms: Since when the sink waits.
+        base: Offset at which the topic's present life begins; it rises when the topic is emptied or made anew.
     """
 
     time_ms: int
@@ -121,6 +122,7 @@ class QueueSample:
     sink_server: str | None = None
     sink_reason: str | None = None
     sink_since_ms: int | None = None
+    base: int | None = None
 
 
 SAMPLE_FIELDS: Final = tuple(field.name for field in fields(QueueSample))

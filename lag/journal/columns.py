@@ -98,7 +98,7 @@ QUEUE_COLUMNS: Final = (
     *("holders", "start", "start_ms", "retrying", "limited", "held_offset", "held_since_ms"),
     *("held_key", "held_attempts", "held_reason", "expired", "dead_letters", "paused", "pushing", "matched"),
     *("skipped", "failing", "succeeded_ms", "out_offset", "out_client", "out_since_ms"),
-    *("sink_server", "sink_reason", "sink_since_ms"),
+    *("sink_server", "sink_reason", "sink_since_ms", "base"),
 )
 """Values of a queue's row; where a consumer keeps up, what moves is among the first twelve: two bytes of mask."""
 FIRST_COLUMNS: Final = QUEUE_COLUMNS[: QUEUE_COLUMNS.index("matched") + 1]

@@ -40,6 +40,13 @@ _slower = any_of(fact("velocity") > 0, fact("time_lag_low_ms") > fact("target_ms
 
 CAUSES: Final = (
     Cause(
+        name="topic_deleted",
+        meaning="The topic was deleted or emptied before the group had finished its messages.",
+        rule=all_of(fact("lost_recently") > 0, fact("base") > fact("earlier_committed")),
+        evidence="the topic begins anew at offset {base}; {lost_recently} messages were deleted unfinished",
+        advice="Send the messages again if they are needed. The audit trail says who deleted the topic.",
+    ),
+    Cause(
         name="paused",
         meaning="An operator has disabled the group or subscription.",
         rule=surely(fact("paused")),

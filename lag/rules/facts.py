@@ -29,6 +29,7 @@ WINDOW_FACTS: Final = {
     "least_unfinished": "lowest count of unfinished messages",
     "peak_committed": "highest committed offset since the last reset",
     "earlier_expired": "messages lost up to the sample before the window, or its first one",
+    "earlier_committed": "the committed offset then",
     "below_ms": "the last sample whose end is not above the position of the group",
     "below_end": "its end",
     "above_ms": "the sample after it, or the window's first: begin of the run of ends above the position",
@@ -90,7 +91,8 @@ def facts_of(
     if reset_ms is not None:
         facts["reset_ago_s"] = (now_ms - reset_ms) // 1000
     if window:
-        facts["earlier_expired"] = (earlier[-1] if earlier else window[0]).expired
+        before = earlier[-1] if earlier else window[0]
+        facts |= {"earlier_expired": before.expired, "earlier_committed": before.committed}
         facts |= _of_runs(window, newest)
         facts |= _of_committed(window, reset_ms, limits)
         facts |= _of_growth(window)

@@ -281,7 +281,7 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"min(if(_r, `start`, NULL)) {within} = max(if(_r, `start`, NULL)) {within} AS _start_stood",
         f"min({taken}) {within} = max({taken}) {within} AS _taken_stood",
         f"lag(_unfinished) IGNORE NULLS {over}) AS _unfinished_before",
-        f"last(if(_r, expired, NULL), true) {before} AS _before",
+        f"last(if(_r, struct(expired, committed), NULL), true) {before} AS _before",
         f"lag(if(_r, named_struct('e', `end`, 'c', committed, 'left', _left), NULL)) IGNORE NULLS {over}) AS _one",
         f"lag(if(_r, committed, NULL)) IGNORE NULLS {over}) AS _committed_before",
     ).selectExpr("*", "_r AND coalesce(`end` < _one.e, true) AS _begins")
@@ -333,7 +333,8 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         "peak_committed": f"if(reset_ms IS NULL, if({cut}, array_max(transform(_w, x -> x.c)), _most), {after_reset})",
         # The last of them: moments are what is compared first.
         "committed_before": f"if(reset_ms IS NULL, NULL, array_max({before_reset}).c)",
-        "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).x), NULL)",
+        "earlier_expired": "if(size(_w) > 0, coalesce(_before.expired, get(_w, 0).x), NULL)",
+        "earlier_committed": "if(size(_w) > 0, if(_before IS NULL, get(_w, 0).c, _before.committed), NULL)",
         "below_ms": "if(_below > 0, get(_w, _below - 1).t, NULL)",
         "below_end": "if(_below > 0, get(_w, _below - 1).e, NULL)",
         "above_ms": "get(_w, _below).t",

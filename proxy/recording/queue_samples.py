@@ -307,6 +307,7 @@ class QueueSampler:
             sink_server=None if sink is None else one_line(sink.server),
             sink_reason=None if sink is None else one_line(sink.reason),
             sink_since_ms=None if sink is None else sink.since_ms,
+            base=None if queue is None else queue.base_offset,
         )
 
     def _time_at(self, group: ConsumerGroup, queue: QueueView, offset: int) -> int | None:

@@ -257,6 +257,16 @@ class Recorder:
                 continue
             if (block.head.cluster, block.head.node) == (node.broker_cluster, node.broker_name):
                 blocks.append(block)
+        newest = blocks[-1] if blocks else None
+        if newest is None:
+            # The node was down for longer than a window.
+            for found in reader.newest():
+                yield
+                newest = found or newest
+        if newest is not None and self._queues is not None:
+            for (group, topic, queue), time_ms, row in newest.queues:
+                if time_ms <= now_ms:
+                    self._queues.recall(group, topic, queue, queue_sample(time_ms, row))
         for block in blocks:
             yield
             for event in block.events:

@@ -67,6 +67,7 @@ def _sample(random: Random, now: int, offsets: tuple[int, int, int], moods: floa
         out_client="c",
         out_since_ms=ago((None, None, 90_000, 400_000)),
         sink_server="s",
+        base=random.choice([0] * 20 + [None, 7]),
         sink_since_ms=ago((None, None, None, 20_000)),
         **values,
     )

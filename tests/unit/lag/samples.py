@@ -58,6 +58,7 @@ queue_samples = st.builds(
     sink_server=_texts,
     sink_reason=_texts,
     sink_since_ms=_moments,
+    base=_offsets,
 )
 scheduled_samples = st.builds(
     ScheduledSample,

@@ -496,6 +496,20 @@ CASES: Final = (
         figures={"consume_rate": 0.0, "catch_up_s": None},
     ),
     Case(
+        name="the topic was emptied",
+        samples=_full(
+            start=[0] * 20 + [400] * 11,
+            end=[400] * 20 + [400] * 11,
+            committed=[100] * 20 + [400] * 11,
+            expired=[0] * 20 + [300] * 11,
+            base=[0] * 20 + [400] * 11,
+            **_LIVE,
+        ),
+        status="DATA_LOSS",
+        cause="topic_deleted",
+        evidence="the topic begins anew at offset 400; 300 messages were deleted unfinished",
+    ),
+    Case(
         name="a loss of long ago",
         samples=_full(end=_by(100, 10), committed=_by(100, 10), expired=50, **_LIVE),
         status="OK",
