@@ -27,7 +27,7 @@ from conf.order_key import check_order_key
 from conf.sections.access import AccessConfig
 from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
-from conf.sections.lag import AckShare, LagConfig
+from conf.sections.lag import AckShare, LagConfig, LagRules
 from conf.sections.limits import LimitsConfig
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
@@ -267,7 +267,11 @@ class SubscriptionConfig(Model):
     )
     enable_alarm: bool = setting(True, "Whether the group's verdict counts this subscription.", reload=_LIVE)
     delay_time_threshold: int = setting(
-        300_000, "Lag reports: age in ms of the oldest unfinished message that is too much.", reload=_LIVE, ge=0
+        60_000,
+        "Lag: age in ms of the oldest unfinished message above which a queue is late.",
+        reload=_LIVE,
+        absent="the group's",
+        ge=0,
     )
     committed_lag_threshold: int = setting(
         -1, "Lag: number of unfinished messages above which a queue is late; -1 sets no limit.", reload=_LIVE, ge=-1
@@ -321,10 +325,16 @@ class GroupConfig(Model):
     )
     enable_alarm: bool = setting(True, "Whether changes of the group's verdict are logged and posted.", reload=_LIVE)
     delay_time_threshold: int = setting(
-        300_000, "Lag reports: as the subscription's, for the group as a whole, in ms.", reload=_LIVE, ge=0
+        60_000,
+        "Lag: default of the group's subscriptions, in ms; without it, `target` of `lagRules` and `lag.rules`.",
+        reload=_LIVE,
+        ge=0,
     )
     committed_lag_threshold: int = setting(
         -1, "Lag: default of the group's subscriptions; -1 sets no limit.", reload=_LIVE, ge=-1
+    )
+    lag_rules: LagRules = setting(
+        LagRules(), "Thresholds by which the group's lag is judged, before those of `lag.rules`.", reload=_LIVE
     )
     ack_log: AckShare = setting(
         "off",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from math import isfinite
+from typing import Any
 
 NO_LIMIT = (1 << 63) - 1
 """More messages than a queue can have."""
+_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +88,49 @@ class Limits:
             raise ValueError(f"retention_percent is {self.retention_percent}: it must be above 0 and 100 at most")
         if self.surge <= 1:
             raise ValueError(f"surge is {self.surge}: it is a factor above 1")
+
+
+def name_of(field: str) -> str:
+    """Return the name of a limit as people write it: `stop` of `stop_ms`, `deadBand` of `dead_band`."""
+    first, *rest = field.removesuffix("_ms").removesuffix("_s").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+NAMES = {name_of(field.name): field.name for field in fields(Limits)}
+"""The fields of `Limits` by the names that people write, in YAML and in options."""
+
+
+def limits_from(given: Mapping[str, str | float], base: Limits | None = None) -> Limits:
+    """Return limits with some of them replaced.
+
+    Args:
+        given: Values by name (`NAMES`): durations such as `3m`, and numbers, also as text.
+        base: The other limits; the defaults when absent.
+
+    Raises:
+        ValueError: A name or value is wrong; the text says which, and what would be right.
+    """
+    return Limits(**{**asdict(base or Limits()), **values_of(given)})
+
+
+def values_of(given: Mapping[str, str | float]) -> dict[str, Any]:
+    """Return fields of `Limits` by their names, each checked by itself. Arguments and errors as `limits_from`."""
+    for name in given:
+        if name not in NAMES:
+            raise ValueError(f"{name} is not a limit of the lag rules; there are {', '.join(NAMES)}")
+    return {NAMES[name]: _value(name, value) for name, value in given.items()}
+
+
+def _value(name: str, value: str | float) -> int | float:
+    field, text = NAMES[name], str(value).strip()
+    if field.endswith(("_ms", "_s")):
+        found = _DURATION.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{name} is {text!r}: write a number and one of ms, s, m, h, d, such as 90s or 3m")
+        span_ms = int(found[1]) * _UNITS_MS[found[2]]
+        return span_ms if field.endswith("_ms") else span_ms / 1000
+    is_whole = isinstance(getattr(Limits(), field), int)
+    try:
+        return int(text) if is_whole else float(text)
+    except ValueError as error:
+        raise ValueError(f"{name} is {text!r}: it takes {'a whole number' if is_whole else 'a number'}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf import Config, LagConfig, loads
+from conf import Config, LagConfig, LagRules, loads
 from conf.diff import diff
 from tests.unit.conf_tools import refused
 
@@ -39,6 +39,14 @@ def test_section_is_read() -> None:
         ("lag: {keep: {raw: 2}}", "lag.keep.raw"),
         ("lag: {bytesMax: 1}", "must be at least 4194304"),
         ("lag: {evry: 10s}", "did you mean every?"),
+        ("lag: {rules: {stopp: 3m}}", "did you mean stop?"),
+        ("lag: {rules: {stop: 3}}", "lag.rules.stop: must be text"),
+        (
+            "lag: {rules: {stop: soon}}",
+            "lag.rules.stop: 'soon' is no duration; write a number and one of ms, s, m, h, d",
+        ),
+        ("lag: {rules: {deadBand: 1.0}}", "lag.rules.deadBand: is 1.0; must be less than 1"),
+        ("lag: {rules: {stop: 6m, window: 5m}}", "a window must be at least as long as stop"),
         ("lagg: {}", "did you mean lag? there are node, access, admin, limits, lag, tls, kafka, topics and groups"),
     ],
 )
@@ -53,6 +61,15 @@ def test_change_of_the_section_is_live() -> None:
     assert changes.sentences() == ["lag.every: changes at once", "lag.keys: changes at once"]
     assert not changes.refusals
     assert not changes.empty
+
+
+def test_change_of_the_rules_is_live() -> None:
+    """Of the node, and of a group alone."""
+    rules = LagRules.model_validate({"stop": "2m"})
+    assert diff(Config(), Config(lag=LagConfig(rules=rules))).sentences() == ["lag.rules: changes at once"]
+    before = loads("topics: {t: {}}\ngroups: [{group: g, topics: [{topic: t}]}]\n").config
+    after = loads("topics: {t: {}}\ngroups: [{group: g, lagRules: {stop: 2m}, topics: [{topic: t}]}]\n").config
+    assert diff(before, after).sentences() == ["group g: changes at once: lagRules"]
 
 
 GROUP = "topics: {t: {}}\ngroups: [{group: g, ackLog: %s, topics: [{topic: t, actions: [%s]}]}]\n"

@@ -228,5 +228,7 @@ def test_malformed_addresses_are_misuse() -> None:
     for text in ("", "9613", "host", "host:", ":9613", "host:0", "host:65536", "host:x"):
         with pytest.raises(ClientMisuse, match="host:port"):
             Producer(text)
+    with pytest.raises(ClientMisuse, match="speak Thrift, not http; write host:port"):
+        Producer("http://127.0.0.1:9613")
     with pytest.raises(ClientMisuse):
         Producer("h:1", resends=-1)
