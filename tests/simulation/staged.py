@@ -203,11 +203,24 @@ def waiting_cap(ward: Ward) -> Staging:
     ward.finish()
 
 
-@stage("no_puller")
+@stage("lag", over_seconds=15.0, timeout=300_000, delayTimeThreshold=20_000)
+def slow_client(ward: Ward) -> Staging:
+    """A client works for longer than the lag may last."""
+    for number in range(60):
+        ward.send("orders", f"k{number}")
+    places = ward.pull()
+    ward.run(80)
+    yield
+    for place in places:
+        ward.answer(place, success=True)
+    ward.finish()
+
+
+@stage("no_puller", over_seconds=15.0)
 def nobody_pulls(ward: Ward) -> Staging:
     """The group's clients are gone."""
     ward.send("orders", "k")
-    ward.run(60)
+    ward.run(200)
     yield
     for group in ("by-key", "by-path"):
         while places := ward.pull(group, linger_ms=500):

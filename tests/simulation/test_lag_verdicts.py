@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.runtime.steps import run_now
 from proxy.cli.lag import lag_commands
+from proxy.operate.attention.findings import judged as judged_node
 from proxy.operate.changes.groups import PauseBody
-from proxy.operate.lookups.lag import lag_of
 from proxy.operate.views.lag import LagAnswer, LagQueue
 from tests.simulation.operator import change
 from tests.simulation.test_queue_samples import rounds, ward_of
@@ -23,14 +22,9 @@ def judged(ward: Ward) -> LagQueue:
     """Return the verdict on the only queue, after the next round."""
     rounds(ward)
     ward.run(0.5)
-    answer = run_now(ward.view.lag(group="by-key", limit=10))
-    assert answer is not None
+    answer = judged_node(ward.view).as_lag(group="by-key", limit=10)
     [found] = answer.queues
     return found
-
-
-def quiet(ward: Ward) -> None:
-    """Nothing was ever published."""
 
 
 def worked_off(ward: Ward) -> None:
@@ -76,7 +70,6 @@ def paused(ward: Ward) -> None:
 @pytest.mark.parametrize(
     ("stage", "status", "cause"),
     [
-        (quiet, "OK", None),
         (worked_off, "OK", None),
         (nobody_reads, "NOT_CONSUMED", "no_consumer"),
         (consumers_went, "STOP", "no_consumer"),
@@ -105,6 +98,18 @@ def test_restart_does_not_begin_the_window_anew() -> None:
     assert found.samples > 10
 
 
+def test_queue_that_was_never_written_to_needs_no_judgement() -> None:
+    """Its group is OK from the first round on; before that nothing is known."""
+    ward = ward_of()
+    assert judged_node(ward.view).level == "UNKNOWN"
+    rounds(ward)
+    ward.run(0.5)
+    found = judged_node(ward.view).as_lag(limit=10)
+    assert (found.level, found.queues_total, found.queues_empty) == ("OK", 0, 1)
+    [group] = found.groups
+    assert (group.status, group.level, group.lag) == ("OK", "OK", 0)
+
+
 def test_answer_and_commands_tell_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The exit code is the level; bounds of the caller's own make it ERR."""
     ward = ward_of()
@@ -115,9 +120,7 @@ def test_answer_and_commands_tell_the_same(monkeypatch: pytest.MonkeyPatch, caps
     def get(_: str, path: str, kind: type[LagAnswer], **__: object) -> LagAnswer:
         assert path == "/api/lag"
         assert kind is LagAnswer
-        answer = lag_of(ward.node, limit=10)
-        assert answer is not None
-        return answer
+        return judged_node(ward.view).as_lag(limit=10)
 
     monkeypatch.setattr(lag_commands, "get", get)
     assert lag_commands.show() == 0
@@ -138,6 +141,7 @@ def test_answer_and_commands_tell_the_same(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_group_that_is_not_there_is_not_known() -> None:
-    """Of one that is, all is told."""
+    """A check of it must not end well."""
     ward = ward_of()
-    assert run_now(ward.view.lag(group="nobody", limit=10)) is None
+    assert not ward.view.has_group("nobody")
+    assert judged_node(ward.view).as_lag(group="nobody", limit=10).level == "UNKNOWN"

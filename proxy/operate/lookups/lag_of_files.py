@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from msgspec.structs import replace
-
-from broker.runtime.seams import Disk
+from broker.runtime.seams import Disk, SystemClock
 from broker.runtime.steps import run_now
 from conf import GroupConfig
 from lag.blocks import Gap
@@ -17,8 +16,10 @@ from lag.journal.writer import FILE_MS
 from lag.rules.limits import Limits
 from lag.samples import EventKind
 from lag.verdicts.windows import Windows
-from proxy.operate.lookups.lag import Asked, answer_steps
+from proxy.operate.attention.judgement import LagQueues, judgement
+from proxy.operate.lookups.lag import queue_of
 from proxy.operate.views.lag import LagAnswer
+from proxy.recording.judging import QueueJudge
 
 
 def lag_of_files(
@@ -58,14 +59,14 @@ def lag_of_files(
         for place, time_ms, row in block.queues:
             if time_ms >= since_ms:
                 windows.add(place, queue_sample(time_ms, row))
-    asked = Asked(
+    found = run_now(QueueJudge(windows, SystemClock(), config_of).judging(now_ms))
+    queues = LagQueues(
         now_ms=now_ms,
-        group=group,
-        limit=limit,
+        every_ms=every_ms,
         groups=[] if group is None else [group],
-        config_of=config_of,
+        queues=[queue_of(each) for each in found.judged],
+        empty=found.empty,
     )
-    answer = run_now(answer_steps(windows, asked))
-    # Nothing that was noted is nothing that is known.
-    level = answer.level if answer.groups else "UNKNOWN"
-    return replace(answer, every_ms=every_ms, level=level)
+    made = judgement(queues)
+    # Without one group in the files nothing is known.
+    return (made if made.groups else replace(made, level="UNKNOWN")).as_lag(limit=limit, group=group)
