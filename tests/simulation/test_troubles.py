@@ -8,6 +8,7 @@ from pathlib import Path
 from proxy.operate.attention.kinds import KINDS
 from tests.simulation.staged import STAGES
 from tests.simulation.ward import Ward
+from tests.verdicts.of_lag import SITUATIONS
 
 ELSEWHERE = {
     "call_stuck",
@@ -40,7 +41,8 @@ def fits(text: str, said: str) -> bool:
 def test_every_kind_of_finding_is_staged() -> None:
     """No rule is without a trouble that brings it about."""
     # A thread that hangs has no place in virtual time: tests/unit/upstream/running/test_calling.py.
-    assert {stage.kind for stage in STAGES.values()} == set(KINDS) - ELSEWHERE
+    staged = {stage.kind for stage in STAGES.values()} | {each.kind for each in SITUATIONS.values() if each.kind}
+    assert staged == set(KINDS) - ELSEWHERE
 
 
 def test_page_lists_every_finding_with_what_to_do() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import yaml
@@ -16,7 +17,7 @@ from proxy.admin.exposition import THROTTLED, NodeCollector
 from proxy.admin.loop_lag import LoopLag
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
-from proxy.operate.attention.findings import DETAILS_MAX, findings
+from proxy.operate.attention.findings import judged, verdicts
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from proxy.process.config_watch import ConfigWatch
@@ -74,6 +75,7 @@ class Ward:
         """Look at a node from now on."""
         reloader = Reloader(node, self._load, file="node.yaml")
         self.view = LiveNode(node, reloader)
+        self.view.observe(loop_lag=lambda: self.lag.seconds, judging=partial(verdicts, self.view))
         self.watch = ConfigWatch(lambda: self.signature, self.signature, reloader)
 
     def restart(self, between: Callable[[], None] = lambda: None, *, kill: bool = False) -> None:
@@ -207,8 +209,7 @@ class Ward:
 
     def findings(self) -> list[Finding]:
         """What needs attention, looked up as an operator would."""
-        groups = self.view.groups(details_max=DETAILS_MAX)
-        return findings(self.view, groups, self.lag.seconds)
+        return list(judged(self.view).findings)
 
     def shown(self, kind: str) -> bool:
         """Whether there is a finding of the kind."""
@@ -233,9 +234,9 @@ class Ward:
 
     def page_and_throttled(self) -> tuple[str, list[tuple[str, ...]]]:
         """Return the status page, and the groups, topics and limits of the gauge of limits."""
-        text = page.render(self.view, loop_lag_seconds=self.lag.seconds)
+        text = page.render(self.view, judged(self.view))
         assert text is not None
-        families = NodeCollector(self.view, self.lag, "virtual").collect()
+        families = NodeCollector(self.view, "virtual").collect()
         samples = [sample for family in families if family.name == THROTTLED for sample in family.samples]
         return text, [(each.labels["group"], each.labels["topic"], each.labels["limit"]) for each in samples]
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import aiohttp
+import typer.main
 from aiohttp import web
 
 from actions.http.wish import HttpWish
@@ -26,7 +27,7 @@ from tests.fakes.http import SimConnector
 from tests.simulation.ward import Ward
 
 HOST, PORT = "127.0.0.1", 9813
-_build = functools.cache(app.build)
+_build, _made = functools.cache(app.build), functools.cache(typer.main.get_command)
 
 
 async def _here(work: Callable[..., Any], *args: Any) -> Any:
@@ -106,6 +107,7 @@ class AdminPort:
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch("http.client.HTTPConnection", Connection))
             stack.enter_context(mock.patch.object(app, "build", _build))
+            stack.enter_context(mock.patch("typer.main.get_command", _made))
             stack.enter_context(mock.patch("broker.runtime.seams.SystemClock", clock))
             yield
 
@@ -131,7 +133,7 @@ class AdminPort:
             settings=lambda: settings,
             random_bytes=bytes,
         )
-        routes = Routes(view, ward.lag, gate, None, loop_name="virtual")
+        routes = Routes(view, gate, None, loop_name="virtual")
         runner = web.AppRunner(routes.application(node_changes(view._node)), access_log=None, handle_signals=False)
         await runner.setup()
         assert runner.server is not None

@@ -5,34 +5,39 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lag.journal.writer import FOLDER
-from lag.rules.statuses import BY_NAME
 from proxy.operate.attention.kinds import KINDS
 from tests.simulation.ward import Ward
 from tests.simulation.world import DATA
-from tests.verdicts.admin_port import AdminPort
+from tests.verdicts.admin_port import AdminPort, Done
+
+LEVELS = ("OK", "WARN", "ERR", "UNKNOWN")
+"""By exit code of a check, and by value of a gauge."""
+_OF_SEVERITY = {"bad": "ERR", "watch": "WARN"}
 
 
 class Shown(NamedTuple):
-    """One trouble, as one place shows it.
+    """One trouble, as one place shows it; None is what the place does not say.
 
     Attributes:
-        kind: A finding's kind, or a lag status.
         group: The group; "" for the node.
-        level: `ERR`, `WARN` or `UNKNOWN`; "" where the place does not say it.
-        cause: The cause; None where there is none, or the place does not say it.
-        text: What the place says about it; "" where it shows names alone.
+        kind: The finding's kind.
+        status: The lag status; "" where there is none.
+        level: `ERR`, `WARN` or `UNKNOWN`.
+        cause: The cause; "" where there is none.
+        text: What the place says about it.
     """
 
-    kind: str
     group: str
-    level: str = ""
+    kind: str | None = None
+    status: str | None = None
+    level: str | None = None
     cause: str | None = None
-    text: str = ""
+    text: str | None = None
 
 
 class Posts:
@@ -52,8 +57,11 @@ class Posts:
         """End."""
 
 
-class Places:
-    """All places that tell of a ward's node.
+Places = Mapping[str, Callable[[], list[Shown]]]
+
+
+class Observer:
+    """Asks every place about a ward's node; what a path or a command said is kept until `look`.
 
     Args:
         ward: The ward.
@@ -64,120 +72,146 @@ class Places:
         self.ward = ward
         self.port = AdminPort(ward)
         self._folder = folder
-        self.findings: Mapping[str, Callable[[], Iterator[Shown]]] = {
-            "/api/attention": self._attention,
-            "/readyz?verbose": self._readiness,
+        self._kept: dict[tuple[str, ...], Any] = {}
+        self.findings: Places = {
+            "/api/attention": lambda: _findings(self._json("/api/attention")),
+            "/api/lag": lambda: _findings(self._json("/api/lag")),
+            "/readyz?verbose": lambda: _findings(self._json("/readyz?verbose")),
             "/metrics": self._attention_gauges,
             "status page": self._page,
-            "pyddmq groups": lambda: self._terminal("groups"),
-            "pyddmq stats": lambda: self._terminal("stats"),
-            "pyddmq groups stuck --json": self._stuck,
+            "pyddmq groups": lambda: self._listed("groups"),
+            "pyddmq groups stuck --json": lambda: _findings(json.loads(self._run("groups", "stuck", "--json").out)),
+            "pyddmq stats": lambda: self._listed("stats"),
+            "pyddmq lag": lambda: self._listed("lag"),
+            "pyddmq lag check": lambda: self._listed("lag", "check"),
+            "pyddmq lag check --json": lambda: _findings(self._check()["lag"]),
         }
-        """Those that show findings."""
-        self.lag: Mapping[str, Callable[[], Iterator[Shown]]] = {
-            "/api/lag": lambda: _of_lag(self.port.json("/api/lag?limit=100")),
-            "/metrics": self._lag_gauges,
-            "status page": self._lag_table,
-            "pyddmq lag": self._lag_command,
-            "pyddmq lag --json": lambda: _of_lag(json.loads(self._run("lag", "--json"))),
-            "pyddmq lag check": self._check,
-            "pyddmq lag check --json": self._check_json,
-            "webhook": self._webhook,
-            "gauge of reported verdicts": self._verdict_gauges,
+        """Those that list all findings."""
+        self.queues: Places = {
+            "queues of /api/lag": lambda: _queues(self._json("/api/lag")),
+            "queues of /metrics": self._lag_gauges,
+            "queues of status page": self._lag_table,
+            "queues of pyddmq lag": self._lag_command,
             "pyddmq lag --journal": self._journal,
         }
-        """Those that judge lag."""
+        """Those that show the verdict of the lag rules on queues."""
+        self.worst: Places = {
+            "webhook": self._webhook,
+            "gauge of reported verdicts": self._verdict_gauges,
+        }
+        """Those that show the worst of each group."""
 
-    def _run(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
-        done = self.port.command(*words)
-        assert done.code in codes, done
-        return done.out
+    def levels(self) -> dict[str, str]:
+        """Return the level of the node, by place."""
+        check = self._run("lag", "check")
+        [(_, gauge)] = self._gauges("pyddmq_level")
+        return {
+            "/api/attention": self._json("/api/attention")["level"],
+            "/api/lag": self._json("/api/lag")["level"],
+            "/metrics": LEVELS[int(gauge)],
+            "pyddmq lag check": check.out.partition(":")[0],
+            "exit code of pyddmq lag check": LEVELS[check.code],
+            "pyddmq lag check --json": self._check()["level"],
+        }
 
-    # Findings.
+    def look(self) -> None:
+        """Ask anew from now on."""
+        self._kept.clear()
 
-    def _attention(self) -> Iterator[Shown]:
-        return _of_findings(self.port.json("/api/attention"))
+    def _text(self, path: str) -> str:
+        if (path,) not in self._kept:
+            self._kept[path,] = self.port.text(path)
+        found: str = self._kept[path,]
+        return found
 
-    def _readiness(self) -> Iterator[Shown]:
-        return _of_findings(self.port.json("/readyz?verbose"))
+    def _json(self, path: str) -> Any:
+        return json.loads(self._text(path))
 
-    def _stuck(self) -> Iterator[Shown]:
-        return _of_findings(json.loads(self._run("groups", "stuck", "--json")))
+    def _run(self, *words: str) -> Done:
+        if words not in self._kept:
+            self._kept[words] = self.port.command(*words)
+        done: Done = self._kept[words]
+        return done
 
-    def _attention_gauges(self) -> Iterator[Shown]:
-        for labels, _ in self._gauges("pyddmq_attention"):
-            yield Shown(labels["finding"], labels["group"])
+    def _check(self) -> Any:
+        done = self._run("lag", "check", "--json")
+        found = json.loads(done.out)
+        assert LEVELS[done.code] == found["level"]
+        return found
 
-    def _page(self) -> Iterator[Shown]:
-        text = self.port.text("/")
+    def _attention_gauges(self) -> list[Shown]:
+        return [
+            Shown(each["group"], kind=each["finding"], level=_OF_SEVERITY[each["severity"]])
+            for each, _ in self._gauges("pyddmq_attention")
+        ]
+
+    def _page(self) -> list[Shown]:
+        text = self._text("/")
         [listed] = re.findall(r'<ul class="look">(.*?)</ul>', text.partition('<dl class="tiles">')[0])
         items = re.findall(r'<li class="(\w+)">(.*?)<small>', listed)
-        assert bool(items) != ("Nothing needs attention." in listed)
-        for tone, said in items:
-            yield self._named(html.unescape(said), "ERR" if tone == "bad" else "WARN")
+        assert bool(items) != ("Nothing needs attention" in listed)
+        return [self._named(html.unescape(said), "ERR" if tone == "bad" else "WARN") for tone, said in items]
 
-    def _terminal(self, *words: str) -> Iterator[Shown]:
-        for mark, said in re.findall(r"^  (!!| !) (.*)$", self._run(*words), re.MULTILINE):
-            yield self._named(said, "ERR" if mark == "!!" else "WARN")
+    def _listed(self, *words: str) -> list[Shown]:
+        """Return the findings that a command lists for people."""
+        lines = re.findall(r"^  (!!| !) (.*)$", self._run(*words).out, re.MULTILINE)
+        return [self._named(said, "ERR" if mark == "!!" else "WARN") for mark, said in lines]
 
     def _named(self, text: str, level: str) -> Shown:
-        """Name a finding that a place shows for people, by its text; ages may differ by what passed since."""
-        for each in self._attention():
-            if re.sub(r"\d", "", each.text) == re.sub(r"\d", "", text):
-                return each._replace(level=level, text=text)
-        return Shown("unknown", "", level, None, text)
+        """Name a finding that a place shows for people, by its text; some ms may have passed since."""
+        for each in _findings(self._json("/api/attention")):
+            if _without_figures(each.text or "").startswith(_without_figures(text)):
+                return Shown(each.group, kind=each.kind, level=level, text=text)
+        return Shown("", kind="in no list", level=level, text=text)
 
-    # Lag.
+    def _gauges(self, name: str) -> list[tuple[dict[str, str], float]]:
+        lines = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", self._text("/metrics"), re.MULTILINE)
+        return [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in lines]
 
-    def _lag_gauges(self) -> Iterator[Shown]:
-        gauges = self._gauges("pyddmq_lag_cause")
-        causes = {(each["group"], each["topic"], each["queue"]): each["cause"] for each, _ in gauges}
-        for labels, value in self._gauges("pyddmq_lag_status"):
-            if _is_shown(labels["status"]):
-                place = labels["group"], labels["topic"], labels["queue"]
-                yield Shown(labels["status"], labels["group"], _LEVELS[int(value)], causes.get(place))
+    def _lag_gauges(self) -> list[Shown]:
+        causes = {_place(each): each["cause"] for each, _ in self._gauges("pyddmq_lag_cause")}
+        return [
+            Shown(each["group"], status=each["status"], level=LEVELS[int(value)], cause=causes.get(_place(each), ""))
+            for each, value in self._gauges("pyddmq_lag_status")
+            if not _is_well(each["status"])
+        ]
 
-    def _verdict_gauges(self) -> Iterator[Shown]:
-        for labels, value in self._gauges("pyddmq_lag_verdict"):
-            if _is_shown(labels["status"]):
-                yield Shown(labels["status"], labels["group"], _LEVELS[int(value)])
+    def _verdict_gauges(self) -> list[Shown]:
+        return [
+            Shown(each["group"], status=each["status"], level=LEVELS[int(value)])
+            for each, value in self._gauges("pyddmq_lag_verdict")
+            if not _is_well(each["status"])
+        ]
 
-    def _gauges(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
-        for found in re.finditer(rf"^{name}{{(.*)}} (\S+)$", self.port.text("/metrics"), re.MULTILINE):
-            yield dict(re.findall(r'(\w+)="([^"]*)"', found[1])), float(found[2])
-
-    def _lag_table(self) -> Iterator[Shown]:
-        section = self.port.text("/").partition("<h2>Lag")[2].partition("<h2>")[0]
+    def _lag_table(self) -> list[Shown]:
+        found = []
+        section = self._text("/").partition("<h2>Lag")[2].partition("<h2>")[0]
         for row in re.findall(r"<tr>(<td.*?)</tr>", section):
             cells = [html.unescape(re.sub("<.*?>", "", cell)) for cell in re.findall(r"<td.*?>(.*?)</td>", row)]
-            name, _, evidence = cells[-1].partition(": ")
-            yield from _unless_well(cells[1], cells[0], name.replace(" ", "_") or None, evidence)
+            cause, _, evidence = cells[-1].partition(": ")
+            if not _is_well(cells[1]):
+                found.append(Shown(cells[0], status=cells[1], cause=cause.replace(" ", "_"), text=evidence))
+        return found
 
-    def _lag_command(self) -> Iterator[Shown]:
-        return _of_table(self._run("lag"))
+    def _lag_command(self) -> list[Shown]:
+        lines = self._run("lag").out.splitlines()
+        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+        found = []
+        for group, _, _, status, *_, said in (row for row in rows if len(row) == 11 and not _is_well(row[3])):
+            cause, _, evidence = said.partition(": ")
+            found.append(Shown(group, status=status, cause=cause, text=evidence))
+        return found
 
-    def _check(self) -> Iterator[Shown]:
-        done = self.port.command("lag", "check")
-        level, _, _ = done.out.partition(":")
-        assert _LEVELS[done.code] == level, done
-        for group, status in re.findall(r"^(\S+)(?:: \S+ \d+)? is ([A-Z_]+)\b", done.out, re.MULTILINE):
-            yield Shown(status, group, level)
+    def _webhook(self) -> list[Shown]:
+        last = {each["group"]: each for each in Posts.made}.values()
+        return [
+            Shown(each["group"], None, each["status"], each["level"], each["cause"] or "", each["evidence"])
+            for each in last
+            if not _is_well(each["status"])
+        ]
 
-    def _check_json(self) -> Iterator[Shown]:
-        done = self.port.command("lag", "check", "--json")
-        found = json.loads(done.out)
-        assert _LEVELS[done.code] == found["level"]
-        return _of_lag(found["lag"])
-
-    def _webhook(self) -> Iterator[Shown]:
-        last = {each["group"]: each for each in Posts.made}
-        for group, each in last.items():
-            if _is_shown(each["status"]):
-                yield Shown(each["status"], group, each["level"], each["cause"], each["evidence"])
-
-    def _journal(self) -> Iterator[Shown]:
-        folder = self.copy_journal()
-        return _of_lag(json.loads(self._run("lag", "--json", "--journal", str(folder))))
+    def _journal(self) -> list[Shown]:
+        return _queues(json.loads(self._run("lag", "--json", "--journal", str(self.copy_journal())).out))
 
     def copy_journal(self) -> Path:
         """Copy the node's lag journal from its simulated disk to a real folder, and return that."""
@@ -189,33 +223,37 @@ class Places:
         return self._folder
 
 
-_LEVELS = ("OK", "WARN", "ERR", "UNKNOWN")
+def _findings(answer: Any) -> list[Shown]:
+    assert {each["finding"] for each in answer["findings"]} <= set(KINDS)
+    return [
+        Shown(
+            each["group"] or "",
+            each["finding"],
+            each["status"] or "",
+            _OF_SEVERITY[each["severity"]],
+            each["cause"] or "",
+            f"{each['text']} {each['evidence']}",
+        )
+        for each in answer["findings"]
+    ]
 
 
-def _of_findings(answer: Any) -> Iterator[Shown]:
-    for each in answer["findings"]:
-        assert each["finding"] in KINDS
-        level = "ERR" if each["severity"] == "bad" else "WARN"
-        yield Shown(each["finding"], each["group"] or "", level, None, each["text"])
+def _queues(answer: Any) -> list[Shown]:
+    return [
+        Shown(each["group"], None, each["status"], each["level"], each["cause"] or "", each["evidence"])
+        for each in answer["queues"]
+        if not _is_well(each["status"])
+    ]
 
 
-def _of_lag(answer: Any) -> Iterator[Shown]:
-    for each in answer["queues"]:
-        yield from _unless_well(each["status"], each["group"], each["cause"], each["evidence"])
+def _place(labels: Mapping[str, str]) -> tuple[str, str, str]:
+    return labels["group"], labels["topic"], labels["queue"]
 
 
-def _of_table(text: str) -> Iterator[Shown]:
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
-    for group, _, _, status, *_, said in rows:
-        cause, _, evidence = said.partition(": ")
-        yield from _unless_well(status, group, cause or None, evidence)
+def _is_well(status: str) -> bool:
+    """Whether a status says no more than that all is well."""
+    return status in ("OK", "CATCHING_UP", "REMOVED")
 
 
-def _unless_well(status: str, group: str, cause: str | None, text: str) -> Iterator[Shown]:
-    if _is_shown(status):
-        yield Shown(status, group, BY_NAME[status].level.name, cause, text)
-
-
-def _is_shown(status: str) -> bool:
-    """Whether a status is more than that all is well."""
-    return status not in ("OK", "CATCHING_UP", "REMOVED")
+def _without_figures(text: str) -> str:
+    return re.sub(r"[\d.,]+", "", text)
