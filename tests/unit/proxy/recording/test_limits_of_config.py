@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
 import pytest
 
 from conf import Config, GroupConfig, LagRules, SubscriptionConfig
+from conf.durations import duration_ms
 from lag.rules.limits import NAMES, NO_LIMIT, Limits, limits_from, values_of
+from proxy.cli.lag.lag_objective_command import slo
+from proxy.cli.lag.lag_report_command import report_lag
 from proxy.recording.limits import limits_of_config, window_ms_of
 
 
@@ -36,6 +40,8 @@ def test_defaults_are_those_of_the_rules() -> None:
     assert limits_from({name: value for name, value in written.items() if value is not None}) == Limits()
     for model in (GroupConfig, SubscriptionConfig):
         assert model.model_fields["delay_time_threshold"].default == Limits().target_ms
+    assert inspect.signature(report_lag).parameters["target"].default * 1000 == Limits().target_ms
+    assert duration_ms(inspect.signature(slo).parameters["objective"].default) == Limits().target_ms
 
 
 def group_of(**settings: Any) -> GroupConfig:
