@@ -39,7 +39,7 @@ def log_lines(node: NodeProcess, event: str) -> list[dict[str, Any]]:
 
 
 def test_poison_key_is_named_by_page_commands_readiness_and_gauge(start_node: StartNode) -> None:
-    """Key, attempts, reason and since the first failure; the command that ends it is there, and works; the check fails."""
+    """Key, attempts, reason and since the first failure; the command that ends it works; the check fails."""
     node = start_node(configuration=FOR_EVER)
     with Producer(node.ready["producer"]) as producer:
         producer.send("orders", b"{}", key="customer-1")
