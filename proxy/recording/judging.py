@@ -26,7 +26,7 @@ from lag.verdicts.windows import Judged, Windows
 from proxy.recording.limits import limits_of_config
 
 REUSE_MS = 10_000
-QUIET_MS = 60_000
+QUIET_MS = 300_000
 SHARE = 0.005
 """Part of the loop's time that leisurely judgements take at most."""
 SECONDS_MAX = 60.0
