@@ -91,6 +91,7 @@ class _Queue:
     time_ms: int = 0
     state: bool | None = None
     last: Figures | None = None
+    expired: int | None = None
 
 
 class Objectives:
@@ -135,12 +136,13 @@ class Objectives:
                 # A summary stands for the time from its first sample to its last, less what was not recorded in it.
                 queue.kept.pass_ms(time_ms - first_ms - _missing_ms(block.missing, first_ms, time_ms), state)
             queue.time_ms, queue.state, queue.last = time_ms, state, found
+            queue.expired = queue.expired if found.expired is None else found.expired
 
     def _count(self, queue: _Queue, found: Figures, state: bool | None, *, known: bool) -> None:
         """Count the messages that ended between the last row and this one; what was lost is known over gaps, too."""
         before, kept = queue.last, queue.kept
         assert before is not None, "the caller has looked"
-        lost = max(0, found.expired - before.expired)
+        lost = 0 if found.expired is None or queue.expired is None else max(0, found.expired - queue.expired)
         kept.lost += lost
         kept.messages += lost
         if known and found.committed is not None and before.committed is not None:

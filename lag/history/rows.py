@@ -25,7 +25,7 @@ class Figures(NamedTuple):
         age_ms: Greatest age of the oldest unfinished message, where every sample knows it.
         age_low_ms: It was at least so much.
         committed: Committed offset, in the last sample.
-        expired: Messages that retention took unfinished, up to the last sample; never null.
+        expired: Messages that retention took unfinished, up to the last sample.
         first_ms: Moment of the first sample; never null.
     """
 
@@ -34,7 +34,7 @@ class Figures(NamedTuple):
     age_ms: int | None
     age_low_ms: int | None
     committed: int | None
-    expired: int
+    expired: int | None
     first_ms: int
 
 
@@ -42,12 +42,13 @@ def figures(tier: Tier, time_ms: int, row: Row) -> Figures:
     """Return the figures of a row of this moment."""
     start, end, committed = row[_START], row[_END], row[_COMMITTED]
     lag = None if start is None or end is None or committed is None else max(0, end - max(committed, start))
+    expired = None if start is None else row[_EXPIRED]
     if tier is Tier.RAW:
         age = None if lag is None else 0
         if lag:
             age = None if row[_COMMITTED_MS] is None else max(0, time_ms - row[_COMMITTED_MS])
-        return Figures(lag, lag, age, age, committed, row[_EXPIRED], time_ms)
+        return Figures(lag, lag, age, age, committed, expired, time_ms)
     age = row[_AGE_MAX]
     first_ms = time_ms if row[_FIRST_MS] is None else row[_FIRST_MS]
     known = row[_AGE_KNOWN] == row[_SAMPLES]
-    return Figures(lag, row[_LAG_MAX], age if known else None, age, committed, row[_EXPIRED], first_ms)
+    return Figures(lag, row[_LAG_MAX], age if known else None, age, committed, expired, first_ms)
