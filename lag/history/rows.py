@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from lag.journal.columns import QUEUE_COLUMNS, Row
+from lag.journal.columns import FIRST_COLUMNS, QUEUE_COLUMNS, Row
 from lag.journal.files import Tier
 from lag.journal.summaries import QUEUE_SUMMARIES
 
@@ -13,7 +13,7 @@ _COMMITTED_MS, _EXPIRED = QUEUE_COLUMNS.index("committed_ms"), QUEUE_COLUMNS.ind
 _SUMMARY: Final = {column.name: place for place, column in enumerate(QUEUE_SUMMARIES.columns)}
 _SAMPLES, _LAG_MAX, _FIRST_MS = _SUMMARY["samples"], _SUMMARY["lag_max"], _SUMMARY["first_ms"]
 _AGE_MAX, _AGE_KNOWN = _SUMMARY["age_max_ms"], _SUMMARY["age_known"]
-assert all(QUEUE_SUMMARIES.columns[place].name == f"last.{name}" for place, name in enumerate(QUEUE_COLUMNS))
+assert all(QUEUE_SUMMARIES.columns[place].name == f"last.{name}" for place, name in enumerate(FIRST_COLUMNS))
 
 
 class Figures(NamedTuple):

@@ -34,12 +34,15 @@ class Judged(NamedTuple):
 class Windows:
     """The windows of one node.
 
+    Attributes:
+        window_ms: How far back the rules look; may change.
+
     Args:
         window_ms: How far back the rules look.
     """
 
     def __init__(self, window_ms: int = Limits().window_ms) -> None:
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._samples: dict[Place, deque[QueueSample]] = {}
         self._resets: dict[Place, int] = {}
 
@@ -62,12 +65,12 @@ class Windows:
             # The clock was set back: nothing from before it can be compared.
             window.clear()
         least, most = QUEUE_SAMPLES
-        spacing_ms = self._window_ms / max(least, min(most, SAMPLES_MAX // len(self._samples)))
+        spacing_ms = self.window_ms / max(least, min(most, SAMPLES_MAX // len(self._samples)))
         if len(window) >= 2 and sample.time_ms - window[-2].time_ms < spacing_ms:
             window[-1] = sample
         else:
             window.append(sample)
-        while len(window) > 2 and window[1].time_ms < sample.time_ms - self._window_ms:
+        while len(window) > 2 and window[1].time_ms < sample.time_ms - self.window_ms:
             window.popleft()
 
     def note(self, event: LagEvent) -> None:

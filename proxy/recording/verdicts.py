@@ -94,7 +94,8 @@ class NodeVerdicts:
 
     def _judged(self, windows: Windows, time_ms: int) -> Generator[None, None, list[Judged]]:
         clock, busy = self._runtime.clock, 0.0
-        steps = windows.judging(time_ms, lambda group, topic: limits_of_config(self._group(group), topic))
+        rules = self._node.config.lag.rules
+        steps = windows.judging(time_ms, lambda group, topic: limits_of_config(self._group(group), topic, rules))
         while True:
             began = clock.monotonic()
             made = step(steps)

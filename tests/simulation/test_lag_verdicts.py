@@ -9,8 +9,10 @@ import pytest
 from broker.runtime.steps import run_now
 from proxy.cli.lag import lag_commands
 from proxy.operate.changes.groups import PauseBody
+from proxy.operate.changes.topics import DeletionBody
 from proxy.operate.lookups.lag import lag_of
 from proxy.operate.views.lag import LagAnswer, LagQueue
+from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.test_queue_samples import rounds, ward_of
 from tests.simulation.ward import Ward
@@ -64,6 +66,35 @@ def poison(ward: Ward) -> None:
         ward.run(25)
 
 
+def all_fail(ward: Ward) -> None:
+    """Messages of several keys fail, all of them."""
+    for number in range(12):
+        ward.send("orders", f"k{number}")
+    for _ in range(6):
+        ward.fail(12)
+        ward.run(21)
+
+
+def unanswered(ward: Ward) -> None:
+    """One client has a message and does not answer, while more messages of its key come."""
+    for _ in range(12):
+        ward.send("orders", "k")
+    assert len(ward.pull()) == 1
+    for _ in range(40):
+        ward.send("orders", "k")
+        ward.run(10)
+
+
+def busy(ward: Ward) -> None:
+    """One client works on message after message and is slower than production; at most moments nothing is out."""
+    for second in range(200):
+        ward.send("orders", f"k{second}")
+        if second % 4 == 0:
+            for place in ward.pull(count=1, linger_ms=100):
+                ward.answer(place, success=True)
+        ward.run(1)
+
+
 def paused(ward: Ward) -> None:
     """An operator has it rest."""
     worked_off(ward)
@@ -81,16 +112,36 @@ def paused(ward: Ward) -> None:
         (nobody_reads, "NOT_CONSUMED", "no_consumer"),
         (consumers_went, "STOP", "no_consumer"),
         (poison, "BLOCKED", "poison_message"),
+        (all_fail, "BLOCKED", "all_fail"),
+        (unanswered, "WARN", "unanswered"),
+        (busy, "WARN", "slow_consumer"),
         (paused, "PAUSED", "paused"),
     ],
 )
 def test_trouble_has_its_status_and_cause(stage: Callable[[Ward], None], status: str, cause: str | None) -> None:
     """Over the window of a running node, from its own samples."""
-    ward = ward_of(retryIntervals=[20_000, -1], maxRetry=-1)
+    ward = ward_of(retryIntervals=[20_000, -1], maxRetry=-1, timeout=3_600_000, maxPullBatchSize=12)
     ward.run(40)
     stage(ward)
     found = judged(ward)
     assert (found.status, found.cause) == (status, cause), found
+
+
+def test_messages_deleted_with_their_topic_were_not_lost_to_retention() -> None:
+    """The group had finished none of them, and did not subscribe the topic meanwhile."""
+    ward = ward_of()
+    for number in range(20):
+        ward.send("orders", f"k{number}")
+    ward.run(20)
+    ward.edit_group(lambda groups: groups[0]["topics"][0].update(topic=LATER))
+    ward.run(20)
+    assert change(ward.world, "delete_topic", DeletionBody(topic="orders", confirm="orders", force=True)) is not None
+    ward.edit_group(lambda groups: groups[0]["topics"][0].update(topic="orders"))
+    rounds(ward)
+    answer = run_now(ward.view.lag(group="by-key", limit=10))
+    assert answer is not None
+    [found] = [each for each in answer.queues if each.topic == "orders"]
+    assert (found.status, found.cause) == ("DATA_LOSS", "topic_deleted"), found
 
 
 def test_restart_does_not_begin_the_window_anew() -> None:
@@ -103,6 +154,21 @@ def test_restart_does_not_begin_the_window_anew() -> None:
     assert (found.status, found.lag) == ("STOP", 20)
     assert found.samples is not None
     assert found.samples > 10
+
+
+def test_restart_after_a_long_time_does_not_forget_that_a_group_read() -> None:
+    """A group that has read and finished nothing is stopped; no one says that it was never consumed."""
+    ward = ward_of(timeout=3_600_000)
+    for number in range(20):
+        ward.send("orders", f"k{number}")
+    assert ward.pull()
+    ward.run(30)
+    ward.world.kill()
+    ward.run(1_200)
+    ward.start()
+    ward.run(STOP_SECONDS)
+    found = judged(ward)
+    assert (found.status, found.cause) == ("STOP", "no_consumer"), found
 
 
 def test_answer_and_commands_tell_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

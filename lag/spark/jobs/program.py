@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
     parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
     parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
-    parser.add_argument("--target", type=float, default=60.0, help="oldest that a message may be, in seconds")
+    seconds = Limits().target_ms / 1000
+    parser.add_argument("--target", type=float, default=seconds, help="oldest that a message may be, in seconds")
     parser.add_argument("--title", default="Consumption lag")
     parser.add_argument("--no-compare", action="store_true", help="leave the period before the window alone")
     parser.add_argument("--format", choices=FORMATS, default="html")

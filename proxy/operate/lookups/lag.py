@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
-from conf import GroupConfig
+from conf import GroupConfig, LagRules
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag
 from lag.rules.statuses import BY_NAME, worst
@@ -65,6 +65,7 @@ def lag_steps(node: Node, *, limit: int, group: str | None = None) -> Generator[
         limit=limit,
         groups=list(node.groups) if group is None else [group],
         config_of=lambda name: _config(node, name),
+        rules=node.config.lag.rules,
     )
     answer = yield from answer_steps(recorder.windows, asked)
     return replace(answer, enabled=config.enabled, every_ms=config.every_ms, trouble=recorder.trouble)
@@ -80,6 +81,7 @@ class Asked:
         limit: Queues that are told of, at most.
         groups: Those that are told of although no queue of theirs is known.
         config_of: Configuration of a group; None: it has none.
+        rules: Thresholds of the node; None: the defaults.
     """
 
     now_ms: int
@@ -87,13 +89,14 @@ class Asked:
     limit: int
     groups: Sequence[str]
     config_of: Callable[[str], GroupConfig | None]
+    rules: LagRules | None = None
 
 
 def answer_steps(windows: Windows, asked: Asked) -> Generator[None, None, LagAnswer]:
     """Judge what windows hold, in steps."""
     now_ms = asked.now_ms
     judged = yield from windows.judging(
-        now_ms, lambda name, topic: limits_of_config(asked.config_of(name), topic), asked.group
+        now_ms, lambda name, topic: limits_of_config(asked.config_of(name), topic, asked.rules), asked.group
     )
     queues = [_queue(*each) for each in judged]
     by_group: dict[str, list[LagQueue]] = {name: [] for name in asked.groups}
@@ -119,7 +122,7 @@ def _config(node: Node, group: str) -> GroupConfig | None:
 
 def limits_of(node: Node, group: str, topic: str) -> Limits:
     """Return the thresholds of a group on a topic: its `delayTimeThreshold`, and the rules' own."""
-    return limits_of_config(_config(node, group), topic)
+    return limits_of_config(_config(node, group), topic, node.config.lag.rules)
 
 
 def worst_level(levels: Iterable[str]) -> str:
