@@ -143,7 +143,9 @@ class PlainNode(LiveNode):
         """Read nothing, and return an empty one."""
         yield
         since_ms = NOW_MS - span_ms
-        return ObjectivesAnswer(objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, shortened=False, kept=[])
+        return ObjectivesAnswer(
+            objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, asked_ms=span_ms, shortened=False, kept=[]
+        )
 
     def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
         """One group in trouble, whose alarms are for two."""

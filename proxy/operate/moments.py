@@ -9,7 +9,7 @@ from broker.format.numbers import whole_number
 
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(\s+ago)?")
 _AHEAD = re.compile(r"in\s+(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
-_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?|\d{1,13}(?=\s*ms))\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 FORMS = (
