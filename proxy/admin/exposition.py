@@ -26,7 +26,7 @@ from upstream.views import GroupView, PushView
 
 BUILD_INFO = declare(
     "pyddmq_build_info",
-    "Always 1; what runs stands in its labels.",
+    "Always 1; the labels have the version.",
     ("version", "python", "loop"),
     "gauge",
 )
@@ -56,7 +56,7 @@ PAUSED = declare(
 )
 THROTTLED = declare(
     "pyddmq_group_throttled",
-    "1 while a limit holds back messages that could go on; absent while it does not: maxTps, totalMaxTps, concurrency, "
+    "1 while a limit holds back runnable messages; absent while it does not: maxTps, totalMaxTps, concurrency, "
     "maxConsumeLag, httpMaxTps.",
     ("group", "topic", "limit"),
     "gauge",

@@ -124,8 +124,8 @@ def _opened(node: LiveNode) -> str:
     if node.access != "open":
         return ""
     text = (
-        "<code>access: open</code><small>There are no rules: whoever reaches the Thrift ports may publish to any "
-        "topic, and pull and acknowledge for any group.</small>"
+        "<code>access: open</code><small>There are no rules: every client that reaches the Thrift ports may publish to "
+        "any topic, and pull and acknowledge for any group.</small>"
     )
     return f'<ul class="look"><li class="warn">{text}</li></ul>'
 
@@ -235,7 +235,7 @@ def _fetchers_table(groups: Sequence[GroupView], now_ms: int) -> str:
         for each in group.fetchers
     ]
     header = ("Fetcher", "Group", "Client", "Owns", "#Since", "#Last fetch")
-    return table("Fetchers of low-level groups", header, rows, "Nobody fetches.")
+    return table("Fetchers of low-level groups", header, rows, "No client fetches.")
 
 
 def _pushes_table(groups: Sequence[GroupView], now_ms: int) -> str:
@@ -369,7 +369,7 @@ def _latencies_table(node: LiveNode, group: str | None) -> str:
         for each in latencies(node.metrics, group=group)
     ]
     header = ("What", "Of", "#Count", "#Half within", "#99 % within")
-    return table("How long things took, last two minutes", header, rows, "Nothing happened.")
+    return table("Latency, last two minutes", header, rows, "Nothing happened.")
 
 
 def _since(since_ms: int, now_ms: int, late_seconds: float | None = None) -> Cell:

@@ -64,7 +64,9 @@ def topics(
 
 def groups(
     *,
-    group: Annotated[str | None, typer.Argument(help="Only this group, with what is out to whom.")] = None,
+    group: Annotated[
+        str | None, typer.Argument(help="Only this group, with its messages in flight per client.")
+    ] = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -135,7 +137,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
         used, free = store.used_bytes / mib, store.free_bytes / mib
         print_line(f"store {store.path}: {used:,.0f} MiB used, {free:,.0f} MiB free, flush {store.flush}")
     print_table(
-        "How long things took, last two minutes",
+        "Latency, last two minutes",
         ["what", "of", "count", "half within", "99 % within"],
         [
             [
