@@ -7,6 +7,7 @@ from typing import Any
 
 from lag.rules.statuses import BY_NAME
 from proxy.operate.attention.judgement import Judgement, LagQueues, judgement
+from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagQueue
 from tests.admin_node import NOW_MS
 
@@ -45,6 +46,6 @@ def lag_queue(group: str = "billing", topic: str = "orders", queue: int = 0, **f
     return LagQueue(group=group, topic=topic, queue=queue, **(usual | figures))
 
 
-def lag_judgement(queues: Sequence[LagQueue], **more: Any) -> Judgement:
-    """Return the judgement of these queues."""
-    return judgement(LagQueues(now_ms=NOW_MS, every_ms=10_000, queues=queues, **more))
+def lag_judgement(queues: Sequence[LagQueue], found: Sequence[Finding] = (), **more: Any) -> Judgement:
+    """Return the judgement of these queues and findings."""
+    return judgement(LagQueues(now_ms=NOW_MS, every_ms=10_000, queues=queues, **more), found)

@@ -6,8 +6,9 @@ The verdicts on a topic are kept, and returned again while
 - or, for `QUIET_MS`, every queue of it is idle: OK, without lag, rates or messages in flight, and the new sample has
   the same offsets as the one that was judged.
 
-A judgement of busy queues takes about half a millisecond per queue. A leisurely caller therefore gets the verdicts of
-the last judgement until `SHARE` of the loop's time allows another one, and at most `SECONDS_MAX` old ones.
+A judgement of busy queues takes about a fifth of a millisecond per queue. A caller therefore gets the verdicts of the
+last judgement until `SHARE` of the loop's time allows another one (a leisurely caller until `LEISURELY_SHARE` does),
+and at most `SECONDS_MAX` old ones. However often anyone asks, judging takes no more than that.
 A queue to which nothing was ever written needs no verdict: it is counted only.
 """
 
@@ -27,8 +28,9 @@ from proxy.recording.limits import limits_of_config
 
 REUSE_MS = 10_000
 QUIET_MS = 300_000
-SHARE = 0.005
-"""Part of the loop's time that leisurely judgements take at most."""
+SHARE = 0.01
+LEISURELY_SHARE = 0.005
+"""Part of the loop's time that judgements take at most."""
 SECONDS_MAX = 60.0
 _REUSED_AT_ONCE = 64
 
@@ -79,16 +81,18 @@ class QueueJudge:
         self._rules_of = rules_of
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._last: QueueVerdicts | None = None
-        self._again_at = 0.0
+        self._judged_at = self._busy = 0.0
 
     def judging(self, now_ms: int, *, leisurely: bool = False) -> Generator[None, None, QueueVerdicts]:
         """Judge all queues, in steps of some tenths of a ms.
 
         Args:
             now_ms: The moment that is judged.
-            leisurely: Whether the last verdicts are good enough while another judgement would take too much time.
+            leisurely: For callers that ask again and again: whether older verdicts are good enough.
         """
-        if leisurely and self._last is not None and self._clock.monotonic() < self._again_at:
+        share = LEISURELY_SHARE if leisurely else SHARE
+        rest = min(self._busy / share, SECONDS_MAX)
+        if self._last is not None and self._clock.monotonic() - self._judged_at < rest:
             return self._last
         busy, steps = 0.0, self._judge(now_ms)
         while True:
@@ -96,7 +100,7 @@ class QueueJudge:
             made = step(steps)
             busy += self._clock.monotonic() - began
             if isinstance(made, Ended):
-                self._again_at = self._clock.monotonic() + min(busy / SHARE, SECONDS_MAX)
+                self._judged_at, self._busy = self._clock.monotonic(), busy
                 self._last = made.result
                 return made.result
             yield
@@ -146,8 +150,8 @@ def _again(before: _Kept, samples: Sequence[QueueSample], now_ms: int) -> _Kept 
     if len(samples) != len(before.samples) or age_ms < 0:
         return None
     pairs = list(zip(before.samples, samples, strict=True))
-    if all(old is new for old, new in pairs):
-        return before if age_ms < REUSE_MS else None
+    if age_ms < REUSE_MS and all(old is new for old, new in pairs):
+        return before
     stale_ms = before.limits.stale_ms
     if not before.is_idle or age_ms >= QUIET_MS:
         return None

@@ -17,6 +17,7 @@ from proxy.cli.lag.lag_files import LIMIT, Journal, of_files
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
+from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lag_texts import UNKNOWN, behind, count, forecast, left, rate, sparkline
 from proxy.operate.text import age, amount
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
@@ -53,7 +54,8 @@ def show(
     print_findings(answer.findings)
     columns = ["group", "level", "status", "finding", "queues", "lag", "left", "behind"]
     title = f"{amount(len(answer.groups), 'group')}, {answer.level}"
-    print_table(title, columns, [_group_row(each) for each in answer.groups], right=(4, 5, 6))
+    groups = sorted(answer.groups, key=lambda each: -LEVELS.index(each.level))
+    print_table(title, columns, [_group_row(each) for each in groups], right=(4, 5, 6))
     shown = [each for each in answer.queues if each.level != Level.OK.name or each.unfinished]
     if shown:
         columns = ["group", "topic", "queue", "status", "lag", "left", "behind", "in/s", "out/s", "forecast", "cause"]
