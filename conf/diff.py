@@ -153,7 +153,7 @@ def _come_or_gone_access(old: Config, new: Config) -> list[Refusal]:
     if new.access is None:
         text = "cannot go while the node runs: everybody might do everything; put it back, or restart the node"
     else:
-        text = "cannot come while the node runs; restart it for that, or take it out"
+        text = "cannot come while the node runs; restart it for that, or remove it"
     return [Refusal(("access",), text)]
 
 

@@ -20,7 +20,9 @@ def duration_ms(text: str) -> int:
     """
     match = DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no duration; write a number and one of ms, s, m, h, d, such as 10s or 2d")
+        raise ValueError(
+            f"{text!r} is not a valid duration; write a number and one of ms, s, m, h, d, such as 10s or 2d"
+        )
     return int(match[1]) * _UNITS_MS[match[2]]
 
 

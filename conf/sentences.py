@@ -84,10 +84,10 @@ def keys_of(model: type[Model]) -> list[str]:
 def _unknown_key(key: str, model: type[Model]) -> str:
     known = keys_of(model)
     if key in SPELLINGS and SPELLINGS[key].split()[0] in known:
-        return f"is no key here; write {SPELLINGS[key]}"
+        return f"is not a known key; write {SPELLINGS[key]}"
     if to_camel(key) in known:
-        return f"is no key here; write {to_camel(key)}"
-    return f"is no key here; {nearest(key, known)}the keys are {', '.join(known)}"
+        return f"is not a known key; write {to_camel(key)}"
+    return f"is not a known key; {nearest(key, known)}the keys are {', '.join(known)}"
 
 
 def _shown(value: Any) -> str:
@@ -154,7 +154,7 @@ def _type_hint(kind: str, value: Any, key: str, model: type[Model]) -> str:
     if kind == "list_type" and isinstance(value, str):
         return f"; write [{value}]"
     if value is None:
-        return "; give a value or take the key out"
+        return "; give a value or remove the key"
     return ""
 
 

@@ -37,7 +37,7 @@ def _read_ack_share(value: Any) -> Any:
     if value in ("off", "all") or (type(value) in (int, float) and 0 < value <= 1):
         return float(value) if type(value) is int else value
     raise ValueError(
-        f"{value!r} is no part of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
+        f"{value!r} is not a share of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
     )
 
 
@@ -132,7 +132,7 @@ class LagConfig(Model):
     enabled: bool = setting(True, "Whether the node keeps a lag journal.", reload=_LIVE)
     every: Annotated[str, AfterValidator(_check_every)] = setting(
         "10s",
-        "How often it notes where every group stands, 1s to 1h; each time up to a tenth sooner or later, so that many "
+        "How often it records every group's position, 1s to 1h; each time up to a tenth sooner or later, so that many "
         "nodes do not do so together.",
         reload=_LIVE,
     )

@@ -78,7 +78,7 @@ class Codec:
         if head[:2] == b"\x15\x03":
             raise NotThrift(self._address, f"it speaks TLS; write tls://{self._address}")
         if not 0 < size <= REPLY_BYTES_MAX:
-            raise NotThrift(self._address, f"its reply begins with {head!r}, which is no frame length")
+            raise NotThrift(self._address, f"its reply begins with {head!r}, which is not a valid frame length")
         return int(size)
 
     def decode(self, method: str, sequence: int, reply: bytes) -> Any:

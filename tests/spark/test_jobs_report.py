@@ -114,10 +114,9 @@ def write_story(folder: str, node: str, later_ms: int = 0) -> None:
 
 def made(spark: Any, parquet: str = "", **given: Any) -> Report:
     """Make the report of all of it, from where it is given."""
+    from lag.report.options import Input, ReportOptions, Window
     from lag.rules.limits import Limits
-    from lag.spark.jobs.history import Window
-    from lag.spark.jobs.inputs import Input
-    from lag.spark.jobs.report import ReportOptions, make_report
+    from lag.spark.jobs.report import make_report
 
     window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
     options = ReportOptions(

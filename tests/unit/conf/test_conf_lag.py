@@ -33,7 +33,7 @@ def test_section_is_read() -> None:
         ("lag: {every: 10}", "lag.every: must be text"),
         ("lag: {every: 500ms}", "lag.every: 500ms is not within 1s and 1h; take 10s"),
         ("lag: {every: 2h}", "lag.every: 2h is not within 1s and 1h"),
-        ("lag: {every: soon}", "lag.every: 'soon' is no duration; write a number and one of ms, s, m, h, d"),
+        ("lag: {every: soon}", "lag.every: 'soon' is not a valid duration; write a number and one of ms, s, m, h, d"),
         ("lag: {keys: secret}", "write 'plain', 'hashed' or 'off'"),
         ("lag: {keep: {week: 1d}}", "write 'raw', 'minute' or 'hour'"),
         ("lag: {keep: {raw: 2}}", "lag.keep.raw"),
@@ -94,4 +94,4 @@ def test_share_that_is_none_is_told(text: str) -> None:
 def test_low_level_group_has_no_ack_log() -> None:
     """Its clients acknowledge offsets, not messages."""
     said = refused(GROUP % ("all", "LowLevel"))
-    assert "ackLog: clients of 'g' acknowledge offsets (LowLevel), and no message has an end of its own" in said
+    assert "ackLog: clients of 'g' acknowledge offsets (LowLevel), so single messages do not finish" in said
