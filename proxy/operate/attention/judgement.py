@@ -223,9 +223,11 @@ def _is_held(finding: Finding, queues: Sequence[LagQueue]) -> bool:
 
 
 def _with_status(finding: Finding, queue: LagQueue) -> Finding:
-    own = finding.finding in _OWN_KINDS.values() or queue.cause != "no_consumer"
+    is_own = finding.finding in _OWN_KINDS.values()
+    own = is_own or queue.cause != "no_consumer"
     return replace(
         finding,
+        advice=queue.advice if is_own and queue.cause is not None else finding.advice,
         severity="bad" if queue.level == "ERR" else finding.severity,
         status=queue.status,
         cause=queue.cause if own else None,

@@ -79,6 +79,15 @@ def test_sink_that_waits_is_not_called_a_group_without_consumers() -> None:
     assert (finding.finding, finding.bad, finding.status, finding.cause) == ("sink_waits", True, "STOP", None)
 
 
+def test_cause_of_the_rules_brings_its_advice() -> None:
+    """Messages that were deleted with their topic need no longer retention."""
+    queue = lag_queue(
+        status="DATA_LOSS", cause="topic_deleted", evidence="it begins anew", advice="See the audit trail."
+    )
+    [finding] = judged([queue], about("lost_to_retention")).findings
+    assert (finding.text, finding.cause, finding.advice) == ("text", "topic_deleted", "See the audit trail.")
+
+
 def test_status_without_a_finding_becomes_one_with_the_advice_of_the_rules() -> None:
     """One for all queues of a topic that are alike, with the one that is furthest behind as evidence."""
     queues = [
