@@ -77,7 +77,7 @@ class QueueSample:
         failing: Messages of the subscription, over all its queues, that have failed and are not finished.
         succeeded_ms: When a message of the subscription, in any queue, last succeeded; null: not since the node knows.
         out_offset: The message that a client or action has had for longest without an answer, if for a minute or more.
-        out_client: The client or action that has it: its name where it gives one, else its address.
+        out_client: The client or action that has it: a client by its address, and its name where it gives one.
         out_since_ms: When it was handed out.
         sink_server: The server that a sink of the subscription waits for; null: none.
         sink_reason: The last failure of that server, as one line.

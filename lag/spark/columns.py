@@ -271,6 +271,7 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         "named_struct('t', time_ms, 's', `start`, 'e', `end`, 'c', committed, 'x', expired, 'u', _unfinished, 'd', "
         "if(committed IS NULL, NULL, greatest(`start`, committed) - expired - skipped))"
     )
+    life = "if(_r AND committed IS NOT NULL, struct(-coalesce(base, 0L) AS b, committed AS c), NULL)"
     taken = "if(_r, struct(`start`, expired, skipped), NULL)"
     frame = frame.selectExpr(
         "*",
@@ -283,7 +284,7 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"lag(_unfinished) IGNORE NULLS {over}) AS _unfinished_before",
         f"last(if(_r, struct(expired, committed), NULL), true) {before} AS _before",
         f"lag(if(_r, named_struct('e', `end`, 'c', committed, 'left', _left), NULL)) IGNORE NULLS {over}) AS _one",
-        f"lag(if(_r, committed, NULL)) IGNORE NULLS {over}) AS _committed_before",
+        f"lag({life}) IGNORE NULLS {over}) AS _life_before",
     ).selectExpr("*", "_r AND coalesce(`end` < _one.e, true) AS _begins")
     frame = frame.selectExpr(
         "*",
@@ -291,7 +292,7 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"max(if(_r AND paused, time_ms, NULL)) {so_far} AS _paused_ms",
         f"max(if(_begins OR (_r AND NOT (committed <=> _one.c)), time_ms, NULL)) {so_far} AS _moved_ms",
         f"max(if(_left AND (_begins OR NOT _one.left), time_ms, NULL)) {so_far} AS _left_ms",
-        f"max(if(_r AND committed < _committed_before, time_ms, NULL)) {so_far} AS _fell_ms",
+        f"max(if({life} < _life_before, time_ms, NULL)) {so_far} AS _fell_ms",
         f"max(if(_unfinished < _unfinished_before, time_ms, NULL)) {so_far} AS _fewer_ms",
     )
     # What is cheap is said again, and no column: each step copies all of a row.

@@ -124,21 +124,36 @@ class Windows:
                 found[place[1], place[2]] = self.window(place)
         return found
 
+    def topics(self, group: str | None = None) -> dict[tuple[str, str], list[int]]:
+        """Return the numbers of all queues, or of a group's, by group and topic, in order."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for name, topic, queue in sorted(self._samples):
+            if group in (None, name):
+                found.setdefault((name, topic), []).append(queue)
+        return found
+
+    def newest(self, place: Place) -> QueueSample | None:
+        """Return the newest sample of a queue; None of one that is not known."""
+        window = self._samples.get(place)
+        return window[-1] if window else None
+
+    def judging_topic(
+        self, group: str, topic: str, numbers: Iterable[int], now_ms: int, limits: Limits
+    ) -> Iterator[Judged | None]:
+        """Judge queues of one topic beside each other, in steps of some tenths of a ms; None: a step without one."""
+        queues = {
+            queue: self.window((group, topic, queue)) for queue in numbers if (group, topic, queue) in self._samples
+        }
+        if not queues:
+            return
+        resets = {queue: at for queue in queues if (at := self._resets.get((group, topic, queue))) is not None}
+        # A round may have begun after the moment: nothing is newer than now.
+        latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
+        for each in judging_topic(queues, latest_ms, limits, resets):
+            yield None if each is None else Judged((group, topic, each[0]), each[1], queues[each[0]][-1])
+
     def _judged(
         self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None
     ) -> Iterator[Judged | None]:
-        topics: dict[tuple[str, str], list[int]] = {}
-        for name, topic, queue in sorted(self._samples):
-            if group in (None, name):
-                topics.setdefault((name, topic), []).append(queue)
-        for (name, topic), numbers in topics.items():
-            queues = {
-                queue: self.window((name, topic, queue)) for queue in numbers if (name, topic, queue) in self._samples
-            }
-            if not queues:
-                continue
-            resets = {queue: at for queue in queues if (at := self._resets.get((name, topic, queue))) is not None}
-            # A round may have begun after the moment: nothing is newer than now.
-            latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
-            for each in judging_topic(queues, latest_ms, limits_of(name, topic), resets):
-                yield None if each is None else Judged((name, topic, each[0]), each[1], queues[each[0]][-1])
+        for (name, topic), numbers in self.topics(group).items():
+            yield from self.judging_topic(name, topic, numbers, now_ms, limits_of(name, topic))

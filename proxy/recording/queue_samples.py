@@ -28,7 +28,7 @@ from upstream.embedded.message_times import MessageTimes, matched_share
 from upstream.holder import Holder
 from upstream.job import GroupQueue
 from upstream.queues import QueueView
-from upstream.views import SinkView
+from upstream.views import SinkView, holder_text
 
 OUT_SECONDS = 60.0
 """A message that is out for less is not named."""
@@ -351,7 +351,7 @@ def earliest_of(moment: int | None, latest_ms: int) -> int | None:
 
 def name_of(holder: Holder | str) -> str | None:
     """Return how a client or an action is named, as one line."""
-    return one_line(holder if isinstance(holder, str) else holder.client or holder.address)
+    return one_line(holder if isinstance(holder, str) else holder_text(holder.address, holder.client))
 
 
 def _subscription_of(group: ConsumerGroup, topic: str) -> SubscriptionConfig | None:

@@ -26,12 +26,13 @@ from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
 from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import Windows
 from proxy.recording.events import Notes, RetentionNotes
+from proxy.recording.judging import QueueJudge
 from proxy.recording.limits import window_ms_of
 from proxy.recording.node import Observed, SampleSink
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.tiers import TierRounds
-from proxy.recording.verdicts import NodeVerdicts
+from proxy.recording.verdicts import NodeVerdicts, config_of
 
 ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node noted where its groups stand")
 DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Of those, rounds that could not be written to the lag journal")
@@ -80,7 +81,8 @@ class Recorder:
         notes: Takes what happens to the node and its groups.
         last: The last round; None before the first.
         windows: The last samples of each queue.
-        verdicts: What the rules say of the groups by those.
+        judge: Judges the queues by those.
+        verdicts: The reported verdicts on the groups and the node.
         trouble: Why that is not in the journal; None: it is.
 
     Args:
@@ -99,6 +101,9 @@ class Recorder:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = Windows()
+        self.judge = QueueJudge(
+            self.windows, runtime.clock, lambda name: config_of(node, name), lambda: node.config.lag.rules
+        )
         self.verdicts = NodeVerdicts(node, runtime)
         self.trouble: str | None = None
         self._node = node
@@ -241,7 +246,7 @@ class Recorder:
         yield from self._write(sink, self.last)
         # Judging has a share of its own.
         self._sampled = self._spent
-        yield from self.verdicts.round(self.windows, time_ms)
+        yield from self.verdicts.round(time_ms)
         if isinstance(sink, JournalWriter):
             yield from self._tiers.round(self._node, sink.current)
 

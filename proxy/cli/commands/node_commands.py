@@ -84,12 +84,13 @@ def groups(
             "" if subscription.lag_seconds is None else f"{subscription.lag_seconds:.1f}",
             str(subscription.in_flight),
             str(subscription.waiting),
+            str(subscription.retrying),
         ]
         for each in answer.groups
         for subscription in each.topics
     ]
-    columns = ["group", "topic", "state", "lag", "lag s", "in flight", "waiting"]
-    print_table("Groups", columns, rows, right=(3, 4, 5, 6))
+    columns = ["group", "topic", "state", "lag", "lag s", "in flight", "waiting", "retrying"]
+    print_table("Groups", columns, rows, right=(3, 4, 5, 6, 7))
     _print_pushes(answer)
     _print_stuck_keys(answer)
     _print_fetchers(answer)

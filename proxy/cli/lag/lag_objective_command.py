@@ -46,7 +46,7 @@ def slo(
     if not target_ms or not span_ms:
         raise CliError("--objective and --since are above 0, such as 60s and 1d", ExitCode.USAGE)
     if journal is None:
-        asked = {"objective": f"{target_ms}ms", "since": f"{span_ms}ms", "group": group or None}
+        asked = {"objective": objective.strip(), "since": since.strip(), "group": group or None}
         answer = get(admin, "/api/lag/objectives", ObjectivesAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
     else:
         answer = _of_files(journal, target_ms, span_ms, group)

@@ -42,7 +42,7 @@ def test_port_has_what_stands_above_and_its_own() -> None:
             f"tls: {{{PAIR}, clientCertificates: required, producer: {{port: 1}}}}",
             "tls.producer: asks for client certificates (required), and no `tls.clientCa` says whose",
         ),
-        (f"tls: {{{PAIR}, producer: {{port: 1, clientCa: c}}}}", "tls.producer.clientCa: is read only where"),
+        (f"tls: {{{PAIR}, producer: {{port: 1, clientCa: c}}}}", "tls.producer.clientCa: is used only where"),
         (f"tls: {{{PAIR}, producer: {{port: 9613}}}}", "tls.producer.port: 9613 is node.producerPort's as well"),
         (f"tls: {{{PAIR}, producer: {{port: 1}}, admin: {{port: 1}}}}", "tls.admin.port: 1 is tls.producer.port's"),
         (

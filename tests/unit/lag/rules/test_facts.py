@@ -56,7 +56,9 @@ def test_trend_is_hardly_moved_by_one_odd_sample() -> None:
     points = [(each * 10_000, each * 10 + (500 if each == 9 else 0)) for each in range(10)]
     assert median_slope(points) == 1.0
     assert recent_slope(points, 30_000) == pytest.approx(530 / 30)
-    assert halves(points) == (1.0, pytest.approx(540 / 40))
+    first, second = halves(points)
+    assert first == 1.0
+    assert second == pytest.approx(540 / 40)
 
 
 def test_growth_counts_from_the_last_low() -> None:
