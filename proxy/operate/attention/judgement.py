@@ -21,7 +21,7 @@ its own kind, with the advice of the rules.
 
 Levels: `bad` is ERR, `watch` is WARN. A group has the worst level of its queues and its findings, the node the worst
 of its groups and of its own findings. UNKNOWN is worse than WARN and better than ERR. INCOMPLETE, as in the first
-seconds of a node, is a level (UNKNOWN) and no finding.
+seconds of a node, is a level (UNKNOWN) and no finding. A node that takes no samples is UNKNOWN unless it is ERR.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def judgement(lag: LagQueues, found: Iterable[Finding] = ()) -> Judgement:
     own = [each for each in findings if each.group is None]
     return Judgement(
         now_ms=lag.now_ms,
-        level=worst_level([*levels(groups), *levels(own)]),
+        level=worst_level([*levels(groups), *levels(own), "OK" if lag.enabled else "UNKNOWN"]),
         findings=findings,
         groups=groups,
         queues=sorted(lag.queues, key=_bad),

@@ -135,3 +135,10 @@ def test_limit_cuts_the_list_of_queues_and_nothing_else() -> None:
 def test_every_status_of_the_table_of_kinds_is_a_status() -> None:
     """A renamed status would silently be a finding of its own."""
     assert {status for kind in KINDS.values() for status in kind.statuses} <= BY_NAME.keys()
+
+
+def test_node_without_samples_is_unknown_or_err() -> None:
+    """Its findings still count, and nobody takes it for well."""
+    assert judged([], enabled=False).level == "UNKNOWN"
+    assert judged([], about("paused", bad=False), enabled=False).level == "UNKNOWN"
+    assert judged([], about("poison"), enabled=False).level == "ERR"
