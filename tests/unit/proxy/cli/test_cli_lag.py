@@ -130,8 +130,6 @@ def test_spans_of_slo_are_read_by_the_node(monkeypatch: pytest.MonkeyPatch, span
 def test_groups_show_what_waits_for_a_retry(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     """A group whose messages all failed is not idle."""
     node = busy_node()
     topic = replace(node.group_list[1].topics[0], retrying=4_321)
