@@ -151,8 +151,9 @@ class ClusterSampler:
             seen.moved_ms = time_ms
         if members:
             seen.asked_ms = time_ms
-        if start is not None and seen.start is not None and committed is not None and start > committed:
-            seen.expired += max(0, start - max(seen.start, committed))
+        if start is not None and committed is not None and start > committed:
+            # What was lost before recording began is lost, too.
+            seen.expired += max(0, start - max(seen.start or 0, committed))
         seen.start = start if start is not None else seen.start
         seen.committed = committed
         finished, retrying = _ahead(standing)

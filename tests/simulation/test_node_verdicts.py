@@ -69,7 +69,7 @@ def said(logs: list[Any]) -> list[tuple[str, str | None, str]]:
 
 def gauges(ward: Ward) -> list[tuple[str, str, str, float]]:
     """Group, status, recipients and value of each sample of the gauge."""
-    families = NodeCollector(ward.view, ward.lag, "virtual").collect()
+    families = NodeCollector(ward.view, "virtual").collect()
     samples = [sample for family in families if family.name == VERDICT for sample in family.samples]
     labels = [(each.labels, each.value) for each in samples]
     return [(each["group"], each["status"], each["alarm_group"], value) for each, value in labels]

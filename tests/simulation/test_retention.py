@@ -240,7 +240,7 @@ def test_limits_wait_where_nothing_can_be_counted(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("limits", [None, {}, {"age_ms": 1}, {"age_ms": "1", "log_bytes": None}])
 def test_limits_of_a_file_that_holds_something_else_are_not_taken(limits: object) -> None:
-    """The configured ones hold, and the log says why; the file is written anew."""
+    """The configured ones hold, and the log says why; the file is rewritten."""
     world = filled(10)
     world.stop()
     full = {"age_ms": None, "log_bytes": None, "disk_ratio": None, "disk_ratio_forced": None}
