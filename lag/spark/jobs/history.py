@@ -129,6 +129,7 @@ class History:
             f"({_IN_TIME.format(target=limits.target_ms)}) AS in_time",
             f"lag(time_ms) {over}) AS earlier_ms",
             f"lag(committed) {over}) AS committed_then",
+            f"greatest(0L, skipped - lag(skipped) {over})) AS skipped_now",
             f"lag(if(`start` IS NULL, NULL, expired)) IGNORE NULLS {over}) AS expired_then",
         )
         frame = frame.selectExpr(
@@ -140,7 +141,7 @@ class History:
         return frame.selectExpr(
             "*",
             "if(pause_ms IS NULL OR reset_before_ms > earlier_ms, 0L, "
-            "coalesce(greatest(0L, committed - committed_then - lost_now), 0L)) AS finished_now",
+            "coalesce(greatest(0L, committed - committed_then - lost_now - skipped_now), 0L)) AS finished_now",
         )
 
     def _narrow(self, frame: DataFrame, *, told: bool) -> DataFrame:
