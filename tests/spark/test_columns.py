@@ -168,7 +168,8 @@ def test_waiting_rows(spark: SparkSession) -> None:
             for name in ScheduledSample.__dataclass_fields__
         ]
     )
-    found = {row.level: row for row in judged_waiting(spark.createDataFrame(samples, schema), limits).collect()}
+    frame = spark.createDataFrame([astuple(sample) for sample in samples], schema)
+    found = {row.level: row for row in judged_waiting(frame, limits).collect()}
     for sample in samples:
         verdict, row = judge_waiting(sample, BEGIN, limits), found[sample.level]
         assert {"status": row.status, **{name: row[name] for name in WAITING}} == {

@@ -18,7 +18,7 @@ def row(kind: str, **values: Any) -> ScheduledSample:
     return ScheduledSample(time_ms=NOW, kind=kind, **values)
 
 
-CASES = {
+CASES: dict[str, tuple[ScheduledSample, dict[str, Any], str, str]] = {
     "nothing is due": (row("timer", pending=5), {"scheduled": 5, "overdue": 0, "lateness_ms": 0}, "IN_TIME", "OK"),
     "due a moment ago": (
         row("delay", level=3, pending=5, overdue=2, oldest_due_ms=NOW - 2_999),
