@@ -76,7 +76,7 @@ def stage(
 # Groups.
 
 
-@stage("poison", retryIntervals=[300, -1])
+@stage("poison", over_seconds=25.0, retryIntervals=[300, -1])
 def poison_key(ward: Ward) -> Staging:
     """A message that its consumer fails each time, and retries for ever."""
     ward.send("orders", "poison")
@@ -85,7 +85,7 @@ def poison_key(ward: Ward) -> Staging:
     ward.finish()
 
 
-@stage("poison", retryIntervals=[300, -1])
+@stage("poison", over_seconds=25.0, retryIntervals=[300, -1])
 def poison_without_key(ward: Ward) -> Staging:
     """The same for a group without order."""
     ward.send("orders", "")
@@ -193,6 +193,7 @@ def waiting_cap(ward: Ward) -> Staging:
 
 @stage(
     "push_failing",
+    over_seconds=25.0,
     actions=["Async", "AsyncHttp"],
     urls=["http://10.0.0.50:80/hook"],
     maxRetry=-1,
