@@ -44,7 +44,7 @@ MOMENT_MS: Final = 10_000
 """Samples of a topic's queues within one such stretch of time are of one moment."""
 _SUMMARY: Final = {column.name: place for place, column in enumerate(QUEUE_SUMMARIES.columns)}
 _LAG_MAX, _AGE_MAX = _SUMMARY["lag_max"], _SUMMARY["age_max_ms"]
-_NEIGHBOURS: Final = ("lag", "produce_trend" if "produce_trend" in quantities.QUANTITIES else "produce_rate")
+_NEIGHBOURS: Final = ("lag", "produce_trend")
 """Quantities that the queues of a topic are compared by."""
 _KEPT: Final = frozenset(
     name for name, status in BY_NAME.items() if SEVERITY[name] > SEVERITY["UNKNOWN"]
@@ -182,8 +182,9 @@ class _Walk:
                 if sample.start is not None and expired is not None:
                     judged.lost_now = max(0, sample.expired - expired)
                 then, now = earlier["committed"], sample.committed
+                skipped = max(0, sample.skipped - earlier["skipped"])
                 if None not in (passed_ms, then, now) and not self._is_reset(before.time_ms, sample.time_ms):
-                    finished = max(0, (now or 0) - then - judged.lost_now)
+                    finished = max(0, (now or 0) - then - judged.lost_now - skipped)
                 state = before.in_time if read.tier is Tier.RAW else judged.in_time
                 sums.known_ms += (passed_ms or 0) * (state is not None)
                 sums.over_ms += (passed_ms or 0) * (state is False)
@@ -323,7 +324,7 @@ class _Found:
             number = passed_ms // heat_width
             heat[number] = _highest(heat.get(number), each.peak_lag)
             if not _is_alone(each):
-                each.facts = {name: facts[name] for name in ("committed", *_NEIGHBOURS)}
+                each.facts = {name: facts[name] for name in ("committed", "skipped", *_NEIGHBOURS)}
             judged.append(each)
 
         return take
