@@ -82,6 +82,7 @@ class Observer:
             "/metrics": self._attention_gauges,
             "status page": self._page,
             "pyddmq groups": lambda: self._listed("groups"),
+            "pyddmq groups stuck": lambda: self._listed("groups", "stuck"),
             "pyddmq groups stuck --json": lambda: _findings(json.loads(self._run("groups", "stuck", "--json").out)),
             "pyddmq stats": lambda: self._listed("stats"),
             "pyddmq lag": lambda: self._listed("lag"),
