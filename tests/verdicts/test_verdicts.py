@@ -136,8 +136,9 @@ def test_every_place_shows_the_staged_finding(wanted: Stage, tmp_path: Path) -> 
     ward.run(5)
     assert not everything(observer.findings)
     staging = wanted.run(ward)
-    next(staging)
+    words = next(staging)
     found = ward.appears(wanted.kind)
+    assert [word for word in words if word not in found.text] == [], found.text
     observer.look()
     assert fits(found.text, rows()[wanted.kind][1]), found.text
     for name, ask in observer.findings.items():
