@@ -1,7 +1,8 @@
 """Troubles of a node, each staged by a generator: up to its first `yield` it is brought about, afterwards it is over.
 
-A stage yields words that must be in the finding. `STAGES` has them by the finding that must appear, with what the node has to be configured with
-and how long after its end the finding may still show (rules over the last minute need that minute).
+A stage yields words that must be in the finding. `STAGES` has them by the finding that must appear, with what the node
+has to be configured with and how long after its end the finding may still show (rules over the last minute need that
+minute).
 """
 
 from __future__ import annotations
