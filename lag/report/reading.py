@@ -15,7 +15,6 @@ from lag.journal.reader import SLACK_MS, JournalReader, Wanted
 from lag.journal.summaries import queue_summary
 from lag.report.clock_steps import LOOK_BACK_MS
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, ReportOptions
-from lag.report.origins import labels_of
 from lag.samples import EventKind, QueueSample
 
 JOURNAL_BYTES: Final = 4
@@ -41,6 +40,38 @@ class ReadSample:
     tier: Tier
     row: Row
     time_ms: int
+
+
+Labels = Mapping[str, Mapping[tuple[str, str], str]]
+"""By folder, of each node (cluster and name) whose name another folder has too, what it is called here."""
+
+
+def labels_of(disk: Disk, folders: Iterable[str]) -> Labels:
+    """Return names for nodes that two folders have; by the heads of the folders' files."""
+    nodes = {folder: _nodes(disk, folder) for folder in folders}
+    shared: dict[tuple[str, str], int] = {}
+    for found in nodes.values():
+        for node in found:
+            shared[node] = shared.get(node, 0) + 1
+    labels = {
+        folder: {node: f"{node[1]} ({folder})" for node in sorted(found) if shared[node] > 1}
+        for folder, found in nodes.items()
+    }
+    return {folder: found for folder, found in labels.items() if found}
+
+
+def _nodes(disk: Disk, folder: str) -> set[tuple[str, str]]:
+    try:
+        names = disk.list(folder)
+    except OSError:
+        return set()
+    found = set()
+    for file in live_files(each for name in names if (each := parse(name)) is not None):
+        reader = BlockReader(disk, f"{folder}/{file.name}")
+        reader.close()
+        if reader.head is not None:
+            found.add((reader.head.cluster, reader.head.node))
+    return found
 
 
 def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> int:
