@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from broker.runtime.seams import Disk
@@ -100,27 +100,31 @@ class Reading:
         self.refused: dict[str, int] = defaultdict(int)
         self._window = window
         self._since_ms = window.from_ms - limits.window_ms - (window.length_ms if options.compared else 0)
-        wanted = Wanted(
-            since_ms=max(0, self._since_ms - LOOK_BACK_MS), until_ms=window.to_ms, groups=options.given.groups
-        )
+        groups = options.given.groups
+        wanted = Wanted(since_ms=max(0, self._since_ms), until_ms=window.to_ms, groups=groups)
         labels = labels_of(disk, options.given.journals)
         gaps: list[tuple[int, str, str]] = []
         for folder in options.given.journals:
-            names = labels.get(folder, {})
-            for block in JournalReader(disk, folder).blocks(wanted):
+            reader, names = JournalReader(disk, folder), labels.get(folder, {})
+            earlier = replace(wanted, since_ms=max(0, self._since_ms - LOOK_BACK_MS))
+            for block in reader.blocks(earlier, by_columns=None):
+                if not isinstance(block, Gap):
+                    node = names.get((block.head.cluster, block.head.node), block.head.node)
+                    self.events += [
+                        (block.head.cluster, node, event)
+                        for event in block.events
+                        if earlier.takes_moment(event.time_ms) and earlier.takes_name(event.group, event.topic)
+                    ]
+            for block in reader.blocks(wanted):
                 if isinstance(block, Gap):
                     if self._is_inside(block):
                         gaps.append((block.from_ms or -1, block.path, f"{folder}: {block.reason} ({block.kind.value})"))
                     continue
-                head = block.head
-                node = names.get((head.cluster, head.node), head.node)
+                node = names.get((block.head.cluster, block.head.node), block.head.node)
                 order = block.epoch, block.sequence
                 for key, time_ms, row in block.queues:
                     if self._since_ms <= time_ms < window.to_ms and wanted.takes_name(key[0], key[1]):
-                        self._take((head.cluster, node, *key), order, block.tier, time_ms, row)
-                for event in block.events:
-                    if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
-                        self.events.append((head.cluster, node, event))
+                        self._take((block.head.cluster, node, *key), order, block.tier, time_ms, row)
         self.gaps = [text for _, _, text in sorted(gaps)]
 
     def _is_inside(self, gap: Gap) -> bool:
