@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.simulation.staged import STAGES, Stage
 from tests.simulation.test_troubles import fits, rows
 from tests.simulation.ward import Ward
 from tests.verdicts.of_lag import SITUATIONS, Situation, send, work
-from tests.verdicts.places import Observer, Places, Posts, Shown
+from tests.verdicts.places import AS_JSON, Observer, Places, Posts, Shown
 
 ROUND_SECONDS = 15.0
 """Within which every place knows what a round of samples said."""
@@ -100,6 +101,8 @@ def test_every_place_gives_the_staged_verdict_and_cause(wanted: Situation, tmp_p
     assert next(staging, "ended") == "ended"
     ward.run(wanted.over_seconds)
     nothing_is_left(observer)
+    ended = {(each.group, each.status, each.cause) for each in observer.reported(is_open=False)}
+    assert wanted.kind is None or wanted.lag_level == "OK" or ("by-key", wanted.status, wanted.first_cause) in ended
 
 
 @pytest.mark.parametrize("wanted", STAGES.values(), ids=list(STAGES))
@@ -170,3 +173,20 @@ def test_rates_are_those_of_the_last_minute(tmp_path: Path) -> None:
     ward.run(60)
     [queue] = observer.port.json("/api/lag")["queues"]
     assert (queue["produceRate"], queue["consumeRate"]) == (0, 0)
+
+
+def test_report_keeps_two_nodes_of_one_name_apart(tmp_path: Path) -> None:
+    """The queue of the node without a consumer is stopped, and that of the other one is not."""
+    folders = []
+    for name, stage in (("well", "group_at_rest_after_a_restart"), ("stopped", "consumers_went")):
+        ward = Ward(SITUATIONS[stage].prepare)
+        (tmp_path / name).mkdir()
+        observer = Observer(ward, tmp_path / name)
+        ward.run(40)
+        next(SITUATIONS[stage].run(ward))
+        ward.run(ROUND_SECONDS)
+        folders += ["--journal", str(observer.copy_journal())]
+    done = observer.port.command("lag", "report", *folders, "--since", "1h", "--engine", "local", *AS_JSON)
+    [group] = json.loads(done.out)["groups"]
+    found = {each["node"]: (each["status"], each["lag"]) for each in group["queues"]}
+    assert found == {f"broker-0 ({tmp_path}/well)": ("OK", 0), f"broker-0 ({tmp_path}/stopped)": ("STOP", 20)}
