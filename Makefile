@@ -126,8 +126,8 @@ kafka: setup ## what we say of Kafka, by a real one; needs Java 17 and Maven, or
 chaos: setup ## ten minutes of nodes and a Kafka that are killed, stopped, added and removed; needs Java 17 and Maven
 	$(BIN)/python -m tests.kafka.chaos --seconds $(CHAOS_SECONDS) --seed $(CHAOS_SEED) --protocol $(CHAOS_PROTOCOL)
 
-rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17 and Maven
-	$(BIN)/python -m pytest tests/interop/test_bench.py -m long
+rivals: setup ## that the benchmark works with RocketMQ beside it, and what of it `make test` leaves out; needs Java 17 and Maven
+	$(BIN)/python -m pytest tests/interop/test_bench.py tests/integration/pyddmq/test_bench.py -m long
 
 fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each target
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'

@@ -32,10 +32,9 @@ from broker.runtime.disk import RealDisk
 from lag.export.names import ExportFile
 from lag.export.tables import GROUP_ROWS, schema_of
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.report.options import BUCKETS, Input, ReportOptions, Window
 from lag.rules.limits import Limits
-from lag.spark.jobs.history import BUCKETS, Window
-from lag.spark.jobs.inputs import Input
-from lag.spark.jobs.report import ReportOptions, make_report
+from lag.spark.jobs.report import make_report
 from lag.spark.session import LONG_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.journal import NAME

@@ -30,7 +30,6 @@ from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.seams import SystemClock
 from conf.loader import loads
 from proxy.admin.exposition import Exposition
-from proxy.admin.loop_lag import LoopLag
 from proxy.node.alarms import alarms_of
 from proxy.node.node import Node
 from proxy.node.parts import Seams
@@ -119,9 +118,7 @@ class Bench:
 
     async def scrape(self) -> None:
         """Read the metrics."""
-        exposition = Exposition(
-            LiveNode(self.node, self.reloader), LoopLag(self.node.seams.loop, SystemClock()), "bench"
-        )
+        exposition = Exposition(LiveNode(self.node, self.reloader), "bench")
         text, _ = await exposition.rendered("")
         print(f"                {len(text) / 1e6:.1f} MB, {text.count(10):,} lines")
 

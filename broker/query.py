@@ -120,7 +120,7 @@ def by_id(store: Searchable, message_id: str) -> Message:
     """
     physical = physical_of_id(message_id)
     if physical is None:
-        raise QueryRefused(f"{message_id!r} is no message id; one has 32 or 56 hex digits")
+        raise QueryRefused(f"{message_id!r} is not a valid message id; one has 32 or 56 hex digits")
     try:
         message = at_physical(store, physical)
     except NotFound as error:

@@ -111,5 +111,5 @@ def put_selected(
     queues = queue_names(topic, broker_name, range(len(store.topics[topic].queues)))
     chosen = selector(queues, Outgoing(topic, body, key, tags, properties), arg)
     if chosen not in queues:
-        raise ValueError(f"the selector returned {chosen!r}, which is none of the {len(queues)} queues of {topic!r}")
+        raise ValueError(f"the selector returned {chosen!r}, which is not one of the {len(queues)} queues of {topic!r}")
     return store.put(topic, body, key=key, tags=tags, properties=properties, queue_id=chosen.queue_id)

@@ -11,7 +11,7 @@ from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.order_key import is_json_path
 from conf.problems import ConfigError, Problem
 from conf.sections.kafka import KafkaClusterConfig
-from conf.sections.lag import LagConfig
+from conf.sections.lag import LagConfig, LagRules
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
 
@@ -26,6 +26,7 @@ __all__ = [
     "GroupConfig",
     "KafkaClusterConfig",
     "LagConfig",
+    "LagRules",
     "Loaded",
     "NodeConfig",
     "Problem",

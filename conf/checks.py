@@ -50,7 +50,7 @@ def is_loopback(host: str) -> bool:
 
 
 def collide(host: str, port: int | None, other_host: str, other_port: int | None) -> bool:
-    """Whether two listeners want the same port; None is no port, and 0 any free one."""
+    """Whether two listeners want the same port; None means no port, 0 any free one."""
     is_same_host = host == other_host or not {"0.0.0.0", "::"}.isdisjoint((host, other_host))
     return port is not None and port == other_port != 0 and is_same_host
 
@@ -65,21 +65,21 @@ def check_access(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
     if not (ruled or node.access == "open" or is_loopback(node.host)):
         yield (
             ("host",),
-            f"{node.host} is no address of the loopback, and there are no rules: who reaches it may publish, pull and "
+            f"{node.host} is not a loopback address, and there are no rules: who reaches it may publish, pull and "
             "acknowledge for any group; write a section `access` with `rules` beside node (docs/security.md), "
             "`access: open` under node where that is meant, or 127.0.0.1 here",
         )
     if not (ruled or is_loopback(node.admin_host)):
         yield (
             ("adminHost",),
-            f"{node.admin_host} is no address of the loopback, and there are no rules, which `access: open` under "
+            f"{node.admin_host} is not a loopback address, and there are no rules, which `access: open` under "
             "node does not replace for the admin port; write a section `access` with `rules` beside node "
             "(docs/security.md), or 127.0.0.1 here",
         )
     if ruled and node.admin_token_file is not None:
         yield (
             ("adminTokenFile",),
-            "is the token of nodes without rules, and this one has a section `access`; take it out, make a token "
+            "is the token of nodes without rules, and this one has a section `access`; remove it, make a token "
             "with `pyddmq access token create`, and give its principal operate, readBodies and administer under "
             "access.rules",
         )
@@ -140,7 +140,7 @@ def _check_retry_topic(subscription: SubscriptionConfig) -> Iterator[Finding]:
     if subscription.topic.startswith(DLQ_PREFIX):
         yield (
             ("retryTopic",),
-            f"{subscription.topic} holds dead letters, which are retried in place and get no dead letter; take it out",
+            f"{subscription.topic} holds dead letters, which are retried in place and get no dead letter; remove it",
         )
 
 
@@ -185,7 +185,7 @@ def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
         return f"there is no {GROOVY}"
     if ":" in name:
         return f"{name!r} cannot be loaded; write package.module:Class of an action that can be imported"
-    return f"{name!r} is no action; {nearest(name, actions)}there are {known}, or package.module:Class"
+    return f"{name!r} is not an action; {nearest(name, actions)}there are {known}, or package.module:Class"
 
 
 def _check_places(specs: list[ActionSpec]) -> Iterator[Finding]:
@@ -200,7 +200,7 @@ def _check_places(specs: list[ActionSpec]) -> Iterator[Finding]:
     alone = next((index for index, spec in enumerate(specs) if spec.stands_alone), None)
     if alone is not None and len(specs) > 1:
         name = specs[alone].name
-        text = f"{name} stands alone: clients fetch the topic and nothing runs before; write actions: [{name}]"
+        text = f"{name} must be the only action, since no action runs before a fetch; write actions: [{name}]"
         yield ("actions", alone), text
         return
     last = specs[-1]
@@ -216,17 +216,17 @@ def _check_low_level(subscription: SubscriptionConfig) -> Iterator[Finding]:
     if not subscription.is_low_level:
         return
     if subscription.order_key is not None:
-        text = f"who fetches gets each queue in its order, and {LOW_LEVEL} keeps no other; take it out"
+        text = f"who fetches gets each queue in its order, and {LOW_LEVEL} keeps no other; remove it"
         yield ("orderKey",), text
     if subscription.retry_topic:
-        yield ("retryTopic",), f"a client that fetches keeps what failed itself ({LOW_LEVEL}); take it out"
+        yield ("retryTopic",), f"a client that fetches keeps what failed itself ({LOW_LEVEL}); remove it"
 
 
 def check_group(group: GroupConfig) -> Iterator[Finding]:
     """Check what a group's own settings and its topics say together."""
     if group.is_low_level and group.ack_log_one_in:
-        text = f"clients of {group.group!r} acknowledge offsets ({LOW_LEVEL}), and no message has an end of its own"
-        yield ("ackLog",), f"{text}; take it out"
+        text = f"clients of {group.group!r} acknowledge offsets ({LOW_LEVEL}), so single messages do not finish"
+        yield ("ackLog",), f"{text}; remove it"
 
 
 def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) -> Iterator[Finding]:
@@ -237,7 +237,7 @@ def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) 
         if not spec.answers_at_once:
             yield (
                 ("actions", index),
-                f"{spec.name} is async or blocking and stands before the order gate, where the key "
+                f"{spec.name} is async or blocking and comes before the order gate, where the key "
                 f"{subscription.order_key} is still to be found and actions must answer at once; put Async before it",
             )
     if any(spec.provides_json for spec in specs[:gate]):
@@ -246,7 +246,7 @@ def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) 
     names = [spec.name for spec in specs if not spec.provides_json]
     yield (
         ("orderKey",),
-        f"{subscription.order_key} is read from the parsed body, and no Json stands before {specs[gate].name}; write "
+        f"{subscription.order_key} is read from the parsed body, and no Json comes before {specs[gate].name}; write "
         f"actions: [Json, {', '.join(names)}]",
     )
 
@@ -273,7 +273,7 @@ def _check_options(
         taken = {field.alias or each for each, field in spec.options_model.model_fields.items()}
         for key in own.keys() & (BlockingOptions.names() - taken):
             kind = "blocking actions" if key == "process" else "async and blocking actions"
-            yield ("options", name, key), f"is an option of {kind}, and {name} is none; take it out"
+            yield ("options", name, key), f"is an option of {kind}, and {name} is none; remove it"
             del own[key]
         yield from _invalid(name, spec.options_model, own)
     elif own:
@@ -306,7 +306,7 @@ def _said(error: ErrorDetails, model: type[BaseModel]) -> str:
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         known = [field.alias or name for name, field in model.model_fields.items()]
-        return f"is no option; {nearest(str(error['loc'][0]), known)}there are {', '.join(known) or 'none'}"
+        return f"is not an option; {nearest(str(error['loc'][0]), known)}there are {', '.join(known) or 'none'}"
     if error["type"] == "missing":
         return f"is absent; add `{error['loc'][-1]}: ...`"
     return f"{error['msg'][:1].lower()}{error['msg'][1:]}"

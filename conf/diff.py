@@ -13,7 +13,7 @@ from conf.places import Path
 from conf.sections.access import AccessConfig
 from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
-from conf.sections.lag import LagConfig
+from conf.sections.lag import LagConfig, LagRules
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
@@ -153,7 +153,7 @@ def _come_or_gone_access(old: Config, new: Config) -> list[Refusal]:
     if new.access is None:
         text = "cannot go while the node runs: everybody might do everything; put it back, or restart the node"
     else:
-        text = "cannot come while the node runs; restart it for that, or take it out"
+        text = "cannot come while the node runs; restart it for that, or remove it"
     return [Refusal(("access",), text)]
 
 
@@ -255,5 +255,5 @@ assert all(reload_of(KafkaClusterConfig, name) is Reload.RESTART for name in Kaf
 assert reload_of(TopicConfig, "queues") is Reload.LIVE, (
     "but for their cluster topic fields are live; _topic_changes relies on it"
 )
-for _model in (AccessConfig, LimitsConfig, PrincipalLimits, AddressLimits, AdminConfig, LagConfig):
+for _model in (AccessConfig, LimitsConfig, PrincipalLimits, AddressLimits, AdminConfig, LagConfig, LagRules):
     assert all(reload_of(_model, name) is Reload.LIVE for name in _model.model_fields), "nothing of it is refused"

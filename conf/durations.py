@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-_DURATION = re.compile(r"([1-9][0-9]{0,8})(ms|s|m|h|d)")
+DURATION = re.compile(r"([1-9][0-9]{0,8})(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 NONE = "0s"
 
@@ -18,9 +18,11 @@ def duration_ms(text: str) -> int:
     Raises:
         ValueError: The text is none.
     """
-    match = _DURATION.fullmatch(text)
+    match = DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no duration; write a number and one of ms, s, m, h, d, such as 10s or 2d")
+        raise ValueError(
+            f"{text!r} is not a valid duration; write a number and one of ms, s, m, h, d, such as 10s or 2d"
+        )
     return int(match[1]) * _UNITS_MS[match[2]]
 
 

@@ -54,15 +54,15 @@ def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, 
     return Foreign(harmless, text, idle, option=option, actions=actions)
 
 
-_THREADS = "one event loop serves all connections; take it out"
+_THREADS = "one event loop serves all connections; remove it"
 _REDIS = (
     "the block of a group; write it under the topic as `options: {Redis: {hosts: [host:6379], ...}}`, the password as "
     "{file: PATH} or {env: NAME}"
 )
 _HTTP = "AsyncHttp"
-_EMBEDDED = "the broker is embedded, nothing connects to it; take it out"
-_BATCHED = "every publish is batched with those of its turn; take it out"
-_ONE_NODE = "one node consumes every queue; take it out"
+_EMBEDDED = "the broker is embedded, nothing connects to it; remove it"
+_BATCHED = "every publish is batched with those of its turn; remove it"
+_ONE_NODE = "one node consumes every queue; remove it"
 
 GROOVY = (
     "Groovy, which runs in a JVM and may do anything in it; write a condition as a Filter (CEL), and what changes a "
@@ -77,12 +77,12 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "acceptQueueSizePerThread": _warn(f"{_THREADS}, backlog bounds what waits to be accepted"),
         "workerQueueSize": _warn(f"{_THREADS}, maxOutstandingPerConnection bounds what waits"),
         "timeoutCheckerThreads": _warn(_THREADS),
-        "clientTimeout": _warn("connections are not closed for being idle; take it out"),
-        "instance": _warn("brokerCluster and brokerName name a node; take it out"),
+        "clientTimeout": _warn("connections are not closed for being idle; remove it"),
+        "instance": _warn("brokerCluster and brokerName name a node; remove it"),
         "proxyCluster": _warn(_ONE_NODE),
-        "brokerClusters": _refuse("brokerCluster names the node's own broker; clusters of Kafka stand under `kafka:`"),
+        "brokerClusters": _refuse("brokerCluster names the node's own broker; clusters of Kafka are under `kafka:`"),
         "kafkaConfigs": _refuse("the section; write a cluster under `kafka:` at the top level"),
-        "rocketmqConfigs": _refuse("the broker is embedded; take it out"),
+        "rocketmqConfigs": _refuse("the broker is embedded; remove it"),
         "thriftServer": _refuse(
             "the section; write producerPort, consumerPort, maxReadBufferBytes, backlog and "
             "maxRecvMsgsLength under `node`"
@@ -90,34 +90,34 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "carreraConfiguration": _refuse("the section; write what applies of it under `node`"),
         "groups": _refuse("a white list; the groups under `groups:` at the top level are served, all of them"),
         "topics": _refuse("a white list; the topics under `topics:` at the top level are served, all of them"),
-        "zookeeperAddr": _warn("there is no ZooKeeper: this file is the configuration; take it out"),
+        "zookeeperAddr": _warn("there is no ZooKeeper: this file is the configuration; remove it"),
         "defaultTopicInfoConf": _refuse("static topics; write them under `topics:` at the top level"),
         "useKafka": _refuse("the switch; a topic is in Kafka by its brokerCluster, one of `kafka:`", False),
         "useRocketmq": _warn(_EMBEDDED),
         "kafkaProducers": _warn(_EMBEDDED),
         "rocketmqProducers": _warn(_EMBEDDED),
         "kafkaConfigurationMap": _refuse("the section; write clusters under `kafka:` at the top level"),
-        "rocketmqConfigurationMap": _refuse("the broker is embedded; take it out"),
+        "rocketmqConfigurationMap": _refuse("the broker is embedded; remove it"),
         "warmUpConnection": _warn(_EMBEDDED),
         "warmUpFetchTopicRouteInfo": _warn(_EMBEDDED),
-        "retryDelays": _warn("DDMQ never used it either; take it out"),
+        "retryDelays": _warn("DDMQ never used it either; remove it"),
         "useAutoBatch": _warn(_BATCHED),
         "autoBatch": _warn(_BATCHED),
-        "useRequestLimiter": _warn("maxTps alone turns a limit on, the node's or a topic's; take it out"),
-        "tpsWarningRatio": _warn("a limit is one bucket of tokens, nothing is split off for a warning; take it out"),
-        "delay": _warn("delayed messages wait in the store, not in topics of another system; take it out"),
+        "useRequestLimiter": _warn("maxTps alone turns a limit on, the node's or a topic's; remove it"),
+        "tpsWarningRatio": _warn("a limit is one bucket of tokens, nothing is split off for a warning; remove it"),
+        "delay": _warn("delayed messages wait in the store, not in topics of another system; remove it"),
     },
     TopicConfig: {
-        "topic": _warn("the key of the entry names the topic; take it out"),
+        "topic": _warn("the key of the entry names the topic; remove it"),
         "topicUnits": _refuse("one node has one broker cluster; write queues and maxTps under the topic"),
         "delayTopic": _refuse("every topic takes delayed messages, one of `messageType: DELAY` takes no others", False),
         "autoBatch": _warn(_BATCHED),
         "strongOrder": _warn("a publish is never resent by the node, so every topic is strongly ordered (W81)"),
-        "compressType": _warn("DDMQ never used it either; take it out"),
+        "compressType": _warn("DDMQ never used it either; remove it"),
     },
     SubscriptionConfig: {
         "proxies": _warn(_ONE_NODE),
-        "fetchThreads": _warn("one reader serves all queues in the order of the log; take it out"),
+        "fetchThreads": _warn("one reader serves all queues in the order of the log; remove it"),
         "groovyScript": _refuse(GROOVY),
         "urls": _option("urls", _HTTP, harmless=False),
         "httpMethod": _option("httpMethod", _HTTP, harmless=False, idle=("POST", "post")),
@@ -143,8 +143,8 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         ),
     },
     GroupConfig: {
-        "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; take it out"),
-        "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; take it out"),
+        "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; remove it"),
+        "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; remove it"),
         "redisConfig": _refuse(_REDIS),
     },
 }
@@ -155,15 +155,15 @@ TOP_LEVEL = {
     "pProxyConfig": "is DDMQ's; write what applies under `node:`",
     "carreraConfiguration": "is DDMQ's; write what applies under `node:`",
     "thriftServer": "is DDMQ's; write producerPort, consumerPort, maxReadBufferBytes and backlog under `node:`",
-    "instance": "is DDMQ's; brokerCluster and brokerName under `node:` name a node; take it out",
-    "proxyCluster": "is DDMQ's and means nothing to one node; take it out",
+    "instance": "is DDMQ's; brokerCluster and brokerName under `node:` name a node; remove it",
+    "proxyCluster": "is DDMQ's and means nothing to one node; remove it",
     "brokerClusters": "is DDMQ's; brokerCluster under `node:` names the node's own; write Kafka's under `kafka:`",
     "kafkaConfigs": "is DDMQ's; write a cluster under `kafka:`, as `main: {bootstrapServers: host:9092}`",
-    "rocketmqConfigs": "is DDMQ's; the broker is embedded; take it out",
-    "zookeeperAddr": "is DDMQ's; there is no ZooKeeper, this file is the configuration; take it out",
+    "rocketmqConfigs": "is DDMQ's; the broker is embedded; remove it",
+    "zookeeperAddr": "is DDMQ's; there is no ZooKeeper, this file is the configuration; remove it",
     "defaultTopicInfoConf": "is DDMQ's; write its topics under `topics:`",
     "host": "belongs under `node:`",
-    "idc": "is DDMQ's and means nothing here; take it out",
+    "idc": "is DDMQ's and means nothing here; remove it",
     "port": "is DDMQ's; write producerPort and consumerPort under `node:`",
 }
 

@@ -53,7 +53,7 @@ def check_topic(
         known = ", ".join(sorted(clusters)) or "none"
         yield (
             ("brokerCluster",),
-            f"{cluster!r} is no cluster; {hint}under kafka: {known}; leave it out for the node's own store "
+            f"{cluster!r} is not a cluster; {hint}under kafka: {known}; leave it out for the node's own store "
             f"({node.broker_cluster})",
         )
         return
@@ -62,7 +62,7 @@ def check_topic(
         yield (
             ("queues",),
             f"its queues are its partitions in Kafka, which are made there (kafka-topics --create --topic {name} "
-            f"--partitions {topic.queues}); take it out",
+            f"--partitions {topic.queues}); remove it",
         )
     if topic.message_type not in (None, "NORMAL", "FIFO"):
         yield ("messageType",), f"{_LATER}; write NORMAL or FIFO, or leave it out"
@@ -83,14 +83,14 @@ def _check_name(name: str) -> Iterator[Finding]:
         try:
             re.compile(name)
         except re.error as error:
-            yield (), f"{name!r} is no regular expression ({error}); write one such as ^orders-.*"
+            yield (), f"{name!r} is not a valid regular expression ({error}); write one such as ^orders-.*"
             return
         if (unknown := _UNKNOWN_TO_BROKERS.search(name)) is not None:
             # As letters, without a word, or not at all.
             yield (), f"{name!r} has {unknown[0]!r}, which librdkafka and brokers read in other ways; {_PORTABLE}"
     elif not is_kafka_topic(name) and _is_stored(name):
         text = f"Kafka's topics have letters, digits, `. _ -`, up to {KAFKA_TOPIC_MAX}"
-        yield (), f"{name!r} is no name that Kafka takes; {text}, and ^ before a regular expression"
+        yield (), f"{name!r} is not a valid Kafka topic name; {text}, and ^ before a regular expression"
 
 
 def check_subscription(
@@ -112,13 +112,13 @@ def check_subscription(
     if subscription.is_low_level:
         yield (
             ("actions",),
-            f"{topic} stands in Kafka ({kafka}), and {LOW_LEVEL} would only repeat what Kafka's own clients do; use a "
+            f"{topic} is in Kafka ({kafka}), and {LOW_LEVEL} would only repeat what Kafka's own clients do; use a "
             "Kafka client, or write actions: [Async, PullServer]",
         )
     if subscription.retry_topic:
         yield (
             ("retryTopic",),
-            f"{topic} stands in Kafka ({kafka}), where what failed is retried in place; take it out",
+            f"{topic} is in Kafka ({kafka}), where failed messages are retried in place; remove it",
         )
 
 
@@ -128,12 +128,12 @@ def check_group(group: GroupConfig, node: NodeConfig, topics: Mapping[str, Topic
     for each in group.enabled_topics:
         clusters.setdefault(_cluster_of(topics.get(each.topic), node), []).append(each.topic)
     if len(clusters) > 1:
-        told = "; ".join(f"{', '.join(names)} in {name or node.broker_cluster}" for name, names in clusters.items())
-        yield ("topics",), f"the topics of a group stand in one cluster, and these do not: {told}; make two groups"
+        places = "; ".join(f"{', '.join(names)} in {name or node.broker_cluster}" for name, names in clusters.items())
+        yield ("topics",), f"all topics of a group must be in one cluster, and these are not: {places}; make two groups"
     if any(name is not None for name in clusters) and not is_kafka_topic(group.group + DLQ_SUFFIX):
         yield (
             ("group",),
-            f"{group.group!r} reads from Kafka, where {group.group}{DLQ_SUFFIX} is no name of a topic for its dead "
+            f"{group.group!r} reads from Kafka, where {group.group}{DLQ_SUFFIX} is not a valid topic name for its dead "
             "letters; name it with letters, digits, `_ -`",
         )
     own = group.group + DLQ_SUFFIX

@@ -136,7 +136,7 @@ class _Reader:
         for key in tree.entries:
             if key not in SECTIONS:
                 hint = checks.nearest(key, SECTIONS)
-                known = f"is no section; {hint}there are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
+                known = f"is not a section; {hint}there are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
                 self._problem((key,), TOP_LEVEL.get(key, known))
         access = self._read_access(tree)
         limits = self._read_limits(tree)
@@ -182,7 +182,7 @@ class _Reader:
             return LimitsConfig()
         limits = self._listed(LimitsConfig, "limits", section, _LIMITS_LISTS) or LimitsConfig()
         if limits.principals and "access" not in tree.entries:
-            text = "without a section `access` nobody has a principal; limit `addresses`, or write one"
+            text = "without a section `access` no client has a principal; limit `addresses`, or add the section"
             self._problem(("limits", "principals"), text)
         return limits
 

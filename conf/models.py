@@ -27,7 +27,7 @@ from conf.order_key import check_order_key
 from conf.sections.access import AccessConfig
 from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
-from conf.sections.lag import AckShare, LagConfig
+from conf.sections.lag import AckShare, LagConfig, LagRules
 from conf.sections.limits import LimitsConfig
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig
@@ -46,14 +46,14 @@ def _check_retry_intervals(intervals: list[int]) -> list[int]:
     for index, interval in enumerate(intervals):
         if interval < -1:
             raise ValueError(
-                f"{interval} is no interval; give ms of 0 or more, or -1 at the end to repeat the last one"
+                f"{interval} is not a valid interval; give ms of 0 or more, or -1 at the end to repeat the last one"
             )
         if interval > DAY_MS:
             raise ValueError(f"{interval} ms is more than a day; give at most {DAY_MS}")
         if interval == -1 and index == 0:
-            raise ValueError("-1 repeats the interval before it and stands first; write for example [1000, -1]")
+            raise ValueError("-1 repeats the interval before it and cannot be first; write for example [1000, -1]")
         if interval == -1 and index + 1 < len(intervals):
-            raise ValueError("what stands after -1 is never reached; put -1 last or take it out")
+            raise ValueError("entries after -1 are never used; put -1 last or remove it")
     return intervals
 
 
@@ -65,7 +65,7 @@ def _read_timestamp(value: Any) -> Any:
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as error:
-        raise ValueError(f"{value!r} is no point in time; {wanted}") from error
+        raise ValueError(f"{value!r} is not a valid point in time; {wanted}") from error
     if moment.tzinfo is None:
         raise ValueError(f"{value!r} does not say its zone; {wanted}")
     return round(moment.timestamp() * 1000)
@@ -85,14 +85,16 @@ Timestamp = Annotated[int, BeforeValidator(_read_timestamp), AfterValidator(chec
 
 def _check_retry_max(count: int) -> int:
     if count < -1:
-        raise ValueError(f"{count} is no count; give 0 or more, or -1 for no limit")
+        raise ValueError(f"{count} is not a valid count; give 0 or more, or -1 for no limit")
     return count
 
 
 def _check_tags(tags: list[str]) -> list[str]:
     for tag in tags:
         if not tag or tag != tag.strip() or "|" in tag:
-            raise ValueError(f"{tag!r} is no tag; give one tag per entry, without blanks around it and without `|`")
+            raise ValueError(
+                f"{tag!r} is not a valid tag; give one tag per entry, without blanks around it and without `|`"
+            )
     return tags
 
 
@@ -101,7 +103,7 @@ class TopicConfig(Model):
 
     broker_cluster: PlainName | None = setting(
         None,
-        "Where it stands: one of `kafka`, or the node's own store.",
+        "Where it is stored: a cluster under `kafka`, or the node's own store.",
         reload=Reload.RESTART,
         absent="node.brokerCluster",
     )
@@ -124,7 +126,7 @@ class TopicConfig(Model):
         "`TRANSACTION`: messages of transactions. `MIXED`: all. What is stored already stays. A topic in Kafka is "
         "NORMAL or FIFO, or takes both.",
         reload=_LIVE,
-        absent="what it has; a new one: MIXED",
+        absent="unchanged; a new one: MIXED",
     )
     max_tps: Annotated[float, Field(gt=0)] | None = setting(
         None,
@@ -155,7 +157,9 @@ class SubscriptionConfig(Model):
         ..., "The topic: one of `topics`, or a dead-letter topic `%DLQ%<group>`.", reload=_GENERATION
     )
     enabled: bool = setting(
-        True, "`false` stops consuming it. DDMQ's default is false; here what is listed is on.", reload=_GENERATION
+        True,
+        "`false` stops consuming it. DDMQ's default is false; here every listed topic is consumed.",
+        reload=_GENERATION,
     )
     broker_cluster: PlainName | None = setting(
         None, "If given, it must be the topic's.", reload=_LIVE, absent="the topic's"
@@ -243,23 +247,23 @@ class SubscriptionConfig(Model):
     )
     retry_intervals: Annotated[list[int], AfterValidator(_check_retry_intervals)] = setting(
         [100, 150, 300],
-        "Waits in ms before a message that a client failed comes again, one per failure; then the dead-letter topic. "
-        "A -1 at the end repeats the entry before it for ever; `[]` retries nothing (R45, W20).",
+        "Waits in ms before a failed message is delivered again, one per failure; then the dead-letter topic. "
+        "A -1 at the end repeats the entry before it without end; `[]` retries nothing (R45, W20).",
         reload=_LIVE,
         max_length=1000,
     )
     on_exhausted: OnExhausted = setting(
         "deadLetter",
         "What becomes of a message that is out of attempts. `deadLetter`: it goes to the group's dead-letter topic, "
-        "and its key goes on. `stopKey`: it stays, and its key waits until an operator has it retried, skipped or "
-        "dead-lettered (`pyddmq groups retry | skip | dead-letter`). `stopQueue`: likewise, with its whole queue.",
+        "and its key continues. `stopKey`: it stays, and its key waits until an operator retries, skips or "
+        "dead-letters it (`pyddmq groups retry | skip | dead-letter`). `stopQueue`: likewise, with its whole queue.",
         reload=_LIVE,
     )
     retry_topic: bool = setting(
         False,
-        "`true`: a failed message goes to the group's retry topic until its next attempt, is finished where it was, "
-        "and comes again as a message of this topic (docs/retries.md). Not with orderKey: order needs retries in "
-        "place (D37).",
+        "`true`: a failed message waits in the group's retry topic, is finished where it was, and is "
+        "delivered again as a message of this topic (docs/retries.md). Not with orderKey: order needs retries in place "
+        "(D37).",
         reload=_GENERATION,
     )
     max_pull_batch_size: int = setting(
@@ -267,7 +271,11 @@ class SubscriptionConfig(Model):
     )
     enable_alarm: bool = setting(True, "Whether the group's verdict counts this subscription.", reload=_LIVE)
     delay_time_threshold: int = setting(
-        300_000, "Lag reports: age in ms of the oldest unfinished message that is too much.", reload=_LIVE, ge=0
+        60_000,
+        "Lag: age in ms of the oldest unfinished message above which a queue is late.",
+        reload=_LIVE,
+        absent="the group's",
+        ge=0,
     )
     committed_lag_threshold: int = setting(
         -1, "Lag: number of unfinished messages above which a queue is late; -1 sets no limit.", reload=_LIVE, ge=-1
@@ -304,7 +312,7 @@ class SubscriptionConfig(Model):
             )
         if self.consume_timestamp is not None and self.consume_from_where != "timestamp":
             raise ValueError(
-                "consumeTimestamp has an effect only with `consumeFromWhere: timestamp`; add that, or take it out"
+                "consumeTimestamp has an effect only with `consumeFromWhere: timestamp`; add that, or remove it"
             )
         return self
 
@@ -321,10 +329,16 @@ class GroupConfig(Model):
     )
     enable_alarm: bool = setting(True, "Whether changes of the group's verdict are logged and posted.", reload=_LIVE)
     delay_time_threshold: int = setting(
-        300_000, "Lag reports: as the subscription's, for the group as a whole, in ms.", reload=_LIVE, ge=0
+        60_000,
+        "Lag: default of the group's subscriptions, in ms; without it, `target` of `lagRules` and `lag.rules`.",
+        reload=_LIVE,
+        ge=0,
     )
     committed_lag_threshold: int = setting(
         -1, "Lag: default of the group's subscriptions; -1 sets no limit.", reload=_LIVE, ge=-1
+    )
+    lag_rules: LagRules = setting(
+        LagRules(), "Thresholds by which the group's lag is judged, before those of `lag.rules`.", reload=_LIVE
     )
     ack_log: AckShare = setting(
         "off",

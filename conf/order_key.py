@@ -25,7 +25,7 @@ def check_order_key(text: str) -> str:
     if text.upper() in FIXED_KEYS:
         raise ValueError(f"{text!r} is ambiguous; write {text.upper()}, or `$.{text}` for a field of the JSON body")
     if not text or text != text.strip():
-        raise ValueError(f"{text!r} is no order key; write QID, KEY or a JSON path such as $['case id']")
+        raise ValueError(f"{text!r} is not a valid order key; write QID, KEY or a JSON path such as $['case id']")
     try:
         query = parse_path(text)
     except ValueError as error:
@@ -34,5 +34,5 @@ def check_order_key(text: str) -> str:
     if not query.singular_query():
         raise ValueError(f"{text!r} may match several values; an order key names one, such as $.case.id")
     if query.empty():
-        raise ValueError(f"{text!r} names the whole body, which is no key; name one field, such as $.id")
+        raise ValueError(f"{text!r} names the whole body; an order key names one field, such as $.id")
     return path

@@ -32,7 +32,7 @@ def masked(text: str) -> str:
 def check_no_user(url: str) -> str:
     """Return a URL as it is. Raises ValueError: it has a user, which would be shown wherever the URL is."""
     if "@" in url.partition("//")[2].partition("/")[0]:
-        raise ValueError(f"{masked(url)!r:.80} has a user in it, which logs would show; take it out")
+        raise ValueError(f"{masked(url)!r:.80} has a user in it, which logs would show; remove it")
     return url
 
 

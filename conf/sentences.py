@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from conf.base import Model
 from conf.checks import nearest
+from conf.durations import DURATION
 from conf.foreign import SPELLINGS
 
 _WANTED = {
@@ -46,7 +47,7 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
     """
     kind = error["type"]
     facts = error.get("ctx", {})
-    key = str(error["loc"][0]) if error["loc"] else ""
+    key, model = _innermost(error["loc"], model)
     if kind == "extra_forbidden":
         return _unknown_key(str(error["loc"][-1]), model)
     if kind == "missing":
@@ -66,6 +67,15 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
     return f"{error['msg']}, is {_shown(error['input'])}{_default_hint(key, model)}"
 
 
+def _innermost(place: tuple[str | int, ...], model: type[Model]) -> tuple[str, type[Model]]:
+    """Return the key that a place names and the model that it is of: that of a mapping within `model` where it is."""
+    key, *rest = map(str, place or ("",))
+    inner = next((each.annotation for each in model.model_fields.values() if each.alias == key), None)
+    if rest and isinstance(inner, type) and issubclass(inner, Model):
+        return _innermost(tuple(rest), inner)
+    return key, model
+
+
 def keys_of(model: type[Model]) -> list[str]:
     """Names that the fields of a model have in YAML, in their order."""
     return [str(field.alias) for field in model.model_fields.values()]
@@ -74,10 +84,10 @@ def keys_of(model: type[Model]) -> list[str]:
 def _unknown_key(key: str, model: type[Model]) -> str:
     known = keys_of(model)
     if key in SPELLINGS and SPELLINGS[key].split()[0] in known:
-        return f"is no key here; write {SPELLINGS[key]}"
+        return f"is not a known key; write {SPELLINGS[key]}"
     if to_camel(key) in known:
-        return f"is no key here; write {to_camel(key)}"
-    return f"is no key here; {nearest(key, known)}the keys are {', '.join(known)}"
+        return f"is not a known key; write {to_camel(key)}"
+    return f"is not a known key; {nearest(key, known)}the keys are {', '.join(known)}"
 
 
 def _shown(value: Any) -> str:
@@ -112,9 +122,29 @@ def _span_hint(span: re.Match[str], key: str, model: type[Model]) -> str:
     return "; write a number without a unit"
 
 
+_SIZE = re.compile(r"(\d{1,9})\s*([KMGT])(i?)B?", re.IGNORECASE)
+
+
+def _size_hint(size: re.Match[str]) -> str:
+    """Say how many bytes a size is that was written with a unit; `512MB` is decimal, `512M` and `512MiB` are binary."""
+    base = 1000 if not size[3] and size[0][-1] in "bB" else 1024
+    return f"; it is in bytes: write {int(size[1]) * base ** (1 + 'KMGT'.index(size[2].upper()))}"
+
+
+def _quotes_hint(value: bool | float, key: str, model: type[Model]) -> str:
+    """Say how a value that YAML took for a number is text; a number where a duration belongs lacks its unit."""
+    field = next((each for each in model.model_fields.values() if each.alias == key), None)
+    is_duration = field is not None and isinstance(field.default, str) and DURATION.fullmatch(field.default)
+    if is_duration and not isinstance(value, bool):
+        return f"; write a duration with its unit, such as {value}s"
+    return "; put it in quotes"
+
+
 def _type_hint(kind: str, value: Any, key: str, model: type[Model]) -> str:
     if kind == "string_type" and isinstance(value, bool | int | float):
-        return "; put it in quotes"
+        return _quotes_hint(value, key, model)
+    if kind == "int_type" and isinstance(value, str) and (size := _SIZE.fullmatch(value.strip())):
+        return _size_hint(size)
     if kind in ("int_type", "float_type") and isinstance(value, str) and value.replace(".", "", 1).isdigit():
         return f"; write {value} without quotes"
     if kind in ("int_type", "float_type") and isinstance(value, str) and (span := _SPAN.fullmatch(value.strip())):
@@ -124,7 +154,7 @@ def _type_hint(kind: str, value: Any, key: str, model: type[Model]) -> str:
     if kind == "list_type" and isinstance(value, str):
         return f"; write [{value}]"
     if value is None:
-        return "; give a value or take the key out"
+        return "; give a value or remove the key"
     return ""
 
 

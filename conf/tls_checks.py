@@ -47,7 +47,7 @@ def check_tls(tls: TlsConfig, node: NodeConfig, *, ruled: bool = False) -> Itera
         if listener.host is not None and not (ruled or is_open or is_loopback(listener.host)):
             opened = "" if name == "admin" else ", `access: open` under node where that is meant"
             text = (
-                f"{listener.host} is no address of the loopback, and a certificate says who somebody is, not what they "
+                f"{listener.host} is not a loopback address, and a certificate says who a client is, not what it "
                 f"may; write a section `access` with `rules` beside node{opened}, or 127.0.0.1 here"
             )
             yield (name, "host"), text
@@ -58,7 +58,9 @@ def check_plain_ports(tls: TlsConfig, node: NodeConfig) -> Iterator[Finding]:
     ports = {"producer": node.producer_port, "consumer": node.consumer_port, "admin": node.admin_port}
     for name, port in ports.items():
         if port is None and name not in tls.listeners():
-            text = f"is null, and there is no `tls.{name}`: nobody would reach the service; give one of the two a port"
+            text = (
+                f"is null, and there is no `tls.{name}`: no client could reach the service; give one of the two a port"
+            )
             yield (_PLAIN[name],), text
 
 
@@ -78,5 +80,5 @@ def _check_files(name: str, tls: TlsConfig) -> Iterator[tuple[Path, str]]:
         own = tls.listeners()[name]
         for key, unread in (("clientCa", own.client_ca), ("crl", own.crl)):
             if unread is not None:
-                text = "is read only where certificates are asked for; write `clientCertificates: required`"
-                yield (name, key), f"{text}, or take it out"
+                text = "is used only where certificates are required; write `clientCertificates: required`"
+                yield (name, key), f"{text}, or remove it"

@@ -293,7 +293,7 @@ class _Builder:
 
     def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:
         if self._key_expected():
-            self._fail(line, "a list or mapping stands where a key should; keys are plain text")
+            self._fail(line, "a key must be plain text, not a list or mapping")
         if event.tag is not None and event.tag != "!" and event.tag not in _CONTAINER_TAGS:
             self._fail(line, f"the tag {event.tag} is not allowed; write the value without it")
         if len(self._stack) >= DEPTH_MAX:
@@ -320,7 +320,7 @@ class _Builder:
     def _place(self, tree: Tree, line: int, *, is_key: bool = False) -> None:
         if is_key:
             if not isinstance(tree, Scalar) or not isinstance(tree.value, str):
-                self._fail(line, "an alias stands where a key should; keys are plain text")
+                self._fail(line, "a key must be plain text, not an alias")
             self._take_key(tree.value, line, merge=False)
             return
         if not self._stack:

@@ -59,7 +59,8 @@ class QueueSample:
         end_ms: Message time of the last message, at `end` - 1.
         moved_ms: When `committed` last rose, or the group first committed; null: not since the node knows.
         answered_ms: When a client last answered for a message of this queue, success or fail, or committed.
-        asked_ms: When a client last pulled this subscription, or an action took from it; null: never.
+        asked_ms: When a client of the group last pulled, answered or held a message of this subscription, in any queue,
+            or an action took from it; null: never.
         holders: Clients that hold a message of this queue, or pull the subscription now.
         held_key: Order key (plain, hashed or withheld, as configured) whose first message has held others up, or
             has failed, for longest; null: none.
@@ -69,9 +70,19 @@ class QueueSample:
         held_reason: Its last failure, one line of 200 characters at most; null: none known.
         paused: The group or subscription is disabled by an operator.
         limited: A rate limit held messages back since the sample before.
-        pushing: The pipeline ends in a push action (its target, not a client, is who answers).
+        pushing: The pipeline ends in an action that sends messages on: its target answers, and no client.
         matched: Share of the messages in `committed`..`end` that the subscription's filter takes, 0.0 to 1.0; null:
             no filter, or not estimated.
+        skipped: Messages that an operator skipped or dead-lettered, since the node began; they are finished too.
+        failing: Messages of the subscription, over all its queues, that have failed and are not finished.
+        succeeded_ms: When a message of the subscription, in any queue, last succeeded; null: not since the node knows.
+        out_offset: The message that a client or action has had for longest without an answer, if for a minute or more.
+        out_client: The client or action that has it: a client by its address, and its name where it gives one.
+        out_since_ms: When it was handed out.
+        sink_server: The server that a sink of the subscription waits for; null: none.
+        sink_reason: The last failure of that server, as one line.
+        sink_since_ms: Since when the sink waits.
+        base: Offset at which the topic's present life begins; it rises when the topic is emptied or made anew.
     """
 
     time_ms: int
@@ -102,6 +113,16 @@ class QueueSample:
     limited: bool = False
     pushing: bool = False
     matched: float | None = None
+    skipped: int = 0
+    failing: int = 0
+    succeeded_ms: int | None = None
+    out_offset: int | None = None
+    out_client: str | None = None
+    out_since_ms: int | None = None
+    sink_server: str | None = None
+    sink_reason: str | None = None
+    sink_since_ms: int | None = None
+    base: int | None = None
 
 
 SAMPLE_FIELDS: Final = tuple(field.name for field in fields(QueueSample))

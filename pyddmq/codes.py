@@ -51,7 +51,7 @@ class ResultCode(_Code):
     FAIL_ILLEGAL_DELAY_LOOP_EXPIRE = 36, "loop that expires before it begins", False
     FAIL_ILLEGAL_DELAY_LOOP_INTERVAL = 37, "loop interval below 3 s", False
     FAIL_ILLEGAL_DELAY_LOOP_EXPONENT_BASE = 38, "loop exponent base below 2", False
-    FAIL_ILLEGAL_PRODUCER_GROUP = 40, "no producer group, or one that is no name of a group", False
+    FAIL_ILLEGAL_PRODUCER_GROUP = 40, "no producer group, or one that is not a valid group name", False
     FAIL_NO_SUCH_HALF = 41, "no half message of this handle", False
     FAIL_OTHER_PRODUCER_GROUP = 42, "the half message is of another producer group", False
     FAIL_ILLEGAL_TRANSACTION_STATE = 43, "the state is not 0, 8 or 12", False
@@ -93,7 +93,7 @@ class PullCode(_Code):
     ACKS_REFUSED = 6, "results cannot be recorded: the disk is full", True
     STORE_FAILED = 7, "results cannot be recorded until the node is restarted: a write failed", False
     DENIED = 8, "no rule lets this client do it", False
-    LIMITED = 9, "the client is above a limit of its own", True
+    LIMITED = 9, "the client exceeds its own limit", True
     LOW_LEVEL = 10, "the group is low level: fetch and ack", False
     NOT_LOW_LEVEL = 11, "the group is not low level: pull and submit", False
     NO_SUCH_QUEUE = 12, "a named queue is not of this node", False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -22,13 +22,16 @@ from lag.verdicts.changes import Verdict
 from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.attention.findings import judged
+from proxy.operate.attention.judgement import LagQueues
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.in_kafka import InKafka
-from proxy.operate.views.lag import LagAnswer
+from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
+from proxy.recording.verdicts import Judging
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
 
 NOW_MS = 1_760_000_000_000
@@ -79,11 +82,16 @@ class PlainNode(LiveNode):
         )
         self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
-        self.lag_answer: LagAnswer | None = None
+        self.lag_view = LagQueues(now_ms=NOW_MS)
         self.sample_lists: dict[str, dict[tuple[str, int], list[QueueSample]]] = {}
         self.messages: Searchable | None = None
         self.troubles_view = Troubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The clock stands still: a kept judgement would never be too old.
+        if name != "last_judgement":
+            super().__setattr__(name, value)
 
     def topics(self) -> Sequence[TopicView]:
         return self.topic_list
@@ -111,10 +119,16 @@ class PlainNode(LiveNode):
         found = [each for each in self.stuck_list if group in (None, each.group)]
         return found[:count_max], len(found)
 
-    def lag(self, *, group: str | None, limit: int) -> Generator[None, None, LagAnswer | None]:
-        """Judge nothing, and return `lag_answer`."""
+    def lag_queues(self, *, leisurely: bool = False) -> Generator[None, None, LagQueues]:
+        """Judge nothing, and return `lag_view`."""
         yield
-        return self.lag_answer
+        return self.lag_view
+
+    def has_group(self, name: str) -> bool:
+        return name in {each.group for each in self.group_list}
+
+    def observe(self, *, loop_lag: Callable[[], float], judging: Judging) -> None:
+        self.loop_lag = loop_lag
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         return [each for each in self.position_list if group in (None, each.group)]
@@ -129,7 +143,9 @@ class PlainNode(LiveNode):
         """Read nothing, and return an empty one."""
         yield
         since_ms = NOW_MS - span_ms
-        return ObjectivesAnswer(objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, shortened=False, kept=[])
+        return ObjectivesAnswer(
+            objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, asked_ms=span_ms, shortened=False, kept=[]
+        )
 
     def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
         """One group in trouble, whose alarms are for two."""
@@ -171,6 +187,12 @@ class PlainNode(LiveNode):
     async def reload(self, *, accept_loss: bool = False) -> ReloadResult:
         self.reloads += 1
         return self.outcome
+
+
+def findings(node: PlainNode, groups: Sequence[GroupView], loop_lag_seconds: float = 0.0) -> Sequence[Finding]:
+    """Return what needs attention on a node with these groups."""
+    node.group_list, node.loop_lag = list(groups), lambda: loop_lag_seconds
+    return judged(node).findings
 
 
 def busy_node() -> PlainNode:

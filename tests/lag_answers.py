@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lag.rules.statuses import BY_NAME
-from proxy.operate.lookups.lag import group_of, worst_level
-from proxy.operate.views.lag import LagAnswer, LagQueue
+from proxy.operate.attention.judgement import Judgement, LagQueues, judgement
+from proxy.operate.views.findings import Finding
+from proxy.operate.views.lag import LagQueue
 from tests.admin_node import NOW_MS
 
 
@@ -24,6 +25,7 @@ def lag_queue(group: str = "billing", topic: str = "orders", queue: int = 0, **f
         "time_lag_method": "message",
         "samples": 30,
         "held_key": None,
+        "held_offset": None,
         "lost": 0,
         "in_flight": 0,
         "lag": 0,
@@ -44,18 +46,6 @@ def lag_queue(group: str = "billing", topic: str = "orders", queue: int = 0, **f
     return LagQueue(group=group, topic=topic, queue=queue, **(usual | figures))
 
 
-def lag_answer(queues: Sequence[LagQueue], **more: Any) -> LagAnswer:
-    """Return the answer about these queues."""
-    names = sorted({each.group for each in queues})
-    groups = [group_of(name, [each for each in queues if each.group == name]) for name in names]
-    usual: dict[str, Any] = {
-        "now_ms": NOW_MS,
-        "enabled": True,
-        "every_ms": 10_000,
-        "trouble": None,
-        "level": worst_level(each.level for each in groups),
-        "groups": groups,
-        "queues_total": len(queues),
-        "queues": queues,
-    }
-    return LagAnswer(**(usual | more))
+def lag_judgement(queues: Sequence[LagQueue], found: Sequence[Finding] = (), **more: Any) -> Judgement:
+    """Return the judgement of these queues and findings."""
+    return judgement(LagQueues(now_ms=NOW_MS, every_ms=10_000, queues=queues, **more), found)

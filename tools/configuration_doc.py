@@ -14,7 +14,7 @@ from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
-from conf.sections.lag import LagConfig
+from conf.sections.lag import LagConfig, LagRules
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig, TlsListenerConfig
@@ -131,6 +131,7 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
     ),
     (AdminConfig, "admin", "What the admin port answers to, and its audit trail ([admin](admin.md))."),
     (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
+    (LagRules, "lag.rules, groups[].lagRules", "Thresholds of the [lag rules](lag-rules.md)."),
     (
         TlsConfig,
         "tls",

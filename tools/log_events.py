@@ -95,11 +95,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "state_file_damaged_twin_used": "A state file is damaged; its checksummed copy is used, nothing is lost.",
         "state_file_twin_damaged": "The checksummed copy of a state file is damaged.",
         "store_damage_found": "The recovery found damaged places in the log; `store check` says what is lost.",
-        "timer_file_damaged": "A file of the timers is damaged; it is made anew from the log.",
-        "timers_damaged": "Timer log and wheel do not fit each other; both are made anew from the log.",
+        "timer_file_damaged": "A file of the timers is damaged; it is rebuilt from the log.",
+        "timers_damaged": "Timer log and wheel do not fit each other; both are rebuilt from the log.",
         "transaction_file_damaged": "The file of transactions is damaged; the log is read for it.",
         "unit_lost": "A damaged entry of a queue file has no message in the log; the message is lost.",
-        "unit_repaired": "A damaged entry of a queue file was made anew from the log; nothing is lost.",
+        "unit_repaired": "A damaged entry of a queue file was rebuilt from the log; nothing is lost.",
         # Index.
         "index_closed_behind": "The node stopped before all messages were indexed; the next start goes on.",
         "index_failed": "A write to the index failed: nothing is indexed until a restart, searches read the log.",
@@ -138,7 +138,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "action_error": "An action raised an exception for a message; it is retried, then dead-lettered.",
         "dead_letter_exhausted": "A message of a dead-letter topic failed its last retry and was given up.",
         "commit_blob_refused": "The commit topic does not take what a commit has no room for; a crash may repeat some.",
-        "commit_blob_unread": "What a commit names in the commit topic is missing or wrong; some of it comes again.",
+        "commit_blob_unread": "A blob that a commit names is missing or wrong; some messages are delivered again.",
         "kafka_commit_text_refused": "The brokers' `offset.metadata.max.bytes` is smaller than a commit's text of "
         "`characters` characters. The next text has at most `next`; the rest goes to the commit topic.",
         "kafka_session_differs": "The brokers have another session time "

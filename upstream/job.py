@@ -392,6 +392,7 @@ class GroupQueue:
         front: Heap of (offset, job) that came back and go first.
         listed: Whether the group queue stands in its topic's rotation.
         answered_at: Monotonic moment of the last answer for one of its messages; -1.0: none.
+        skipped: Messages of it that an operator skipped, since the node began.
     """
 
     line: TopicLine
@@ -420,6 +421,7 @@ class GroupQueue:
     gone: int = 0
     listed: bool = False
     answered_at: float = -1.0
+    skipped: int = 0
 
     def __post_init__(self) -> None:
         self.topic = self.queue.topic

@@ -54,14 +54,14 @@ def refusal(host: str, allowed: Sequence[Network] = ()) -> str | None:
     try:
         address: Address = ipaddress.ip_address(host)
     except ValueError:
-        return f"{host!r:.60} is no address"
+        return f"{host!r:.60} is not a valid address"
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
             return f"{host} has a scope: it is of one link"
         address = address.ipv4_mapped or address
     if any(address in block for block in allowed if block.version == address.version):
         return None
-    return None if is_public(address) else f"{host} is no public address"
+    return None if is_public(address) else f"{host} is not a public address"
 
 
 def is_public(address: Address) -> bool:

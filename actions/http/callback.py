@@ -63,13 +63,15 @@ def parse_origin(text: str) -> Origin:
     found = _ORIGIN.match(text)
     if found is None:
         wanted = "https://hooks.example.com, https://*.example.com or http://10.1.2.3:8080"
-        raise ValueError(f"{text!r:.80} is no origin; write scheme and host, and the port unless usual: {wanted}")
+        raise ValueError(
+            f"{text!r:.80} is not a valid origin; write scheme and host, and the port unless usual: {wanted}"
+        )
     scheme, host, port = found.groups()
     if port == "*":
         return Origin(scheme, host.strip("[]").lower(), None)
     number = int(port) if port else _PORTS[scheme]
     if not 1 <= number <= 65_535:
-        raise ValueError(f"{number} is no port; give 1 to 65535")
+        raise ValueError(f"{number} is not a valid port; give 1 to 65535")
     return Origin(scheme, host.strip("[]").lower(), number)
 
 
@@ -99,7 +101,7 @@ def check(url: str, origins: Sequence[Origin], networks: Sequence[Network]) -> s
         raise UrlRefused("it has a character that no URL has")
     scheme, host, port = _parts(url)
     if not any(origin.matches(scheme, host, port) for origin in origins):
-        raise UrlRefused(f"{scheme}://{host}:{port} is none of the origins allowed")
+        raise UrlRefused(f"{scheme}://{host}:{port} is not one of the allowed origins")
     if ":" in host or looks_numeric(host):
         why = refusal(host, networks)
         if why is not None:
@@ -112,7 +114,7 @@ def _parts(url: str) -> tuple[str, str, int]:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme, parts.hostname, parts.port
     except ValueError as error:
-        raise UrlRefused(f"it is no URL ({error})") from None
+        raise UrlRefused(f"it is not a valid URL ({error})") from None
     if scheme not in _PORTS:
         raise UrlRefused(f"its scheme is {scheme!r:.20}; http and https are pushed to")
     if "@" in parts.netloc:
@@ -124,7 +126,7 @@ def _parts(url: str) -> tuple[str, str, int]:
     bracketed = parts.netloc.startswith("[")
     if bracketed != (":" in host) or "%" in host or (not bracketed and not _HOST.match(host)):
         # A trailing dot, empty labels, percent signs, scopes: two readers may see two hosts.
-        raise UrlRefused(f"{host!r:.60} is no plain host")
+        raise UrlRefused(f"{host!r:.60} is not a plain host")
     if parts.netloc.endswith(":") or port == 0:
         raise UrlRefused("its port is missing")
     return scheme, host, port or _PORTS[scheme]

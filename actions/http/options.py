@@ -40,9 +40,11 @@ def _check_url(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{masked(url)!r:.80} is no URL ({error}); write http://host:port/path") from None
+        raise ValueError(f"{masked(url)!r:.80} is not a valid URL ({error}); write http://host:port/path") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise ValueError(f"{masked(url)!r:.80} is no URL to push to; write http://host:port/path or https://host/path")
+        raise ValueError(
+            f"{masked(url)!r:.80} is not a valid push URL; write http://host:port/path or https://host/path"
+        )
     if "@" in parts.netloc:
         raise ValueError("a URL with a user shows its password in logs; write headers: {Authorization: {file: ...}}")
     if parts.fragment:
@@ -58,15 +60,15 @@ def _check_urls(urls: list[str]) -> list[str]:
 
 def _check_header_name(name: str) -> str:
     if not is_header(name):
-        raise ValueError(f"{name!r:.60} is no name of a header; write letters, digits and -")
+        raise ValueError(f"{name!r:.60} is not a valid header name; write letters, digits and -")
     if name.lower() in FORBIDDEN_HEADERS - {"authorization", "cookie"} or name.lower().startswith("pyddmq-"):
-        raise ValueError(f"{name} is set by the node itself; take it out")
+        raise ValueError(f"{name} is set by the node itself; remove it")
     return name
 
 
 def _check_header_value(value: str | Secret) -> str | Secret:
     if isinstance(value, str) and not is_header_value(value):
-        raise ValueError("it is no value of a header; write printable ASCII without blanks at its ends")
+        raise ValueError("it is not a valid header value; write printable ASCII without blanks at its ends")
     return value
 
 
@@ -85,9 +87,11 @@ def is_header_value(value: str) -> bool:
 def _check_message_header(pattern: str) -> str:
     name = pattern.removesuffix("*").lower()
     if not is_header(pattern) or pattern == "*":
-        raise ValueError(f"{pattern!r:.60} is no name of a header, or its beginning and *; write for example X-Shop-*")
+        raise ValueError(
+            f"{pattern!r:.60} is not a valid header name, or its beginning and *; write for example X-Shop-*"
+        )
     if name in FORBIDDEN_HEADERS or name.startswith(FORBIDDEN_PREFIXES):
-        raise ValueError(f"{pattern} is a header that no message may set; take it out")
+        raise ValueError(f"{pattern} is a header that no message may set; remove it")
     return pattern
 
 
@@ -97,7 +101,7 @@ def _parse_networks(texts: list[str]) -> list[str]:
             ipaddress.ip_network(text)
         except ValueError as error:
             raise ValueError(
-                f"{text!r:.60} is no block of addresses ({error}); write for example 10.1.0.0/16"
+                f"{text!r:.60} is not a valid block of addresses ({error}); write for example 10.1.0.0/16"
             ) from None
     return texts
 
@@ -110,7 +114,7 @@ def _check_origins(texts: list[str]) -> list[str]:
 
 def _check_key_id(text: str) -> str:
     if not _KEY_ID.match(text):
-        raise ValueError(f"{text!r:.60} is no key id; write 1 to 64 letters, digits, . _ -")
+        raise ValueError(f"{text!r:.60} is not a valid key id; write 1 to 64 letters, digits, . _ -")
     return text
 
 

@@ -10,7 +10,7 @@
 | errno 1000001 | consumed: the receiver gives the message up; counted |
 | errno 1000002 | again after 1 s, not counted against any limit |
 | any other number, also as text | a business failure: retryIntervals |
-| any other errno (a text that is no number, true, a fraction) | a business failure |
+| any other errno (a text that is not a number, true, a fraction) | a business failure |
 
 A failure must not count as success for the way in which it was written. So a body is unpacked by its Content-Encoding
 and decoded by its charset; without one by its byte order mark, as JSON's UTF-8, UTF-16 or UTF-32, and else as GB18030
@@ -138,7 +138,7 @@ def _verdict(reply: Any, hide: Callable[[str], str]) -> Verdict:
         return _CONSUMED
     number = _whole(errno)
     if number is None:
-        return Verdict(Meaning.FAILED, f"errno {printable(hide(str(errno)))} is no number")
+        return Verdict(Meaning.FAILED, f"errno {printable(hide(str(errno)))} is not a number")
     known = _BY_NUMBER.get(number)
     if known is not None:
         return known

@@ -131,7 +131,7 @@ class Composer:
             given = None
         if not isinstance(given, dict) or len(given) > MESSAGE_HEADERS_MAX:
             raise Unprocessable(
-                f"the property {HEADERS_PROPERTY} is no JSON object of {MESSAGE_HEADERS_MAX} headers at most"
+                f"the property {HEADERS_PROPERTY} is not a JSON object of {MESSAGE_HEADERS_MAX} headers at most"
             )
         headers = []
         for name, value in given.items():

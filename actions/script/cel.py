@@ -188,7 +188,7 @@ def _check_parts(text: str, tree: Node) -> None:
 def _check_pattern(text: str, node: Node) -> None:
     pattern = node.below[-1].value
     if not isinstance(pattern, str):
-        raise _placed(text, node.at, "the pattern of matches must stand in the expression; a message may not choose it")
+        raise _placed(text, node.at, "the pattern of matches must be a literal; a message may not choose it")
     from cel_expr_python import cel
 
     probe = cel.NewEnv(variables={"pattern": cel.Type.STRING}).compile("''.matches(pattern)")

@@ -103,5 +103,5 @@ def _parsed(job: Job) -> Any:
     if isinstance(data, bytes):
         data = msgspec.json.decode(data)
     if not isinstance(data, dict):
-        raise CelError("the body is no JSON object")
+        raise CelError("the body is not a JSON object")
     return data

@@ -16,7 +16,7 @@ def on_error_setting() -> Any:
     return setting(
         "fail",
         "What becomes of a message for which it raises or cannot be decided: `fail` retries it and then dead-letters "
-        "it with the reason, `skip` consumes it, `pass` lets it go on. Counted and logged in every case.",
+        "it with the reason, `skip` consumes it, `pass` lets it continue. Counted and logged in every case.",
         reload=Reload.GENERATION,
     )
 

@@ -102,4 +102,4 @@ def _status(answer: object, function: str) -> Status:
         return Status.FINISH
     if isinstance(answer, Status) and answer is not Status.ASYNCHRONIZED:
         return answer
-    raise TypeError(f"{function} returned {shown(answer):.60}; return True to go on, False to filter, or a Status")
+    raise TypeError(f"{function} returned {shown(answer):.60}; return True to continue, False to filter, or a Status")

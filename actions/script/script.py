@@ -160,7 +160,7 @@ def _cells(columns: Mapping[str, str | bytes]) -> dict[str, bytes]:
         raise ValueError("no column is named; write {'family:qualifier': value}")
     for name in columns:
         if ":" not in name:
-            raise ValueError(f"{name!r} is no column; write family:qualifier")
+            raise ValueError(f"{name!r} is not a valid column; write family:qualifier")
     cells = {}
     for name, value in columns.items():
         if not isinstance(value, str | bytes):

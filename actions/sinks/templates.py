@@ -119,7 +119,7 @@ class Template:
 
         Raises:
             FieldMissing: A part is not there, or null.
-            Unprocessable: The body is no JSON, and a part of it is wanted.
+            Unprocessable: The body is not JSON, and a part of it is wanted.
         """
         pieces = [part.encode() if isinstance(part, str) else as_bytes(part(job)) for part in self._parts]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

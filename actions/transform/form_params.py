@@ -52,7 +52,7 @@ class FormParamsOptions(Model):
     )
     binary: Literal["fail", "base64"] = setting(
         "fail",
-        "A form is text. A body that is no UTF-8 is dead-lettered (`fail`), or goes as base64 with the field "
+        "A form is text. A body that is not UTF-8 is dead-lettered (`fail`), or goes as base64 with the field "
         "`params_encoding` saying so.",
         reload=Reload.GENERATION,
     )
@@ -80,7 +80,7 @@ class FormParamsAction(Action):
         """Yield the fields that the body becomes.
 
         Raises:
-            Unprocessable: It is no text, and that is to be a failure.
+            Unprocessable: It is not text, and that is to be a failure.
         """
         if is_tombstone(job):
             yield PARAMS, "null"
@@ -91,7 +91,7 @@ class FormParamsAction(Action):
         except UnicodeDecodeError as error:
             self.context.count("binary")
             if self.options.binary == "fail":
-                raise Unprocessable(f"body is no UTF-8 and cannot stand in a form: {error}") from error
+                raise Unprocessable(f"body is not UTF-8 and cannot be a form value: {error}") from error
             yield PARAMS, base64.b64encode(data).decode()
             yield ENCODING, "base64"
 

@@ -27,7 +27,7 @@ INDEX_MAX = 999
 def _check_target(text: str) -> str:
     steps = plain_steps(full_path(text)) if text == text.strip() and text else None
     if steps is None:
-        raise ValueError(f"{text!r} is no place to set a value at; write names and indexes, such as $.customer.id")
+        raise ValueError(f"{text!r} is not a place to set a value at; write names and indexes, such as $.customer.id")
     if any(isinstance(step, int) and step > INDEX_MAX for step in steps):
         raise ValueError(f"{text!r} has an index above {INDEX_MAX}; take a lower one")
     if steps and isinstance(steps[0], int):

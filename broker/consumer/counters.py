@@ -30,12 +30,12 @@ UNDECIDED = declare(
 )
 SKIPPED = declare(
     "pyddmq_consumer_skipped_total",
-    "Messages that no listener inside the program got, or that were given up; by reason: tag_filter, damaged, gone, "
+    "Messages that no listener inside the program got, or that were abandoned; by reason: tag_filter, damaged, gone, "
     "expired, dead_letter_exhausted, broadcast_failed.",
     ("group", "reason"),
 )
 LOCKS_REFUSED = declare(
-    "pyddmq_consumer_locks_refused_total", "Queues that a consumer should have and somebody else holds.", _GROUP
+    "pyddmq_consumer_locks_refused_total", "Queues that a consumer should have and another consumer holds.", _GROUP
 )
 LOCKS_LOST = declare(
     "pyddmq_consumer_locks_lost_total",

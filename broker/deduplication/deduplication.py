@@ -1,7 +1,7 @@
 """What a store remembers of deduplicating producers: opened from its checkpoint and the log, saved, asked.
 
 The log decides (D27, D39): the checkpoint only saves reading it. One that says more than the log, because a power loss
-under `flush: async` took the end of that, is not believed, and written anew before anything is appended.
+under `flush: async` took the end of that, is not believed, and rewritten before anything is appended.
 """
 
 from __future__ import annotations

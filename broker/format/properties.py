@@ -103,7 +103,7 @@ def check_given(name: bytes) -> None:
         MessageRefused: The broker writes it and reads it back.
     """
     if name in OWN_PROPERTIES or name.startswith(PRIVATE_PREFIX):
-        raise MessageRefused(f"property {name.decode('utf-8', 'replace')} is the broker's own; take it out")
+        raise MessageRefused(f"property {name.decode('utf-8', 'replace')} is the broker's own; remove it")
 
 
 def is_system_property(name: bytes) -> bool:

@@ -33,7 +33,7 @@ def wait_of(properties: Mapping[str, str]) -> Wait:
     A level of 0 or less is none.
 
     Raises:
-        MessageRefused: The value of one is no number.
+        MessageRefused: The value of one is not a number.
     """
     asked = {name: _number(name, value) for name, value in properties.items() if name in NAMES}
     if asked.get(_LEVEL, 0) > 0:
@@ -47,5 +47,5 @@ def wait_of(properties: Mapping[str, str]) -> Wait:
 def _number(name: str, value: str) -> int:
     number = whole_number(value.removeprefix("-"))
     if number is None:
-        raise MessageRefused(f"{name} is {value[:40]!r}, which is no number; give a whole one")
+        raise MessageRefused(f"{name} is {value[:40]!r}, which is not a number; give a whole one")
     return -number if value.startswith("-") else number

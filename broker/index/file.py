@@ -55,7 +55,7 @@ assert array("i").itemsize == SLOT_BYTES
 
 
 class IndexDamaged(Exception):
-    """An index file is not what was saved; it is made anew from the log.
+    """An index file is not what was saved; it is rebuilt from the log.
 
     Attributes:
         file: Which one.

@@ -170,7 +170,7 @@ class Index:
         return file in self._parts.all
 
     def distrust(self, file: IndexFile, why: str) -> None:
-        """Have a file made anew from the log, because it was found to be damaged."""
+        """Have a file rebuilt from the log, because it was found to be damaged."""
         self._finish_writes()
         if file not in self._parts.all:
             return

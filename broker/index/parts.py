@@ -15,7 +15,7 @@ _GAP_FILES_MAX = 1_000_000
 
 
 class Gap:
-    """A file that is to be made anew from the log."""
+    """A file that is to be rebuilt from the log."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -2,7 +2,7 @@
 
 RocketMQ's index files have no sums, and which of them survived a stop whole cannot be told from them. So names and
 sums are kept apart, in sealed JSON: `{"position": offset, "files": {name: [head, entries, header] | null}, "missing":
-[name]}`. A file that is not what stands there is made anew from the log; one that is missing, too. Without this file
+[name]}`. A file that is not what stands there is rebuilt from the log; one that is missing, too. Without this file
 (a store of RocketMQ's) RocketMQ's own rule decides: after an abnormal stop a file newer than the checkpoint's index
 time is not believed.
 """

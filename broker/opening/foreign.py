@@ -21,7 +21,7 @@ Reported, because every message in the log is served all the same:
 What is pending there is served: messages of delay levels and timers (`broker.scheduled.delay.delays`,
 `broker.scheduled.timer.timers`), undecided transactions (`broker.transaction`).
 
-`consumequeue_ext/` is passed over: tags come from the records, since all queue files are made anew from the log.
+`consumequeue_ext/` is passed over: tags come from the records, since all queue files are rebuilt from the log.
 """
 
 from __future__ import annotations

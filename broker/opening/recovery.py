@@ -10,7 +10,7 @@ magic, own physical offset, lengths and sum are right. At a bad place the scan r
 - Members of an atomic batch at the tail whose other members are missing are cut with the tail (D8). With valid records
   after them they stay: damage costs nothing but itself.
 
-Queue files are derived: what they hold beyond the checkpoint is made anew from the log. They are written only when the
+Queue files are derived: what they hold beyond the checkpoint is rebuilt from the log. They are written only when the
 log is durable, so units beyond those made anew exist only where the log lost records, and are looked for only then.
 
 Recovery runs in steps of bounded work, so that its owner can do other things in between. It may be broken off between

@@ -1,7 +1,7 @@
 """Topics that were deleted or made by hand: `pyddmq/topic_lives.json`.
 
 The log keeps the records of a deleted topic until retention takes them, and a topic may be made again under its name.
-So that neither a queue made anew from the log nor an offset remembered by anybody can show a message of an earlier
+So that neither a queue rebuilt from the log nor an offset remembered by anybody can show a message of an earlier
 life, this file keeps, for ever and per name, where in the log the present life begins and the first offset of each of
 its queues. Offsets go on behind those of the earlier life (D11; RocketMQ begins at 0 again and serves old units), where
 the next queue file begins: what a file holds before its queue's first unit would be messages to RocketMQ.

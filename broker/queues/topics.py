@@ -206,7 +206,7 @@ class Topics:
         try:
             self._take(content)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
-            raise StoreUnreadable(f"{self._file.path} is no table of topics ({error}); {REPAIR_ADVICE}") from error
+            raise StoreUnreadable(f"{self._file.path} is not a table of topics ({error}); {REPAIR_ADVICE}") from error
 
     def _take(self, content: dict[str, Any]) -> None:
         self._rest = {name: value for name, value in content.items() if name not in ("topicConfigTable", "dataVersion")}

@@ -173,7 +173,7 @@ class Redrives:
             RedriveRefused: It cannot be redriven as things are.
         """
         if letter.message is None:
-            raise RedriveRefused("unreadable", "the dead letter's record is damaged or gone")
+            raise RedriveRefused("unreadable", "the dead letter's record is damaged or deleted")
         name = to or letter.topic
         if not name:
             raise RedriveRefused("origin_unknown", "the dead letter does not say which topic it is of; name one (--to)")

@@ -193,7 +193,7 @@ class RealDisk:
             os.mkdir(path, _FOLDER_MODE)
         except FileExistsError:
             if not os.path.isdir(path):
-                raise NotADirectoryError(errno.ENOTDIR, "a file stands where the folder should be", path) from None
+                raise NotADirectoryError(errno.ENOTDIR, "a file exists where the folder should be", path) from None
         if durable:
             self.sync_folder(parent)
 

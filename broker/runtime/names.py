@@ -56,7 +56,7 @@ def queue_folder(root: str, topic: str, queue_id: int) -> str:
     """Return the folder of a queue's files: the one place where a topic's name becomes a path.
 
     Raises:
-        StoreUnreadable: It is no name of a topic.
+        StoreUnreadable: It is not a valid topic name.
     """
     return f"{root}/{queue_path(topic, queue_id)}"
 

@@ -11,7 +11,7 @@ SYNCS = declare("pyddmq_store_syncs_total", "Group commits that synced the commi
 REFUSED = declare("pyddmq_store_refused_total", "Appends refused, by reason", ("reason",))
 DAMAGED = declare("pyddmq_store_damaged_records_total", "Reads that met a damaged record")
 GONE = declare("pyddmq_store_gone_records_total", "Reads of records that are no longer kept")
-UNITS_REPAIRED = declare("pyddmq_store_units_repaired_total", "Damaged consume-queue units that were made anew")
+UNITS_REPAIRED = declare("pyddmq_store_units_repaired_total", "Damaged consume-queue units that were rebuilt")
 UNITS_LOST = declare("pyddmq_store_units_lost_total", "Consume-queue units without a record in the log")
 FILES_DAMAGED = declare(
     "pyddmq_store_files_damaged_total",
@@ -47,7 +47,7 @@ DEAD_LETTERS_DELETED = declare(
 INDEX_ENTRIES = declare("pyddmq_store_index_entries_total", "Entries added to index files")
 INDEX_LAG = declare("pyddmq_store_index_lag_bytes", "Log that is not in the index yet, in bytes", kind="gauge")
 INDEX_REBUILT = declare(
-    "pyddmq_store_index_rebuilt_total", "Index files not believed and made anew from the log, by reason", ("reason",)
+    "pyddmq_store_index_rebuilt_total", "Index files not trusted and rebuilt from the log, by reason", ("reason",)
 )
 INDEX_FULL_DISK = declare("pyddmq_store_index_disk_full_total", "Index files that found no space; tried again")
 INDEX_FAILED = declare("pyddmq_store_index_failed", "1 after a failed write to an index file", kind="gauge")

@@ -103,7 +103,7 @@ class Ending:
         decision = _Decision(who, state, done, again)
         handle = parse_handle(text)
         if handle is None:
-            done(EndOutcome(End.UNKNOWN_HANDLE, f"{text[:80]!r} is no handle of a transaction"))
+            done(EndOutcome(End.UNKNOWN_HANDLE, f"{text[:80]!r} is not a valid transaction handle"))
             return
         if transaction_id is not None and transaction_id != handle.transaction_id:
             done(EndOutcome(End.UNKNOWN_HANDLE, "handle and transactionId are of different transactions"))

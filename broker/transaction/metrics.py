@@ -25,7 +25,7 @@ RESUMED = declare("pyddmq_transactions_resumed_total", "Discarded halves that we
 PUT_BACK = declare(
     "pyddmq_transactions_put_back_total", "Undecided halves put again at the log's tail before their log file went"
 )
-LOST = declare("pyddmq_transactions_lost_total", "Undecided halves whose record was damaged or gone")
+LOST = declare("pyddmq_transactions_lost_total", "Undecided halves whose record was damaged or deleted")
 WAITS = declare("pyddmq_transactions_waits_total", "Times that a discard or put-back waited because the disk was full")
 OPS = declare("pyddmq_transactions_op_records_total", "Op records written")
 PENDING = declare("pyddmq_transactions_pending", "Undecided halves, by topic", ("topic",), kind="gauge")

@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
 
 def members_of(body: bytes, block: bytes) -> list[Member]:
-    """Return the members of an op record, of either form; what is no number is left out."""
+    """Return the members of an op record, of either form; what is not a number is left out."""
     numbers = body.split(b",")
     if numbers and not numbers[-1]:
         numbers.pop()

@@ -37,7 +37,8 @@ def half_put(
     name = group.encode("utf-8", "surrogatepass")
     if not name or len(name) > GROUP_BYTES_MAX or b"\x01" in name or b"\x02" in name:
         raise MessageRefused(
-            f"the producer group {group[:80]!r} is no name: 1 to {GROUP_BYTES_MAX} bytes, without 0x01 and 0x02"
+            f"the producer group {group[:80]!r} is not a valid name: 1 to {GROUP_BYTES_MAX} bytes, "
+            "without 0x01 and 0x02"
         )
     if put.reconsume_times > 0 and delay_level > 0:
         # A retry of a message that came out of a transaction is an ordinary one (RocketMQ's SendMessageProcessor).

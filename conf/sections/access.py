@@ -32,9 +32,11 @@ def is_principal(name: str) -> bool:
 
 def _check_principal(name: str) -> str:
     if name == ANONYMOUS:
-        raise ValueError(f"{ANONYMOUS} is who is nobody else; take another name")
+        raise ValueError(f"{ANONYMOUS} is reserved for clients without a principal; use another name")
     if not _PRINCIPAL.match(name):
-        raise ValueError(f"{name!r} is no principal; use 1 to {PRINCIPAL_CHARS_MAX} letters, digits, `_ . - @ : / + =`")
+        raise ValueError(
+            f"{name!r} is not a valid principal; use 1 to {PRINCIPAL_CHARS_MAX} letters, digits, `_ . - @ : / + =`"
+        )
     return name
 
 
@@ -58,8 +60,8 @@ def check_network(text: str) -> str:
         try:
             right = f"; write {ipaddress.ip_network(text, strict=False)}"
         except ValueError:
-            right = "; write such as 10.20.0.0/16 or fd00::/8"
-        raise ValueError(f"{text!r} is no network{right}") from None
+            right = "; write for example 10.20.0.0/16 or fd00::/8"
+        raise ValueError(f"{text!r} is not a valid network{right}") from None
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
         raise ValueError(f"{text!r} is IPv4 within IPv6, which counts as IPv4; write the IPv4 network")
     return text
@@ -73,7 +75,7 @@ def _check_prefix(text: str) -> str:
 
 def _check_certificate_name(text: str) -> str:
     if not text.startswith(("DNS:", "URI:", "email:")):
-        raise ValueError(f"{text!r} is no alternative name; write DNS:..., URI:... or email:...")
+        raise ValueError(f"{text!r} is not a valid alternative name; write DNS:..., URI:... or email:...")
     return text
 
 
@@ -113,7 +115,7 @@ class CertificateRule(Model):
     @model_validator(mode="after")
     def _check_one(self) -> CertificateRule:
         if (self.subject is None) == (self.name is None):
-            raise ValueError("a certificate is told by its subject or by a name of it; give one of the two")
+            raise ValueError("a certificate is matched by its subject or by one of its names; give one of the two")
         return self
 
 
@@ -128,7 +130,7 @@ class JwtKey(Model):
     issuer: str = setting(..., "What `iss` must be.", reload=_LIVE, min_length=1)
     audience: str = setting(..., "What `aud` must be, or have.", reload=_LIVE, min_length=1)
     prefix: Annotated[str, AfterValidator(_check_prefix)] = setting(
-        "", "Stands in front of `sub` in the principal's name. Without one the issuer can name anybody.", reload=_LIVE
+        "", "Prefix of `sub` in the principal's name. Without one the issuer can name any principal.", reload=_LIVE
     )
 
 
@@ -152,7 +154,7 @@ class AccessRule(Model):
     def _check_some(self) -> AccessRule:
         given = (self.produce, self.consume, self.transact, self.view, self.operate, self.read_bodies)
         if not any(given) and not self.administer:
-            raise ValueError("gives nothing; list topics under `produce`, groups under `consume`, or take it out")
+            raise ValueError("gives nothing; list topics under `produce`, groups under `consume`, or remove it")
         return self
 
 

@@ -72,7 +72,7 @@ def read(config: AccessConfig) -> AccessFiles:
     """Read all files.
 
     Raises:
-        AccessUnreadable: One cannot be read, or is no file of its kind.
+        AccessUnreadable: One cannot be read, or is not a file of its kind.
     """
     tokens: dict[str, StoredToken] = {}
     if config.tokens is not None:
@@ -118,17 +118,17 @@ def tokens_of(raw: bytes, file: str) -> dict[str, StoredToken]:
         file: Its name, for the error.
 
     Raises:
-        AccessUnreadable: It is no file of tokens; the text says which entry.
+        AccessUnreadable: It is not a file of tokens; the text says which entry.
     """
     where: Path = ("access", "tokens")
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:
         # The text of the error may show a piece of the file.
-        raise AccessUnreadable(where, f"{file} is no JSON; make it with `pyddmq access token create`") from error
+        raise AccessUnreadable(where, f"{file} is not JSON; make it with `pyddmq access token create`") from error
     entries = found.get("tokens") if isinstance(found, dict) and set(found) == {"tokens"} else None
     if not isinstance(entries, list):
-        raise AccessUnreadable(where, f'{file} is no file of tokens; it holds {{"tokens": [...]}} alone')
+        raise AccessUnreadable(where, f'{file} is not a file of tokens; it holds {{"tokens": [...]}} alone')
     if len(entries) > TOKENS_MAX:
         raise AccessUnreadable(where, f"{file} has {len(entries)} tokens; {TOKENS_MAX} are allowed, take old ones out")
     tokens: dict[str, StoredToken] = {}
@@ -148,17 +148,17 @@ _FIELDS = {"id", "sha256", "principal", "createdMs", "expiresMs"}
 def _token(entry: Any) -> StoredToken | str:
     """Check an entry; return what is wrong, without any of it."""
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
-        return f"it has not just the fields {', '.join(sorted(_FIELDS))}; revoke it and make it anew"
+        return f"it has not just the fields {', '.join(sorted(_FIELDS))}; revoke it and create a new one"
     name, digest, principal = entry["id"], entry["sha256"], entry["principal"]
     if not isinstance(name, str) or not ID.match(name):
-        return "its id is not 16 hex digits; revoke it and make it anew"
+        return "its id is not 16 hex digits; revoke it and create a new one"
     if not isinstance(digest, str) or not _DIGEST.match(digest):
-        return "its sha256 is not 64 hex digits; revoke it and make it anew"
+        return "its sha256 is not 64 hex digits; revoke it and create a new one"
     if not isinstance(principal, str) or not is_principal(principal):
-        return "its principal is no name of one; revoke it and make it anew"
+        return "its principal is not a valid name; revoke it and create a new one"
     moments = entry["createdMs"], entry["expiresMs"]
     if any(type(each) is not int or not 0 <= each < _MS_MAX for each in moments):
-        return "createdMs or expiresMs is no moment in ms; revoke it and make it anew"
+        return "createdMs or expiresMs is not a time in ms; revoke it and create a new one"
     return StoredToken(
         id=name, digest=bytes.fromhex(digest), principal=principal, created_ms=moments[0], expires_ms=moments[1]
     )

@@ -15,7 +15,9 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0
 
 def _check_host(name: str) -> str:
     if not _HOST.match(name):
-        raise ValueError(f"{name!r} is no name of a host; write such as node-1.example.com, without scheme and port")
+        raise ValueError(
+            f"{name!r} is not a valid host name; write for example node-1.example.com, without scheme and port"
+        )
     return name.lower()
 
 
@@ -27,7 +29,7 @@ class AdminConfig(Model):
 
     hosts: list[HostName] = setting(
         [],
-        "Further names under which the admin port is asked for, such as `node-1.example.com`, without a port. Under "
+        "Further host names of the admin port, such as `node-1.example.com`, without a port. Under "
         "any other than these, `localhost`, `node.adminHost` and addresses it answers probes alone, so that no web "
         "page can bind a name of its own to it.",
         reload=_LIVE,

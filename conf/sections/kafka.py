@@ -28,45 +28,45 @@ MAX_POLL_INTERVAL_MS = 300_000
 COMMIT_TOPIC = "__pyddmq_commits"
 
 _CLUSTER = "the cluster's `bootstrapServers`"
-_EDGE = "a committed offset stands for what was answered; take it out"
-_FETCHED = "records are handed on as they come, each once; take it out"
+_EDGE = "a committed offset means that messages were answered; remove it"
+_FETCHED = "records are handed on as they come, each once; remove it"
 
 OWN_KEYS: dict[str, str] = {
     "bootstrap.servers": f"write {_CLUSTER}",
     "metadata.broker.list": f"write {_CLUSTER}",
-    "group.id": "the group's name under `groups` is its name in Kafka; take it out",
+    "group.id": "the group's name under `groups` is its name in Kafka; remove it",
     "group.protocol": "write the cluster's `groupProtocol`",
-    "group.protocol.type": "members are consumers; take it out",
-    "group.remote.assignor": "which member gets which partition is the brokers' choice; take it out",
-    "group.instance.id": "a member that is gone is not waited for, its partitions go to others; take it out",
+    "group.protocol.type": "members are consumers; remove it",
+    "group.remote.assignor": "which member gets which partition is the brokers' choice; remove it",
+    "group.instance.id": "the group does not wait for a member that left, its partitions go to others; remove it",
     "session.timeout.ms": "write the cluster's `sessionTimeout`",
-    "heartbeat.interval.ms": "it follows from the cluster's `sessionTimeout`; take it out",
-    "max.poll.interval.ms": f"it is {MAX_POLL_INTERVAL_MS} ms, from which revokeTimeout has its bound; take it out",
-    "partition.assignment.strategy": "it is cooperative-sticky, so that what stays is not disturbed; take it out",
+    "heartbeat.interval.ms": "it follows from the cluster's `sessionTimeout`; remove it",
+    "max.poll.interval.ms": f"it is {MAX_POLL_INTERVAL_MS} ms, from which revokeTimeout has its bound; remove it",
+    "partition.assignment.strategy": "it is cooperative-sticky, so that what stays is not disturbed; remove it",
     "enable.auto.commit": _EDGE,
     "auto.commit.enable": _EDGE,
     "enable.auto.offset.store": _EDGE,
     "auto.commit.interval.ms": "write the cluster's `commitInterval`",
     "auto.offset.reset": "write `consumeFromWhere` of the subscription",
-    "isolation.level": "what a producer took back is never handed out (read_committed); take it out",
-    "enable.partition.eof": "a caught-up group shows a lag of 0 by it; take it out",
+    "isolation.level": "what a producer took back is never handed out (read_committed); remove it",
+    "enable.partition.eof": "a caught-up group shows a lag of 0 by it; remove it",
     "queued.min.messages": "write the cluster's `waitingBytes`, by which what waits is bounded",
     "queued.max.messages.kbytes": "write the cluster's `waitingBytes`, by which what waits is bounded",
     "consume.callback.max.messages": _FETCHED,
-    "enable.idempotence": "every send is idempotent, or a retry would store it twice; take it out",
-    "transactional.id": "transactions on Kafka are not in this version; take it out",
-    "transaction.timeout.ms": "transactions on Kafka are not in this version; take it out",
-    "acks": "a send is answered when all in-sync replicas have it; take it out",
-    "request.required.acks": "a send is answered when all in-sync replicas have it; take it out",
-    "partitioner": "a key goes to the partition that Java's client gives it (murmur2); take it out",
-    "enable.gapless.guarantee": "a failed send is told to its producer, others go on; take it out",
-    "delivery.report.only.error": "every send is answered; take it out",
-    "produce.offset.report": "every send is answered with its offset; take it out",
-    "client.id": "it is `pyddmq-` with the name of the node; take it out",
-    "allow.auto.create.topics": "topics are made in Kafka, never by a misspelled name; take it out",
-    "opaque": "there is no such value in a file; take it out",
-    "plugin.library.paths": "no other code is loaded into the node; take it out",
-    "test.mock.num.brokers": "a test's cluster loses everything with the process; take it out",
+    "enable.idempotence": "every send is idempotent, or a retry would store it twice; remove it",
+    "transactional.id": "transactions on Kafka are not in this version; remove it",
+    "transaction.timeout.ms": "transactions on Kafka are not in this version; remove it",
+    "acks": "a send is answered when all in-sync replicas have it; remove it",
+    "request.required.acks": "a send is answered when all in-sync replicas have it; remove it",
+    "partitioner": "a key goes to the partition that Java's client gives it (murmur2); remove it",
+    "enable.gapless.guarantee": "a failed send is reported to its producer, others continue; remove it",
+    "delivery.report.only.error": "every send is answered; remove it",
+    "produce.offset.report": "every send is answered with its offset; remove it",
+    "client.id": "it is `pyddmq-` with the name of the node; remove it",
+    "allow.auto.create.topics": "topics are made in Kafka, never by a misspelled name; remove it",
+    "opaque": "there is no such value in a file; remove it",
+    "plugin.library.paths": "no other code is loaded into the node; remove it",
+    "test.mock.num.brokers": "a test's cluster loses everything with the process; remove it",
 }
 """Keys of librdkafka that are pyddmq's own, and what to write in their place."""
 
@@ -74,10 +74,10 @@ _JAVA_KEYS = {
     "sasl.jaas.config": "write `sasl.username`, and `sasl.password` as {file: PATH} or {env: NAME}",
     "ssl.truststore.location": "write `ssl.ca.location` with a PEM file",
     "ssl.truststore.password": "write `ssl.ca.location` with a PEM file, which needs no password",
-    "key.serializer": "bodies and keys are bytes; take it out",
-    "value.serializer": "bodies and keys are bytes; take it out",
-    "key.deserializer": "bodies and keys are bytes; take it out",
-    "value.deserializer": "bodies and keys are bytes; take it out",
+    "key.serializer": "bodies and keys are bytes; remove it",
+    "value.serializer": "bodies and keys are bytes; remove it",
+    "key.deserializer": "bodies and keys are bytes; remove it",
+    "value.deserializer": "bodies and keys are bytes; remove it",
 }
 _KEY = re.compile(r"[a-z][a-z0-9]*([._][a-z0-9]+)*\Z")
 _SECRET = re.compile(r"password|secret|passphrase|key\.pem\Z|^sasl\.oauthbearer\.config\Z")
@@ -89,14 +89,14 @@ def _check_servers(text: str) -> str:
         match = _SERVER.match(server.strip())
         if match is None or not 0 < int(match[2]) < 65_536:
             raise ValueError(
-                f"{masked(server.strip())!r} is no server; write host:port, several with commas between them"
+                f"{masked(server.strip())!r} is not a valid server; write host:port, several with commas between them"
             )
     return ",".join(server.strip() for server in text.split(","))
 
 
 def _check_commit_topic(name: str) -> str:
     if not is_kafka_topic(name):
-        raise ValueError(f"{name!r} is no name of a topic in Kafka; write letters, digits, `. _ -`")
+        raise ValueError(f"{name!r} is not a valid Kafka topic name; write letters, digits, `. _ -`")
     return name
 
 
@@ -126,9 +126,11 @@ def librdkafka_problem(key: str, value: LibrdkafkaValue) -> str | None:
     if key in _JAVA_KEYS:
         return f"is a setting of Java's client; {_JAVA_KEYS[key]}"
     if key.endswith("_cb"):
-        return "is a function of a program; take it out"
+        return "is a function of a program; remove it"
     if not _KEY.match(key):
-        return "is no setting of librdkafka; write its name as its CONFIGURATION.md has it, such as security.protocol"
+        return (
+            "is not a setting of librdkafka; write its name as its CONFIGURATION.md has it, such as security.protocol"
+        )
     if _SECRET.search(key) and not isinstance(value, Secret):
         return "is a secret and is not written here; write {file: PATH} or {env: NAME}"
     return None
@@ -153,7 +155,7 @@ class KafkaClusterConfig(Model):
     )
     session_timeout: int = setting(
         45_000,
-        "After so many ms without a sign of life a node's partitions go to others, and it hands nothing out any more "
+        "After this time in ms without a heartbeat a node's partitions go to other nodes, and it stops delivering "
         "before that (D54). With groupProtocol `consumer` the brokers decide: write their "
         "group.consumer.session.timeout.ms here.",
         reload=_RESTART,
@@ -162,8 +164,8 @@ class KafkaClusterConfig(Model):
     )
     membership: Membership = setting(
         "pulls",
-        "When a node is a member of a group: while somebody pulls from it or has messages of the group, and for 60 s "
-        "more (`pulls`), so that what nobody pulls from holds no partitions (D56); or for as long as it runs "
+        "When a node is a member of a group: while a client pulls from it or holds messages of the group, and for 60 s "
+        "more (`pulls`), so that a node without clients holds no partitions (D56); or for as long as it runs "
         "(`always`). A group that pushes always is.",
         reload=_RESTART,
     )
@@ -176,7 +178,7 @@ class KafkaClusterConfig(Model):
     )
     waiting_bytes: int = setting(
         64 * 1024 * 1024,
-        "Bytes of messages that a group keeps while they wait; what is beyond is read again when its turn comes (D57).",
+        "Bytes of waiting messages that a group keeps in memory; further ones are read again in their turn (D57).",
         reload=_RESTART,
         ge=1024 * 1024,
     )
@@ -196,7 +198,7 @@ class KafkaClusterConfig(Model):
     )
     revoke_timeout: int = setting(
         10_000,
-        "Ms for which what is in flight may still be answered when its partition goes to another node.",
+        "Time in ms in which messages in flight may still be answered when their partition goes to another node.",
         reload=_RESTART,
         ge=0,
         le=MAX_POLL_INTERVAL_MS // 3 - 1,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from conf.base import Model, Reload, setting
-from conf.durations import Duration, duration_ms
+from conf.durations import Duration, Wait, duration_ms
 from conf.secrets import masked
 
 _LIVE = Reload.LIVE
@@ -37,7 +37,7 @@ def _read_ack_share(value: Any) -> Any:
     if value in ("off", "all") or (type(value) in (int, float) and 0 < value <= 1):
         return float(value) if type(value) is int else value
     raise ValueError(
-        f"{value!r} is no part of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
+        f"{value!r} is not a share of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
     )
 
 
@@ -59,13 +59,80 @@ AckShare = Annotated[Literal["off", "all"] | float, BeforeValidator(_read_ack_sh
 """Which messages of a group an ack log has."""
 
 
+class LagRules(Model):
+    """The section `lag.rules`: thresholds by which lag is judged (docs/lag-rules.md)."""
+
+    target: Wait = setting(
+        "60s",
+        "Maximum time lag of a group; `delayTimeThreshold` of a group or subscription goes before it.",
+        reload=_LIVE,
+    )
+    target_messages: int | None = setting(
+        None,
+        "Maximum of unfinished messages of a queue; `committedLagThreshold` goes before it.",
+        reload=_LIVE,
+        absent="no limit",
+        ge=0,
+    )
+    floor_messages: int = setting(10, "A lag of this many messages or fewer is no trouble.", reload=_LIVE, ge=0)
+    floor: Wait = setting("1s", "A lag whose oldest message is this old at most is no trouble.", reload=_LIVE)
+    dead_band: float = setting(
+        0.05, "Share of the produce rate by which a lag may rise or fall without a trend.", reload=_LIVE, ge=0, lt=1
+    )
+    window: Duration = setting("5m", "How far back trends look; at least as long as `stop`.", reload=_LIVE)
+    samples_min: int = setting(3, "With fewer samples in the window there is no trend.", reload=_LIVE, ge=2)
+    stale: Duration = setting("60s", "An older newest sample says nothing of now.", reload=_LIVE)
+    recent: Duration = setting("30s", "Span of the rates that are shown.", reload=_LIVE)
+    growing: Duration = setting(
+        "60s", "A lag that only rises for this long is a warning, also under the target.", reload=_LIVE
+    )
+    absent: Duration = setting(
+        "60s", "A group of which no client was at work for this long has no consumer.", reload=_LIVE
+    )
+    stop: Duration = setting(
+        "3m", "A queue with lag on which nothing happened for this long is stopped or stalled.", reload=_LIVE
+    )
+    blocked_attempts: int = setting(
+        2, "A message that was tried this often, and holds others up beyond `stop`, blocks its queue.",
+        reload=_LIVE, ge=1,
+    )  # fmt: skip
+    poison_attempts: int = setting(5, "A message that failed this often blocks its queue at once.", reload=_LIVE, ge=1)
+    all_fail: Duration = setting(
+        "60s", "Where several messages fail and none succeeded for this long, all fail.", reload=_LIVE
+    )
+    retention_percent: float = setting(
+        80.0, "Share of the kept messages that a lag may reach before retention threatens it.", reload=_LIVE,
+        gt=0, le=100,
+    )  # fmt: skip
+    loss_eta_limit: Duration = setting("1h", "Retention threatens what it will reach sooner.", reload=_LIVE)
+    surge: float = setting(
+        1.5, "A produce rate that rises by this factor within the window is a surge.", reload=_LIVE, gt=1
+    )
+    queues_min: int = setting(3, "A topic of fewer queues has no hot one.", reload=_LIVE, ge=3)
+
+    @model_validator(mode="after")
+    def _check_window(self) -> LagRules:
+        if {"stop", "window"} <= self.model_fields_set and duration_ms(self.stop) > duration_ms(self.window):
+            raise ValueError(f"stop is {self.stop} and window {self.window}: a window must be at least as long as stop")
+        return self
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that are written in the file, by their names in it."""
+        return {
+            str(info.alias): value
+            for name, info in type(self).model_fields.items()
+            if name in self.model_fields_set and (value := getattr(self, name)) is not None
+        }
+
+
 class LagConfig(Model):
     """The `lag` section: what the node notes of consumption lag, for `pyddmq lag` and reports (docs/lag.md)."""
 
     enabled: bool = setting(True, "Whether the node keeps a lag journal.", reload=_LIVE)
     every: Annotated[str, AfterValidator(_check_every)] = setting(
         "10s",
-        "How often it notes where every group stands, 1s to 1h; each time up to a tenth sooner or later, so that many "
+        "How often it records every group's position, 1s to 1h; each time up to a tenth sooner or later, so that many "
         "nodes do not do so together.",
         reload=_LIVE,
     )
@@ -92,6 +159,9 @@ class LagConfig(Model):
         reload=_LIVE,
     )
     webhook_timeout: Duration = setting("5s", "How long the webhook may take to answer.", reload=_LIVE)
+    rules: LagRules = setting(
+        LagRules(), "Thresholds by which lag is judged; `lagRules` of a group goes before them.", reload=_LIVE
+    )
 
     @property
     def every_ms(self) -> int:

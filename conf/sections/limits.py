@@ -60,7 +60,7 @@ class ClientLimits(Model):
     def _check_some(self) -> Self:
         about = {"principals", "networks"}
         if all(getattr(self, name) is None for name in type(self).model_fields if name not in about):
-            raise ValueError("limits nothing; write `requestsPerSecond`, `connections` or another, or take it out")
+            raise ValueError("limits nothing; write `requestsPerSecond`, `connections` or another, or remove it")
         return self
 
 
@@ -89,8 +89,7 @@ class AddressLimits(ClientLimits):
 
     networks: list[Annotated[str, AfterValidator(check_network)]] = setting(
         ...,
-        "Which addresses it is about, such as `10.20.0.0/16`; `0.0.0.0/0` and `::/0` are all. An IPv6 client's is its "
-        "/64.",
+        "The addresses, such as `10.20.0.0/16`; `0.0.0.0/0` and `::/0` are all. An IPv6 client's is its /64.",
         reload=_LIVE,
         min_length=1,
     )
@@ -101,9 +100,9 @@ class LimitsConfig(Model):
 
     share: Annotated[float, Field(gt=0, le=1000)] | None = setting(
         None,
-        "How much of what is still free one client may have: its connections on a port are at most so many times the "
-        "places left there, its waiting pulls of a group likewise. 1: half of it by one alone, a third each by two. "
-        "And where the memory ceiling is near, connections of whoever holds most in all are closed first.",
+        "Share of the free places that one client may have: its connections on a port are at most this factor times "
+        "the places left there, its waiting pulls of a group likewise. 1: one alone gets half, two a third "
+        "each. When the memory ceiling is near, connections of the client that holds most are closed first.",
         reload=_LIVE,
         absent="first come, first served",
     )

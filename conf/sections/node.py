@@ -49,7 +49,7 @@ def _check_delay_levels(text: str) -> str:
         raise ValueError(f"a list of 1 to {_DELAYS_MAX} delays is wanted, not {len(entries)}")
     for entry in entries:
         if not _DELAY.fullmatch(entry):
-            raise ValueError(f"{entry!r} is no delay; write a number and one of s, m, h, d, such as 30s or 2h")
+            raise ValueError(f"{entry!r} is not a valid delay; write a number and one of s, m, h, d, such as 30s or 2h")
     return text
 
 
@@ -90,9 +90,9 @@ class NodeConfig(Model):
     admin_token_file: str | None = setting(
         None,
         "File that holds the token which admin requests that change something must bring (`Authorization: Bearer`); "
-        "read anew for each of them, so that the token can be changed. Reading needs none. For nodes without a "
+        "read for each request, so that the token can be changed. Reading needs none. For nodes without a "
         "section `access`: with one, rules say who may do what, and this is refused.",
-        absent="no token is asked for",
+        absent="no token is required",
         reload=_RESTART,
         min_length=1,
     )
@@ -148,7 +148,7 @@ class NodeConfig(Model):
     message_delay_level: Annotated[str, AfterValidator(_check_delay_levels)] = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "Delays of the delay levels 1, 2, 3 ... in s, m, h or d, as in RocketMQ's broker.conf, which must have the "
-        "same (docs/delays.md). A shorter delay holds for what is pending, too.",
+        "same (docs/delays.md). A shorter delay also applies to pending messages.",
         reload=_RESTART,
     )
     timer_max_delay_sec: int = setting(
@@ -307,7 +307,7 @@ class NodeConfig(Model):
     action_threads: int = setting(
         64,
         "Threads in which blocking actions run, made as they are needed. One half is shared out over the subscriptions "
-        "that have such actions, at least one thread for each; the other goes to whoever needs it (docs/actions.md).",
+        "that have such actions, at least one thread for each; the other is shared on demand (docs/actions.md).",
         reload=_LIVE,
         ge=1,
         le=10_000,
@@ -332,7 +332,7 @@ class NodeConfig(Model):
     )
     drain_seconds: int = setting(
         30,
-        "How long a stop, or a subscription that starts anew, waits for what is out to be answered, in seconds (D22).",
+        "How long a stop, or the restart of a subscription, waits for messages in flight, in seconds (D22).",
         reload=_LIVE,
         ge=0,
         le=3600,

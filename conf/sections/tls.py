@@ -37,7 +37,7 @@ class TlsListenerConfig(Model):
     host: str | None = setting(
         None,
         "Address that it binds. Another one than the loopback needs a section `access` (or, but for `admin`, "
-        "`access: open` under node): a certificate says who somebody is, not what they may.",
+        "`access: open` under node): a certificate says who a client is, not what it may do.",
         reload=_RESTART,
         absent="that of the plain port",
         min_length=1,

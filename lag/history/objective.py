@@ -1,24 +1,30 @@
-"""For which share of the time an objective was kept: the oldest unfinished message no older than it.
+"""For which share of the time, and of the messages, an objective was kept: the oldest unfinished message no older.
 
 Of the time between two samples counts what the first of them says, as in `lag.rules.history_rules`; of a minute or an
-hour that is kept as a summary, its worst sample. Time of which nothing was recorded counts for nothing, and what a
-sample does not tell counts as not kept: `unknown_ms`.
+hour that is kept as a summary, its worst sample. Time without samples, and time of which samples cannot say it, is
+unknown: it is in no share and stands beside it, as `coverage`.
+
+A message counts where it ended: in time if it was finished while the objective was kept, missed if it was finished
+later or was lost to retention. A message that still waits at the end counts as missed if the objective is not kept
+then. What an operator skips, or passes over with a reset, is not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lag.blocks import Gap
 from lag.history.rows import Figures, figures
 from lag.history.trend import STEP_ROWS, Place
 from lag.journal.files import Tier
 from lag.journal.scan import Block
 from lag.rules.limits import Limits
+from lag.samples import EventKind, LagEvent
 
 GAP_INTERVALS: Final = 3
-"""Rows further apart than so many intervals have a gap between them."""
+"""Samples more intervals apart than this have a gap between them."""
 
 
 @dataclass(slots=True)
@@ -28,44 +34,64 @@ class Kept:
     Attributes:
         kept_ms: Time within it.
         over_ms: Time over it.
-        unknown_ms: Time of which it cannot be told.
-        messages: Messages that came.
-        messages_kept: Those of them that came while it was kept.
+        messages: Messages that were finished or lost, or waited over the objective at the end.
+        messages_kept: Those of them that were finished while it was kept.
+        lost: Those of them that retention took before they were finished.
+        queues: Queues that this is the sum of.
     """
 
     kept_ms: int = 0
     over_ms: int = 0
-    unknown_ms: int = 0
     messages: int = 0
     messages_kept: int = 0
+    lost: int = 0
+    queues: int = 1
 
     @property
     def share(self) -> float | None:
-        """Share of the time within it, 0.0 to 1.0; null: there is none."""
-        total = self.kept_ms + self.over_ms + self.unknown_ms
-        return self.kept_ms / total if total else None
+        """Share of the known time within it, 0.0 to 1.0; null: nothing is known."""
+        known = self.kept_ms + self.over_ms
+        return self.kept_ms / known if known else None
 
     @property
     def messages_share(self) -> float | None:
-        """Share of the messages; null: none came."""
+        """Share of the messages; null: there were none."""
         return self.messages_kept / self.messages if self.messages else None
+
+    def unknown_ms(self, span_ms: int) -> int:
+        """Return how much of a span, over all queues, is not known."""
+        return max(0, span_ms * self.queues - self.kept_ms - self.over_ms)
+
+    def coverage(self, span_ms: int) -> float:
+        """Return the share of a span that is known, 0.0 to 1.0."""
+        return min(1.0, (self.kept_ms + self.over_ms) / (span_ms * self.queues)) if self.queues else 0.0
 
     def add(self, other: Kept) -> None:
         """Add another queue's."""
         self.kept_ms += other.kept_ms
         self.over_ms += other.over_ms
-        self.unknown_ms += other.unknown_ms
         self.messages += other.messages
         self.messages_kept += other.messages_kept
+        self.lost += other.lost
+        self.queues += other.queues
 
     def pass_ms(self, passed_ms: int, state: bool | None) -> None:
-        """Add time in a state; None: it cannot be told."""
-        if state is None:
-            self.unknown_ms += passed_ms
-        elif state:
+        """Add time in a state; None: it is not known."""
+        if state:
             self.kept_ms += passed_ms
-        else:
+        elif state is not None:
             self.over_ms += passed_ms
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue while the journal is read: what is summed up, and what its last row said."""
+
+    kept: Kept
+    time_ms: int = 0
+    state: bool | None = None
+    last: Figures | None = None
+    expired: int | None = None
 
 
 class Objectives:
@@ -79,16 +105,16 @@ class Objectives:
     """
 
     def __init__(self, target_ms: int, since_ms: int, until_ms: int, group: str | None = None) -> None:
-        self.queues: dict[Place, Kept] = {}
+        self._queues: dict[Place, _Queue] = {}
         self._target_ms = target_ms
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._group = group
-        self._before: dict[Place, tuple[int, bool | None, int | None]] = {}
 
     def add(self, block: Block) -> Iterator[None]:
         """Take a block of the journal in, in steps; blocks come in the order of their times."""
-        gap_ms = max(Limits().stale_ms, GAP_INTERVALS * block.head.interval_ms)
+        gap_ms = max(Limits().stale_ms, GAP_INTERVALS * block.head.interval_ms if block.tier is Tier.RAW else 0)
+        resets = [each for each in block.events if each.kind is EventKind.RESET]
         for number, (key, time_ms, row) in enumerate(block.queues):
             if not number % STEP_ROWS:
                 yield
@@ -96,27 +122,64 @@ class Objectives:
                 continue
             found = figures(block.tier, time_ms, row)
             state = self._state(found)
-            kept = self.queues.setdefault(key, Kept())
-            before = self._before.get(key)
-            self._before[key] = (time_ms, state, found.end)
-            if before is None:
-                continue
-            passed_ms = time_ms - before[0]
-            if not 0 < passed_ms <= gap_ms:
-                continue
-            kept.pass_ms(passed_ms, before[1] if block.tier is Tier.RAW else state)
-            came = max(0, found.end - before[2]) if found.end is not None and before[2] is not None else 0
-            kept.messages += came
-            kept.messages_kept += came if state else 0
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = _Queue(Kept())
+            first_ms = max(self._since_ms, found.first_ms)
+            if queue.last is not None:
+                linked = 0 < first_ms - queue.time_ms <= gap_ms
+                if linked:
+                    queue.kept.pass_ms(first_ms - queue.time_ms, queue.state)
+                of_row = queue.state if block.tier is Tier.RAW else state
+                self._count(queue, found, of_row, known=linked and not _is_reset(resets, key))
+            if first_ms < time_ms:
+                # A summary stands for the time from its first sample to its last, less what was not recorded in it.
+                queue.kept.pass_ms(time_ms - first_ms - _missing_ms(block.missing, first_ms, time_ms), state)
+            queue.time_ms, queue.state, queue.last = time_ms, state, found
+            queue.expired = queue.expired if found.expired is None else found.expired
+
+    def _count(self, queue: _Queue, found: Figures, state: bool | None, *, known: bool) -> None:
+        """Count the messages that ended between the last row and this one; what was lost is known over gaps, too."""
+        before, kept = queue.last, queue.kept
+        assert before is not None, "the caller has looked"
+        lost = 0 if found.expired is None or queue.expired is None else max(0, found.expired - queue.expired)
+        kept.lost += lost
+        kept.messages += lost
+        if known and found.committed is not None and before.committed is not None:
+            skipped = max(0, found.skipped - before.skipped)
+            finished = max(0, found.committed - before.committed - lost - skipped)
+            kept.messages += finished
+            kept.messages_kept += finished if state else 0
 
     def _state(self, found: Figures) -> bool | None:
         if found.age_ms is not None:
             return found.age_ms <= self._target_ms
         return False if found.age_low_ms is not None and found.age_low_ms > self._target_ms else None
 
+    def queues(self) -> dict[Place, Kept]:
+        """Return how each queue kept it, by its name; what waits too long at the end is missed."""
+        found: dict[Place, Kept] = {}
+        for place, queue in sorted(self._queues.items()):
+            kept = found[place] = Kept(queues=0)
+            kept.add(queue.kept)
+            if queue.state is False and queue.last is not None and queue.last.lag:
+                kept.messages += queue.last.lag
+        return found
+
     def groups(self) -> dict[str, Kept]:
         """Return what the queues of each group are together, by its name."""
         found: dict[str, Kept] = {}
-        for place, kept in sorted(self.queues.items()):
-            found.setdefault(place[0], Kept()).add(kept)
+        for place, kept in self.queues().items():
+            found.setdefault(place[0], Kept(queues=0)).add(kept)
         return found
+
+
+def _is_reset(resets: Sequence[LagEvent], key: Place) -> bool:
+    group, topic, queue = key
+    return any(each.group in ("", group) and each.topic in ("", topic) and each.queue in (-1, queue) for each in resets)
+
+
+def _missing_ms(gaps: Sequence[Gap], from_ms: int, to_ms: int) -> int:
+    """Return how much of a stretch was not recorded."""
+    known = ((each.from_ms, each.to_ms) for each in gaps if each.from_ms is not None and each.to_ms is not None)
+    return min(to_ms - from_ms, sum(max(0, min(end, to_ms) - max(begin, from_ms)) for begin, end in known))

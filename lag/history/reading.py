@@ -36,13 +36,18 @@ class Span:
         since_ms: Its begin.
         until_ms: Its end, exclusive.
         finest: How fine rows are, where there are summaries.
-        shortened: Whether more was asked for than may be read.
+        asked_ms: The length that was asked for; longer where that is more than may be read.
     """
 
     since_ms: int
     until_ms: int
     finest: Tier
-    shortened: bool = False
+    asked_ms: int
+
+    @property
+    def shortened(self) -> bool:
+        """Whether more was asked for than may be read."""
+        return self.until_ms - self.since_ms < self.asked_ms
 
 
 def span_of(
@@ -73,8 +78,8 @@ def span_of(
             left = (rows_max - raw_rows) / queues * WIDTH_MS[finest]
             fitting_ms = min(length_ms, RAW_MS + int(left))
     if fitting_ms == length_ms:
-        return Span(since_ms=since_ms, until_ms=until_ms, finest=finest)
-    return Span(since_ms=until_ms - fitting_ms, until_ms=until_ms, finest=finest, shortened=True)
+        return Span(since_ms=since_ms, until_ms=until_ms, finest=finest, asked_ms=length_ms)
+    return Span(since_ms=until_ms - fitting_ms, until_ms=until_ms, finest=finest, asked_ms=length_ms)
 
 
 def gather(reader: JournalReader, span: Span, into: Gatherer) -> Generator[None, None, None]:

@@ -97,8 +97,12 @@ QUEUE_COLUMNS: Final = (
     *("started", "started_ms", "answered_ms", "asked_ms", "in_flight", "finished", "waiting"),
     *("holders", "start", "start_ms", "retrying", "limited", "held_offset", "held_since_ms"),
     *("held_key", "held_attempts", "held_reason", "expired", "dead_letters", "paused", "pushing", "matched"),
+    *("skipped", "failing", "succeeded_ms", "out_offset", "out_client", "out_since_ms"),
+    *("sink_server", "sink_reason", "sink_since_ms", "base"),
 )
 """Values of a queue's row; where a consumer keeps up, what moves is among the first twelve: two bytes of mask."""
+FIRST_COLUMNS: Final = QUEUE_COLUMNS[: QUEUE_COLUMNS.index("matched") + 1]
+"""Those of the first version. In a summary the columns of the summary follow them, and columns added later are last."""
 SCHEDULED_COLUMNS: Final = ("pending", "oldest_ms", "overdue", "oldest_due_ms")
 """Values of a row of what waits by its own time."""
 assert {"time_ms", *QUEUE_COLUMNS} == {field.name for field in fields(QueueSample)}, "every field is written"

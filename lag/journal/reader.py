@@ -194,6 +194,16 @@ class JournalReader:
             yield from self._file(file, place, wanted, by_columns)
         yield from place.gaps(None)
 
+    def newest(self) -> Iterator[Block | None]:
+        """Yield the blocks of the newest raw file, oldest first, and None after each small piece of work besides."""
+        try:
+            files = [file for name in self._disk.list(self._folder) if (file := parse(name)) and file.tier is Tier.RAW]
+        except OSError:
+            return
+        if files:
+            path = f"{self._folder}/{max(files).name}"
+            yield from scan(self._disk, path, Tier.RAW, Place(), lambda head: True)
+
     def _file(self, file: JournalFile, place: Place, wanted: Wanted, by_columns: bool) -> Iterator[Block | Gap | None]:
         slack_ms = max(SLACK_MS, WIDTH_MS[file.tier])
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lag.journal.columns import (
+    FIRST_COLUMNS,
     QUEUE_COLUMNS,
     SCHEDULED_COLUMNS,
     Key,
@@ -112,9 +113,13 @@ _QUEUE_EXTRA: Final = (
 _SCHEDULED_EXTRA: Final = ("samples", "pending_max", "overdue_max", "late_max_ms")
 
 QUEUE_SUMMARIES: Final = table_of(
-    (*columns_of(QueueSample, QUEUE_COLUMNS, under="last."), *columns_of(QueueSummary, _QUEUE_EXTRA))
+    (
+        *columns_of(QueueSample, FIRST_COLUMNS, under="last."),
+        *columns_of(QueueSummary, _QUEUE_EXTRA),
+        *columns_of(QueueSample, QUEUE_COLUMNS[len(FIRST_COLUMNS) :], under="last."),
+    )
 )
-"""Rows of queues, the values of the last sample first."""
+"""Rows of queues: values of the last sample, those of the summary, and values of the last sample that came later."""
 SCHEDULED_SUMMARIES: Final = table_of(
     (*columns_of(ScheduledSample, SCHEDULED_COLUMNS, under="last."), *columns_of(ScheduledSummary, _SCHEDULED_EXTRA))
 )
@@ -128,9 +133,18 @@ _PENDING, _OVERDUE, _DUE_MS = (SCHEDULED_COLUMNS.index(name) for name in ("pendi
 
 def queue_summary(time_ms: int, row: Row) -> QueueSummary:
     """Make a summary again, of the last sample's moment and values."""
-    count = len(QUEUE_COLUMNS)
-    extra = dict(zip(_QUEUE_EXTRA, row[count:], strict=True))
-    return QueueSummary(last=queue_sample(time_ms, row[:count]), **extra)
+    return QueueSummary(last=queue_sample(time_ms, _last(row)), **_extra(row))
+
+
+def _last(row: Row) -> Row:
+    """Return the values of the last sample in a summary's row."""
+    return row[: len(FIRST_COLUMNS)] + row[len(FIRST_COLUMNS) + len(_QUEUE_EXTRA) :]
+
+
+def _extra(row: Row) -> dict[str, Any]:
+    """Return the summary's own values in its row."""
+    own = row[len(FIRST_COLUMNS) : len(FIRST_COLUMNS) + len(_QUEUE_EXTRA)]
+    return dict(zip(_QUEUE_EXTRA, own, strict=True))
 
 
 def scheduled_summary(key: Key, time_ms: int, row: Row) -> ScheduledSummary:
@@ -188,7 +202,7 @@ class QueueSums:
 
     def add_summary(self, time_ms: int, row: Row) -> None:
         """Add a summary, as the moment of its last sample and values."""
-        values = dict(zip(_QUEUE_EXTRA, row[len(QUEUE_COLUMNS) :], strict=True))
+        values = _extra(row)
         if self._row is None:
             self._begin(values["first_ms"])
         extra = self._extra
@@ -206,7 +220,7 @@ class QueueSums:
             _grow(self._lag, values["lag_min"], values["lag_max"], values["lag_sum"], values["lag_known"])
         if values["age_known"]:
             _grow(self._age, values["age_min_ms"], values["age_max_ms"], values["age_sum_ms"], values["age_known"])
-        self._row = row[: len(QUEUE_COLUMNS)]
+        self._row = _last(row)
         if values["committed_last"] is not None:
             self._committed = values["committed_last"]
         self.time_ms = time_ms

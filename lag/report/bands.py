@@ -8,7 +8,9 @@ Colours are the page's, as in `lag.report.charts`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
@@ -33,13 +35,13 @@ _Box = tuple[str, int, int]
 """Shade, begin and end in Unix ms."""
 
 
-def status_bands(rows: Sequence[tuple[str, Sequence[Span]]], from_ms: int, to_ms: int) -> str:
+def status_bands(rows: Sequence[tuple[str, Sequence[Span]]], from_ms: int, to_ms: int, timezone: str = "UTC") -> str:
     """Draw a row per group with its statuses over the window; all charts share the window's time axis."""
     bands = [(label, [(tone(span.status), span.from_ms, span.to_ms) for span in spans]) for label, spans in rows]
-    return _chart("bands", "Status of each group over the window", bands, (from_ms, to_ms), ())
+    return _chart("bands", "Status of each group over the window", bands, (from_ms, to_ms, timezone), ())
 
 
-def heat_map(heat: HeatMap, from_ms: int, to_ms: int) -> str:
+def heat_map(heat: HeatMap, from_ms: int, to_ms: int, timezone: str = "UTC") -> str:
     """Draw a row per queue, darker where more messages wait; where nothing is known there is a line in the middle."""
     edges = [*heat.times_ms, to_ms]
     bands = [
@@ -49,21 +51,21 @@ def heat_map(heat: HeatMap, from_ms: int, to_ms: int) -> str:
         )
         for row in heat.rows
     ]
-    return _chart("heat", "Messages behind, by queue, over the window", bands, (from_ms, to_ms), ("dark",))
+    return _chart("heat", "Messages behind, by queue, over the window", bands, (from_ms, to_ms, timezone), ("dark",))
 
 
 def _chart(
     kind: str,
     title: str,
     bands: Sequence[tuple[str, Sequence[_Box]]],
-    window: tuple[int, int],
+    window: tuple[int, int, str],
     thin: Sequence[str],
 ) -> str:
     """Return an element with a row for each band and the axis below; boxes of the `thin` shades are lines."""
-    rows = [
-        f'<div class="row"><span title="{escape(label)}">{escape(_cut(label))}</span>{_band(boxes, window, thin)}</div>'
-        for label, boxes in bands
-    ]
+    rows = []
+    for label, boxes in bands:
+        band = _band(boxes, window[:2], thin)
+        rows.append(f'<div class="row"><span title="{escape(label)}">{escape(_cut(label))}</span>{band}</div>')
     ticks = [f'<b style="left:{place:.2f}%">{escape(text)}</b>' for place, text in _ticks(*window)]
     axis = f'<div class="row axis"><span></span><div>{"".join(ticks)}</div></div>'
     return "\n".join([f'<div class="{kind}" role="img" aria-label="{title}">', *rows, axis, "</div>"])
@@ -89,12 +91,14 @@ def _short(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _ticks(from_ms: int, to_ms: int) -> Iterator[tuple[float, str]]:
+def _ticks(from_ms: int, to_ms: int, timezone: str) -> Iterator[tuple[float, str]]:
     """Yield moments that people count in, as percent of the window, with their names."""
     first, last = (each / 86_400_000 for each in (from_ms, max(to_ms, from_ms + 1)))
-    locator = _date_locator(minticks=4, maxticks=9)
-    days = [day for day in locator.tick_values(_date(first), _date(last)) if first <= day <= last]
-    texts = _date_formatter(locator, show_offset=False).format_ticks(days)
+    zone = ZoneInfo(timezone) if timezone != "UTC" else UTC
+    locator = _date_locator(minticks=4, maxticks=9, tz=zone)
+    moments = _date(first, tz=zone), _date(last, tz=zone)
+    days = [day for day in locator.tick_values(*moments) if first <= day <= last]
+    texts = _date_formatter(locator, show_offset=False, tz=zone).format_ticks(days)
     for day, text in zip(days, texts, strict=True):
         yield (day - first) / (last - first) * 100, text
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from datetime import UTC
 from math import isnan
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -19,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lag.report import texts
-from lag.report.data import AgeBin, Incident, Line
+from lag.report.data import AgeBin, GroupPart, Mark
 from lag.report.tones import tone
 
 _STAND_INS: Final = {
@@ -72,33 +74,60 @@ _SETTINGS: Final[Any] = {
 }
 
 
-def lag_lines(line: Line, incidents: Sequence[Incident], from_ms: int, to_ms: int, target_seconds: float) -> str:
-    """Draw messages and seconds behind, one above the other, with the incidents shaded and the target as a line."""
+def lag_lines(part: GroupPart, from_ms: int, to_ms: int, *, marks: Sequence[Mark] = (), timezone: str = "UTC") -> str:
+    """Draw messages behind, their age, and produce and consume rates, one above the other.
+
+    Incidents are shaded, events are vertical lines with their kinds' names, and the target is a dashed line.
+    """
+    line, target_seconds = part.line, part.objective.target_seconds
     with mpl.rc_context(_SETTINGS):
-        figure, (above, below) = _canvas_of_two(3.3, from_ms, to_ms)
+        figure, (above, below, rates) = _canvas_of_three(4.6, (from_ms, to_ms), timezone)
         days = [_day(each) for each in line.times_ms]
-        for axes, values, name, colour in (
-            (above, line.lag, "messages", "lag"),
-            (below, line.seconds, "age", "age"),
+        for axes, series, name in (
+            (above, ((line.lag, "lag"),), "messages"),
+            (below, ((line.seconds, "age"),), "age"),
+            (rates, ((line.produced, "note"), (line.consumed, "good")), "per second"),
         ):
-            for incident in incidents:
+            for incident in part.incidents:
                 end = to_ms if incident.to_ms is None else incident.to_ms
                 shade = _STAND_INS[tone(incident.status)]
                 axes.axvspan(_day(incident.from_ms), _day(end), color=shade, alpha=0.14, lw=0)
-            plain = [float("nan") if value is None else value for value in values]
-            axes.plot(days, plain, color=_STAND_INS[colour], linewidth=1.5, marker=_marker(plain), markersize=3)
-            axes.fill_between(days, plain, 0, color=_STAND_INS[colour], alpha=0.12, linewidth=0)
+            for values, colour in series:
+                plain = [float("nan") if value is None else value for value in values]
+                axes.plot(days, plain, color=_STAND_INS[colour], linewidth=1.5, marker=_marker(plain), markersize=3)
+                if len(series) == 1:
+                    axes.fill_between(days, plain, 0, color=_STAND_INS[colour], alpha=0.12, linewidth=0)
+            for mark in marks:
+                axes.axvline(_day(mark.time_ms), color=_STAND_INS["dim"], linewidth=0.9, linestyle=(0, (2, 2)))
             axes.set_ylabel(name)
             axes.yaxis.set_label_coords(-0.085, 0.5)
             axes.set_ylim(0, max(axes.get_ylim()[1], 1))
             axes.grid(visible=True, axis="y")
+        _name_marks(above, marks, (from_ms, to_ms))
         if target_seconds > 0:
             below.axhline(target_seconds, color=_STAND_INS["warn"], linewidth=1, linestyle=(0, (4, 3)))
         below.yaxis.set_major_locator(FixedLocator(_round_durations(below.get_ylim()[1])))
-        above.yaxis.set_major_formatter(FuncFormatter(lambda value, _: texts.short_count(value)))
+        for axes in (above, rates):
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: texts.short_count(value)))
         below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: texts.duration(value)))
-        above.tick_params(axis="x", labelbottom=False)
-        return _svg(figure, "Messages behind and age of the oldest one, over the window")
+        for axes in (above, below):
+            axes.tick_params(axis="x", labelbottom=False)
+        return _svg(figure, "Messages behind, age of the oldest one, and rates, over the window")
+
+
+def _name_marks(axes: Any, marks: Sequence[Mark], window: tuple[int, int]) -> None:
+    """Write the kinds of events above the chart, as far as they do not cover each other."""
+    from_ms, to_ms = window
+    free_from = 0.0
+    for mark in marks:
+        place = (mark.time_ms - from_ms) / max(1, to_ms - from_ms)
+        if place < free_from:
+            continue
+        free_from = place + 0.012 * (len(mark.kind) + 1)
+        axes.text(
+            _day(mark.time_ms), 1.02, mark.kind, transform=axes.get_xaxis_transform(), ha="left", va="bottom",
+            fontsize=8, color=_STAND_INS["dim"],
+        )  # fmt: skip
 
 
 def age_bars(ages: Sequence[AgeBin]) -> str:
@@ -127,15 +156,14 @@ def age_range(ages: AgeBin) -> str:
     return f"{texts.duration(ages.from_seconds)} to {texts.duration(ages.to_seconds)}"
 
 
-def _canvas_of_two(height: float, from_ms: int, to_ms: int) -> tuple[Figure, tuple[Any, Any]]:
+def _canvas_of_three(height: float, window: tuple[int, int], timezone: str) -> tuple[Figure, tuple[Any, Any, Any]]:
     figure = Figure(figsize=(_WIDTH, height))
     FigureCanvasSVG(figure)
-    above = figure.add_axes((0.1, 0.57, 0.885, 0.4))
-    below = figure.add_axes((0.1, 0.115, 0.885, 0.4))
-    for axes in (above, below):
-        _time_axis(axes, from_ms, to_ms)
+    above, below, rates = (figure.add_axes((0.1, bottom, 0.885, 0.25)) for bottom in (0.69, 0.385, 0.08))
+    for axes in (above, below, rates):
+        _time_axis(axes, window, timezone)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 3, 5, 6, 10], integer=True))
-    return figure, (above, below)
+    return figure, (above, below, rates)
 
 
 def _round_durations(longest: float) -> list[float]:
@@ -146,11 +174,13 @@ def _round_durations(longest: float) -> list[float]:
     return [step * number for number in range(int(longest / step) + 1)]
 
 
-def _time_axis(axes: Any, from_ms: int, to_ms: int) -> None:
+def _time_axis(axes: Any, window: tuple[int, int], timezone: str) -> None:
+    from_ms, to_ms = window
     axes.set_xlim(_day(from_ms), _day(max(to_ms, from_ms + 1)))
-    locator = _date_locator(minticks=4, maxticks=9)
+    zone = ZoneInfo(timezone) if timezone != "UTC" else UTC
+    locator = _date_locator(minticks=4, maxticks=9, tz=zone)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(_date_formatter(locator, show_offset=False))
+    axes.xaxis.set_major_formatter(_date_formatter(locator, show_offset=False, tz=zone))
 
 
 def _day(time_ms: float) -> float:

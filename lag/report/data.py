@@ -99,6 +99,7 @@ class Incident:
         evidence: The figures that speak for it, one sentence.
         peak_lag: Most messages behind.
         peak_seconds: Greatest age of the oldest unfinished message.
+        lost: Messages that retention took unfinished meanwhile.
     """
 
     topic: str
@@ -110,6 +111,69 @@ class Incident:
     evidence: str
     peak_lag: int | None
     peak_seconds: float | None
+    lost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a reader has to know: an incident of the window, or several that are equal, open or ended.
+
+    Attributes:
+        groups: Groups that it is about, the worst first.
+        topic: The topic; "" several.
+        from_ms: When the first of the incidents began.
+        to_ms: When the last of them ended; null: it is still open at the window's end.
+        times: How many incidents these are.
+        status: The status.
+        level: What the status makes of its group: WARN, ERR or UNKNOWN.
+        cause: The cause; "" none known.
+        evidence: The figures that speak for it, one sentence.
+        status_advice: What to do about the status.
+        cause_advice: What to do about the cause; "" no cause is known.
+        peak_lag: Most messages behind.
+        peak_seconds: Greatest age of the oldest unfinished message.
+        lost: Messages that retention took unfinished meanwhile.
+        contacts: Whom to call.
+    """
+
+    groups: Sequence[str]
+    topic: str
+    from_ms: int
+    to_ms: int | None
+    times: int
+    status: str
+    level: str
+    cause: str
+    evidence: str
+    status_advice: str
+    cause_advice: str
+    peak_lag: int | None
+    peak_seconds: float | None
+    lost: int
+    contacts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """An event in the window, or several that are equal and of about the same moment.
+
+    Attributes:
+        time_ms: When the first of them was.
+        kind: `start`, `stop`, `reload`, `pause`, `resume`, `reset`, `retention`, `left` or `clock`.
+        node: The node that noted it.
+        group: The group that it is about; "" the node.
+        topic: The topic; "" all, or several.
+        count: How many events these are.
+        detail: One line for people, of the first of them.
+    """
+
+    time_ms: int
+    kind: str
+    node: str
+    group: str
+    topic: str
+    count: int
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,16 +222,24 @@ class Objective:
     Attributes:
         target_seconds: Oldest that an unfinished message may be.
         samples_share: Share of the samples under the target, 0.0 to 1.0.
-        messages_share: Share of the messages finished under it; null: not known.
+        messages_share: Share of the messages that were finished under it; lost ones are not; null: there were none.
         over_seconds: Time spent over it.
-        earlier_samples_share: `samples_share` of the period before; null: not compared.
+        samples: How many samples the first share is of.
+        coverage: Share of the window that is known, 0.0 to 1.0.
+        earlier_samples_share: `samples_share` of the preceding period; null: not compared, or without samples.
+        earlier_samples: How many samples that is of.
+        earlier_coverage: Share of the preceding period that is known.
     """
 
     target_seconds: float
     samples_share: float | None
     messages_share: float | None
     over_seconds: float
+    samples: int
+    coverage: float
     earlier_samples_share: float | None = None
+    earlier_samples: int = 0
+    earlier_coverage: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +249,8 @@ class GroupPart:
     Attributes:
         cluster: Its cluster.
         group: Its name.
-        status: Its status at the window's end.
-        level: OK, WARN or ERR.
+        status: Its status at the window's end; LEFT: the group is no longer there.
+        level: OK, WARN, ERR or UNKNOWN.
         cause: The cause; "" none.
         evidence: One sentence with the figures that speak for it; "" none.
         advice: What to do; "" nothing.
@@ -197,6 +269,8 @@ class GroupPart:
         incidents: In order of time.
         queues: The worst first.
         queues_left_out: How many more there are.
+        left_ms: When the group was deleted, or left the configuration; null: it has not.
+        contacts: Whom to call.
     """
 
     cluster: str
@@ -221,6 +295,8 @@ class GroupPart:
     incidents: Sequence[Incident]
     queues: Sequence[QueueFigures]
     queues_left_out: int = 0
+    left_ms: int | None = None
+    contacts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +312,13 @@ class Report:
         samples: How many there were.
         gaps: What is missing: times without samples, files that cannot be read, each one line with its reason.
         groups: The worst first.
+        summary: One sentence: how many groups were in trouble, which still are, and what was lost.
+        level: The worst level of the open findings; UNKNOWN where there are no samples.
+        findings: The worst first.
+        findings_left_out: How many more there are.
+        marks: Events of the window, in order of time.
+        marks_left_out: How many more there are.
+        timezone: Name of the time zone that moments are shown in beside UTC.
     """
 
     title: str
@@ -246,6 +329,13 @@ class Report:
     samples: int
     gaps: Sequence[str]
     groups: Sequence[GroupPart]
+    summary: str = ""
+    level: str = "OK"
+    findings: Sequence[Finding] = ()
+    findings_left_out: int = 0
+    marks: Sequence[Mark] = ()
+    marks_left_out: int = 0
+    timezone: str = "UTC"
 
 
 def as_plain(report: Report) -> dict[str, Any]:

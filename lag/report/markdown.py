@@ -1,13 +1,15 @@
-"""The report as Markdown, for an issue or a chat: findings, then one table."""
+"""The report as Markdown, for an issue or a chat: one sentence, findings, events, then one table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from lag.report import texts
-from lag.report.data import Report
-from lag.report.tones import tone
+from lag.report.data import Finding, Report
+
+MARKS_SHOWN: Final = 40
 
 
 def render_markdown(report: Report) -> str:
@@ -16,40 +18,65 @@ def render_markdown(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
+    zone = report.timezone
     yield f"# {plain(report.title)}"
     yield ""
+    yield f"**{plain(report.summary)}**"
+    yield ""
     yield (
-        f"{texts.moment(report.from_ms)} to {texts.moment(report.to_ms)} UTC, {texts.count(report.samples)} samples, "
-        f"made {texts.moment(report.made_ms)} UTC."
+        f"{texts.moment(report.from_ms, zone)} to {texts.moment(report.to_ms, zone)} {plain(zone)}, "
+        f"{texts.count(report.samples)} samples, made {texts.moment(report.made_ms, zone)}."
     )
     yield from ("", "## Findings", "")
-    findings = [part for part in report.groups if tone(part.status) != "good"]
-    for part in findings:
-        said = " ".join(plain(texts.sentence(each)) for each in (part.evidence, part.advice) if each)
-        cause = f": {plain(part.cause)}" if part.cause else ""
-        yield f"- **{part.status}** {plain(part.group)}{cause}. {said}".rstrip()
-    if not findings:
-        yield "All groups are OK at the end of the window." if report.groups else "No samples: nothing can be said."
+    for finding in report.findings:
+        yield from _finding(finding, report)
+    if report.findings_left_out:
+        yield f"- and {report.findings_left_out} more, none of them worse"
+    if not report.findings:
+        yield "None." if report.groups else "No samples: nothing can be said."
     if report.gaps:
         yield from ("", "## What is missing", "")
         yield from (f"- {plain(gap)}" for gap in report.gaps)
+    if report.marks:
+        yield from ("", "## Events", "")
+        for mark in report.marks[:MARKS_SHOWN]:
+            yield f"- {texts.clock(mark.time_ms, report.to_ms, zone)} {plain(texts.event(mark))}"
+        if len(report.marks) + report.marks_left_out > MARKS_SHOWN:
+            yield f"- and {len(report.marks) + report.marks_left_out - MARKS_SHOWN} more"
     if report.groups:
         yield from ("", "## Groups", "")
-        yield "| group | status | lag | oldest | peak lag | peak age | lost | under target | incidents |"
-        yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+        yield "| group | status | lag | oldest | peak lag | peak age | lost | under target | known | incidents |"
+        yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
         for part in report.groups:
             cells = (
                 plain(part.group),
-                part.status,
+                texts.status(part, report.to_ms, zone),
                 texts.count(part.lag),
                 texts.duration(part.seconds),
                 texts.count(part.peak_lag),
                 texts.duration(part.peak_seconds),
                 texts.count(part.lost),
                 texts.share(part.objective.samples_share),
+                texts.share(part.objective.coverage),
                 str(len(part.incidents)),
             )
             yield f"| {' | '.join(cells)} |"
+
+
+def _finding(finding: Finding, report: Report) -> Iterator[str]:
+    cause = f": {plain(finding.cause)}" if finding.cause else ""
+    call = f" Call: {plain(', '.join(finding.contacts))}." if finding.contacts else ""
+    about = f"{plain(texts.names(finding.groups))}{cause}, {plain(texts.when(finding, report))}"
+    yield f"- **{finding.status}** {about}.{call}"
+    facts = texts.costs(finding)
+    said = [plain(texts.sentence(each)) for each in (finding.evidence, facts) if each]
+    said += [
+        f"→ {plain(texts.sentence(each))}"
+        for each in dict.fromkeys((finding.cause_advice, finding.status_advice))
+        if each
+    ]
+    if said:
+        yield f"  {' '.join(said)}"
 
 
 def plain(text: str) -> str:

@@ -18,6 +18,10 @@ BYTES_MAX: Final = 5_000_000
 BANDS_MAX: Final = 60
 SECTIONS_MAX: Final = 60
 INCIDENTS_MAX: Final = 40
+MARKS_MAX: Final = 60
+LINES_MAX: Final = 40
+"""Events in one chart."""
+MARKED: Final = frozenset({"start", "stop", "reload", "pause", "resume", "reset", "retention", "left", "clock"})
 _TONE_TEXTS: Final = (
     ("good", "OK"),
     ("note", "catching up, paused"),
@@ -76,8 +80,10 @@ def _page(report: Report, pictures: list[_Charts]) -> str:
     return _TEMPLATE.render(
         report=report,
         css=Markup(_text("page.css")),
-        findings=[part for part in report.groups if _needs_a_look(part)][:SECTIONS_MAX],
-        bands=Markup(bands.status_bands(rows, report.from_ms, report.to_ms)) if rows else "",
+        sections_of=_sections_of(report, len(pictures)),
+        bands=Markup(bands.status_bands(rows, report.from_ms, report.to_ms, report.timezone)) if rows else "",
+        zone=report.timezone,
+        marks_max=MARKS_MAX,
         tones=_TONE_TEXTS,
         shades=_SHADE_TEXTS,
         compared=any(part.objective.earlier_samples_share is not None for part in report.groups),
@@ -89,16 +95,20 @@ def _page(report: Report, pictures: list[_Charts]) -> str:
     )
 
 
-def _needs_a_look(part: GroupPart) -> bool:
-    return tone(part.status) != "good"
+def _sections_of(report: Report, sections: int) -> dict[str, int]:
+    """Return the number of each group's section, by its name; of two groups of one name the worse one's."""
+    found: dict[str, int] = {}
+    for number, part in enumerate(report.groups[:sections], 1):
+        found.setdefault(part.group, number)
+    return found
 
 
 def _charts(part: GroupPart, report: Report) -> _Charts:
-    window = (report.from_ms, report.to_ms)
-    target = part.objective.target_seconds
+    window, zone = (report.from_ms, report.to_ms), report.timezone
     waited = any(part.line.lag)
-    lines = charts.lag_lines(part.line, part.incidents, *window, target) if waited else ""
-    heat = bands.heat_map(part.heat, *window) if waited and len(part.heat.rows) > 1 else ""
+    marks = [mark for mark in report.marks if mark.kind in MARKED and mark.group in ("", part.group)]
+    lines = charts.lag_lines(part, *window, marks=marks[:LINES_MAX], timezone=zone) if waited or part.lost else ""
+    heat = bands.heat_map(part.heat, *window, zone) if waited and len(part.heat.rows) > 1 else ""
     ages = charts.age_bars(part.ages) if part.ages else ""
     # The chart library escapes labels.
     return _Charts(Markup(lines), Markup(heat), Markup(ages))
@@ -106,6 +116,7 @@ def _charts(part: GroupPart, report: Report) -> _Charts:
 
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    environment.globals.update(when=texts.when, status_text=texts.status)
     environment.filters.update(
         tone=tone,
         count=texts.count,
@@ -113,6 +124,10 @@ def _environment() -> jinja2.Environment:
         moment=texts.moment,
         rate=texts.rate,
         sentence=texts.sentence,
+        names=texts.names,
+        costs=texts.costs,
+        event=texts.event,
+        clock=texts.clock,
         share=texts.share,
         capitalise=lambda text: text[:1].upper() + text[1:],
     )

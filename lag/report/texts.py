@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+if TYPE_CHECKING:
+    from lag.report.data import Finding, GroupPart, Mark, Report
 
 DASH = "–"
 
@@ -47,11 +53,24 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
-def moment(time_ms: int | None, *, seconds: bool = True) -> str:
-    """Write a moment in UTC: 2024-05-06 07:08:09."""
+def moment(time_ms: int | None, zone: str = "UTC", *, seconds: bool = True) -> str:
+    """Write a moment in a time zone: 2024-05-06 07:08:09."""
     if time_ms is None:
         return DASH
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+    return _in_zone(time_ms, zone).strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def clock(time_ms: int, near_ms: int, zone: str = "UTC") -> str:
+    """Write a moment in a time zone and UTC, without its day where that is the day of another moment."""
+    shown = []
+    for each in dict.fromkeys((zone, "UTC")):
+        here, near = _in_zone(time_ms, each), _in_zone(near_ms, each)
+        shown.append(here.strftime("%H:%M" if here.date() == near.date() else "%Y-%m-%d %H:%M"))
+    return shown[0] if len(shown) == 1 else f"{shown[0]} ({shown[1]} UTC)"
+
+
+def _in_zone(time_ms: int, zone: str) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC if zone == "UTC" else ZoneInfo(zone))
 
 
 def sentence(text: str) -> str:
@@ -72,3 +91,41 @@ def share(value: float | None) -> str:
     digits = 2 if percent >= 99 else 1
     scale = 10**digits
     return f"{int(percent * scale) / scale:.{digits}f} %"
+
+
+def names(groups: Sequence[str]) -> str:
+    """Write the names of groups, three at most: a, b, c and 9 more."""
+    return ", ".join(groups[:3]) + (f" and {len(groups) - 3} more" if len(groups) > 3 else "")
+
+
+def when(finding: Finding, report: Report) -> str:
+    """Write since when a finding is, and until when: since 02:14, still open."""
+    since = clock(finding.from_ms, report.to_ms, report.timezone)
+    times = f", {finding.times} times in the window" if finding.times > 1 else ""
+    if finding.to_ms is None:
+        return f"since {since}, still open after {duration((report.to_ms - finding.from_ms) / 1000)}{times}"
+    until = clock(finding.to_ms, report.to_ms, report.timezone)
+    return f"{since} to {until} ({duration((finding.to_ms - finding.from_ms) / 1000)}){times}"
+
+
+def costs(finding: Finding) -> str:
+    """Write what a finding cost: peak lag 1 204, the oldest message 3 min, 12 lost."""
+    found = [
+        f"peak lag {count(finding.peak_lag)}" if finding.peak_lag else "",
+        f"the oldest message {duration(finding.peak_seconds)}" if finding.peak_seconds else "",
+        f"{count(finding.lost)} lost" if finding.lost else "",
+    ]
+    return ", ".join(each for each in found if each)
+
+
+def event(mark: Mark) -> str:
+    """Write an event: reset of billing, orders (1 024 queues): to 99000."""
+    about = ", ".join(each for each in (mark.group, mark.topic) if each)
+    times = f" ({count(mark.count)} times)" if mark.count > 1 else ""
+    detail = f": {mark.detail}" if mark.detail else ""
+    return f"{mark.kind} of {about or f'node {mark.node}'}{times}{detail}"
+
+
+def status(part: GroupPart, to_ms: int, zone: str) -> str:
+    """Write the status of a group; of a deleted one when it left."""
+    return f"left at {clock(part.left_ms, to_ms, zone)}" if part.left_ms is not None else part.status

@@ -20,6 +20,7 @@ TONES: Final = {
     "CATCHING_UP": "note",
     "PAUSED": "note",
     "OK": "good",
+    "LEFT": "note",
 }
 """Tone of each status; `dark` is "we cannot tell", which is neither good nor bad."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Final
 
-from lag.rules.expression import Expression, Facts, all_of, any_of, compiled, fact, first_of, if_else, surely
+from lag.rules.expression import Expression, Facts, all_of, any_of, coalesce, compiled, fact, first_of, if_else, surely
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,17 @@ class Cause:
 _status = fact("status")
 _behind = fact("lag") > 0
 _flat = fact("still_ms") >= fact("stop_ms")
-_present = any_of(fact("holders") > 0, fact("in_flight") > 0)
-_slower = any_of(fact("velocity") > 0, fact("time_lag_low_ms") > fact("target_ms"), _flat)
+_present = any_of(fact("holders") > 0, fact("in_flight") > 0, fact("client_silent_ms") < fact("absent_ms"))
+_slower = any_of(fact("velocity") > 0, fact("time_lag_low_ms") > fact("target_ms"), fact("growing"), _flat)
 
 CAUSES: Final = (
+    Cause(
+        name="topic_deleted",
+        meaning="The topic was deleted or emptied before the group had finished its messages.",
+        rule=all_of(fact("lost_recently") > 0, fact("base") > fact("earlier_committed")),
+        evidence="the topic begins anew at offset {base}; {lost_recently} messages were deleted unfinished",
+        advice="Send the messages again if they are needed. The audit trail says who deleted the topic.",
+    ),
     Cause(
         name="paused",
         meaning="An operator has disabled the group or subscription.",
@@ -55,40 +62,61 @@ CAUSES: Final = (
         advice="Find out who set the offset; the messages come again.",
     ),
     Cause(
+        name="sink_waits",
+        meaning="A sink waits for its server.",
+        rule=all_of(_behind, fact("sink_waits_ms").is_known()),
+        evidence="a sink has waited {sink_waits_ms} ms for {sink_server}; last failure: {sink_reason}; {lag} messages "
+        "are behind",
+        advice="Mend that server; the sink continues by itself then.",
+    ),
+    Cause(
         name="push_target_failing",
         meaning="The target of a push action fails or does not answer.",
         rule=all_of(
             fact("pushing"),
             _behind,
-            _flat,
-            any_of(fact("retrying") > 1, fact("idle_ms") >= fact("stop_ms")),
+            any_of(fact("none_succeeds"), _flat & any_of(fact("retrying") > 1, fact("idle_ms") >= fact("stop_ms"))),
         ),
         evidence="{retrying} messages wait for another attempt, {in_flight} are out, and nothing moved for "
         "{still_ms} ms; last failure: {held_reason}",
         advice="Mend the target of the push action; messages go on by themselves then.",
     ),
     Cause(
+        name="all_fail",
+        meaning="Every message of the subscription fails.",
+        rule=all_of(fact("none_succeeds")),
+        evidence="{failing} messages have failed, and none has succeeded for {no_success_ms} ms; last failure: "
+        "{held_reason}",
+        advice="Mend what the reason names. Skipping messages does not help: the next ones fail too.",
+    ),
+    Cause(
         name="poison_message",
-        meaning="One message fails again and again and holds up what comes behind it.",
-        rule=all_of(
-            _behind,
-            fact("held_attempts") >= fact("blocked_attempts"),
-            any_of(fact("waiting") > 0, fact("finished") > 0, _flat),
-        ),
+        meaning="One message fails again and again, while others succeed.",
+        rule=all_of(fact("poisoned")),
         evidence="offset {held_offset} was tried {held_attempts} times, {waiting} messages wait and {finished} above "
         "it are finished; last failure: {held_reason}",
         advice="Skip or dead-letter that message, or mend what it needs.",
     ),
     Cause(
+        name="unanswered",
+        meaning="A client or action has had one message for longer than the stop limit, and nothing moves behind it.",
+        rule=all_of(_behind, _flat, fact("unanswered_ms") >= fact("stop_ms")),
+        evidence="offset {out_offset} has been with {out_client} for {unanswered_ms} ms without an answer; "
+        "{lag} messages are behind",
+        advice="Look at that client: stop it if it hangs, or let its timeout be shorter.",
+    ),
+    Cause(
         name="no_consumer",
-        meaning="No client holds a message or pulls.",
+        meaning="No client of the group has pulled, answered or held a message lately.",
         rule=all_of(
             ~fact("pushing"),
             any_of(_behind, fact("committed").is_null()),
             fact("holders").equals(0),
             fact("in_flight").equals(0),
+            coalesce(fact("client_silent_ms") >= fact("absent_ms"), True),
         ),
-        evidence="no client holds a message or pulls; {lag} messages are behind",
+        evidence="no client of the group has pulled, answered or held a message for {client_silent_ms} ms; "
+        "{lag} messages are behind",
         advice="Start the group's consumers, or look why they do not pull.",
     ),
     # Behind what is out of order besides: a reset says where a lag comes from, and none of these goes by itself.
@@ -132,7 +160,8 @@ CAUSES: Final = (
         name="slow_consumer",
         meaning="Consumers are there, and finish less than comes, or less than is due.",
         rule=all_of(_behind, _present, _slower),
-        evidence="clients: {holders}, messages out: {in_flight}; produced {produce_rate}/s, consumed {consume_rate}/s",
+        evidence="clients: {holders}, messages out: {in_flight}, last client activity {client_silent_ms} ms ago; "
+        "produced {produce_rate}/s, consumed {consume_rate}/s",
         advice="Make the consumers faster, or add some.",
     ),
 )

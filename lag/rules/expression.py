@@ -199,7 +199,10 @@ PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
 
 
 def compiled(expression: Expression) -> Callable[[Facts], Value]:
-    """Return the function that an expression is, over facts by name. It raises `KeyError` for a fact not given."""
+    """Return the function that an expression is, over facts by name. It raises `KeyError` for a fact not given.
+
+    A part that cannot change the result is not evaluated: the first of twenty statuses that holds ends the search.
+    """
     if expression.operation == "fact":
         name = str(expression.leaf)
         return lambda facts: facts[name]
@@ -208,7 +211,19 @@ def compiled(expression: Expression) -> Callable[[Facts], Value]:
         return lambda facts: value
     function = PLAIN[expression.operation]
     parts = tuple(compiled(part) for part in expression.parts)
-    return lambda facts: function(*[part(facts) for part in parts])
+    if expression.operation == "if_else":
+        condition, then, otherwise = parts
+        return lambda facts: then(facts) if condition(facts) else otherwise(facts)
+    if len(parts) != 2:
+        return lambda facts: function(*[part(facts) for part in parts])
+    left, right = parts
+    if expression.operation == "and":
+        return lambda facts: False if (first := left(facts)) is False else _and(first, right(facts))
+    if expression.operation == "or":
+        return lambda facts: True if (first := left(facts)) is True else _or(first, right(facts))
+    if expression.operation == "coalesce":
+        return lambda facts: right(facts) if (first := left(facts)) is None else first
+    return lambda facts: function(left(facts), right(facts))
 
 
 def names_in(expression: Expression) -> frozenset[str]:

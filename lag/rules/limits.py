@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from math import isfinite
+from typing import Any
 
 NO_LIMIT = (1 << 63) - 1
 """More messages than a queue can have."""
+_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +27,13 @@ class Limits:
         window_ms: How far back the window of samples reaches.
         samples_min: Fewer samples in the window give no trend.
         stale_ms: A newest sample that is older says nothing of now.
+        recent_ms: Span of the rates that are shown; trends are over the window.
+        growing_ms: A lag that only rises for so long is a warning, also under the target.
+        absent_ms: A group of which no client was at work for so long has no consumer.
         stop_ms: A queue with lag on which nothing happened for so long is stopped, stalled or blocked.
-        blocked_attempts: A message that was tried so often, and holds others up, blocks its queue.
+        blocked_attempts: A message that was tried so often, and holds others up beyond stop_ms, blocks its queue.
+        poison_attempts: A message that failed so often blocks its queue at once.
+        all_fail_ms: Where several messages fail and none succeeded for so long, all fail.
         retention_percent: Share of the kept messages that lag may reach before retention threatens it, in percent.
         loss_eta_limit_s: Retention threatens what it will reach sooner, in s.
         surge: A produce rate that rises by this factor within the window is a surge.
@@ -38,8 +48,13 @@ class Limits:
     window_ms: int = 300_000
     samples_min: int = 3
     stale_ms: int = 60_000
+    recent_ms: int = 30_000
+    growing_ms: int = 60_000
+    absent_ms: int = 60_000
     stop_ms: int = 180_000
     blocked_attempts: int = 2
+    poison_attempts: int = 5
+    all_fail_ms: int = 60_000
     retention_percent: float = 80.0
     loss_eta_limit_s: float = 3_600.0
     surge: float = 1.5
@@ -59,6 +74,7 @@ class Limits:
             if value < 0 or not isfinite(value):
                 raise ValueError(f"{field.name} is {value}: it must be 0 or more")
         least = {"window_ms": 1, "samples_min": 2, "stop_ms": 1, "stale_ms": 1, "blocked_attempts": 1, "queues_min": 3}
+        least |= {"recent_ms": 1, "growing_ms": 1, "absent_ms": 1, "poison_attempts": 1, "all_fail_ms": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be {bound} or more")
@@ -72,3 +88,49 @@ class Limits:
             raise ValueError(f"retention_percent is {self.retention_percent}: it must be above 0 and 100 at most")
         if self.surge <= 1:
             raise ValueError(f"surge is {self.surge}: it is a factor above 1")
+
+
+def name_of(field: str) -> str:
+    """Return the name of a limit as people write it: `stop` of `stop_ms`, `deadBand` of `dead_band`."""
+    first, *rest = field.removesuffix("_ms").removesuffix("_s").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+NAMES = {name_of(field.name): field.name for field in fields(Limits)}
+"""The fields of `Limits` by the names that people write, in YAML and in options."""
+
+
+def limits_from(given: Mapping[str, str | float], base: Limits | None = None) -> Limits:
+    """Return limits with some of them replaced.
+
+    Args:
+        given: Values by name (`NAMES`): durations such as `3m`, and numbers, also as text.
+        base: The other limits; the defaults when absent.
+
+    Raises:
+        ValueError: A name or value is wrong; the text says which, and what would be right.
+    """
+    return Limits(**{**asdict(base or Limits()), **values_of(given)})
+
+
+def values_of(given: Mapping[str, str | float]) -> dict[str, Any]:
+    """Return fields of `Limits` by their names, each checked by itself. Arguments and errors as `limits_from`."""
+    for name in given:
+        if name not in NAMES:
+            raise ValueError(f"{name} is not a limit of the lag rules; there are {', '.join(NAMES)}")
+    return {NAMES[name]: _value(name, value) for name, value in given.items()}
+
+
+def _value(name: str, value: str | float) -> int | float:
+    field, text = NAMES[name], str(value).strip()
+    if field.endswith(("_ms", "_s")):
+        found = _DURATION.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{name} is {text!r}: write a number and one of ms, s, m, h, d, such as 90s or 3m")
+        span_ms = int(found[1]) * _UNITS_MS[found[2]]
+        return span_ms if field.endswith("_ms") else span_ms / 1000
+    is_whole = isinstance(getattr(Limits(), field), int)
+    try:
+        return int(text) if is_whole else float(text)
+    except ValueError as error:
+        raise ValueError(f"{name} is {text!r}: it takes {'a whole number' if is_whole else 'a number'}") from error

@@ -10,9 +10,10 @@ their names, and at quantities that stand above its own.
 - `bounded`: it is at least as old as the lower bound, and at most as the upper one where there is one; no figure;
 - `none`: nothing is known.
 
-**Rates** are medians of slopes over pairs of samples that are half the window apart (Theil's incomplete method): a
-single odd sample moves them little, and traffic that comes in bursts is seen over several of them. After an offset fell
-(a rewind, a reset, a topic made anew) only the samples since count.
+**Rates** are those of the last half minute (`recent_ms`). **Trends** are medians of slopes over pairs of samples that
+are half the window apart (Theil's incomplete method): a single odd sample moves them little, and traffic that comes in
+bursts is seen over several of them; verdicts use these. After an offset fell (a rewind, a reset, a topic made anew)
+only the samples since count. What expired, was skipped or was reset over is not consumed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Final
 
 from lag.rules.expression import (
     Expression,
+    all_of,
     any_of,
     coalesce,
     compiled,
@@ -75,7 +77,9 @@ _interpolated = fact("above_ms") - (fact("above_end") - _position) * (fact("abov
 _moved = latest(coalesce(fact("moved_ms"), fact("flat_since_ms")), fact("paused_until_ms"))
 _offered = coalesce(fact("committed_ms"), fact("behind_since_ms"))
 _gaining = fact("consume_rate") - fact("produce_rate")
-_nearing = fact("start_slope") - fact("consume_rate")
+_nearing = fact("start_slope") - fact("consume_trend")
+_behind = fact("lag") > 0
+_held_ms = _age(fact("held_since_ms"))
 
 _QUANTITIES = (
     Quantity(
@@ -189,33 +193,42 @@ _QUANTITIES = (
     Quantity(
         name="produce_rate",
         unit="messages/s",
-        meaning="Messages that come to the queue, as the median of slopes over the window.",
-        rule=fact("produce_slope"),
+        meaning="Messages that came to the queue, over the last half minute.",
+        rule=fact("produce_recent"),
         advice="Compare it with the consume rate.",
         kind="float",
     ),
     Quantity(
         name="consume_rate",
         unit="messages/s",
-        meaning="Messages that the group finishes in order, as the median of slopes over the window.",
-        rule=fact("consume_slope"),
+        meaning="Messages that the group finished in order, over the last half minute. What expired, was skipped or "
+        "was reset over does not count.",
+        rule=highest(fact("consume_recent"), 0.0),
         advice="Below the produce rate for long: add consumers, or make them faster.",
+        kind="float",
+    ),
+    Quantity(
+        name="produce_trend",
+        unit="messages/s",
+        meaning="The produce rate over the whole window, as the median of slopes.",
+        rule=fact("produce_slope"),
+        advice="Compare it with the consume trend: this is what verdicts use.",
+        kind="float",
+    ),
+    Quantity(
+        name="consume_trend",
+        unit="messages/s",
+        meaning="The consume rate over the whole window, as the median of slopes.",
+        rule=highest(fact("consume_slope"), 0.0),
+        advice="Below the produce trend, consumers do not keep up: add some, or make them faster.",
         kind="float",
     ),
     Quantity(
         name="velocity",
         unit="messages/s",
-        meaning="By how much the lag grows; below 0 it falls.",
-        rule=fact("produce_rate") - fact("consume_rate"),
+        meaning="By how much more comes than is finished, by the trends; below 0 the group catches up.",
+        rule=fact("produce_trend") - fact("consume_trend"),
         advice="Above 0 for long, consumers will never catch up.",
-        kind="float",
-    ),
-    Quantity(
-        name="catch_up_s",
-        unit="s",
-        meaning="Time until the lag is worked off at the present rates; null where it is not falling.",
-        rule=if_else(_gaining > 0, fact("lag") / _gaining, None),
-        advice="If that is too long, add consumers.",
         kind="float",
     ),
     Quantity(
@@ -248,6 +261,22 @@ _QUANTITIES = (
         advice="Stop the loss first: raise retention, or reset the group to where it can keep up.",
     ),
     Quantity(
+        name="catch_up_s",
+        unit="s",
+        meaning="Time until the lag is worked off at the present rates, or else by the trends; null where it does not "
+        "fall by consumption, or messages were lost within the window.",
+        rule=if_else(
+            fact("lost_recently").equals(0),
+            coalesce(
+                if_else(_gaining > 0, fact("lag") / _gaining, None),
+                if_else(fact("velocity") < 0, fact("lag") / (fact("consume_trend") - fact("produce_trend")), None),
+            ),
+            None,
+        ),
+        advice="If that is too long, add consumers.",
+        kind="float",
+    ),
+    Quantity(
         name="loss_eta_s",
         unit="s",
         meaning="Time until retention reaches the committed offset at present rates; null where it does not near it.",
@@ -272,6 +301,80 @@ _QUANTITIES = (
             if_else(fact("lag").is_known(), _age(latest(_moved, _offered, fact("answered_ms"))), None),
         ),
         advice="Look whether consumers run.",
+    ),
+    Quantity(
+        name="client_silent_ms",
+        unit="ms",
+        meaning="How long no client of the group pulled, answered or held a message of the subscription; null: never.",
+        rule=_age(latest(fact("asked_ms"), fact("answered_ms"))),
+        advice="Beyond absent_ms the group has no consumer: start one.",
+    ),
+    Quantity(
+        name="unanswered_ms",
+        unit="ms",
+        meaning="How long a client or action has had the oldest message that is out, if for a minute or more.",
+        rule=_age(fact("out_since_ms")),
+        advice="Look at that client: it works very long, or hangs.",
+    ),
+    Quantity(
+        name="sink_waits_ms",
+        unit="ms",
+        meaning="How long a sink of the subscription has waited for its server; null: it does not.",
+        rule=_age(fact("sink_since_ms")),
+        advice="Look at the sink's server.",
+    ),
+    Quantity(
+        name="poisoned",
+        unit="yes or no",
+        meaning="Whether one message fails again and again: it failed poison_attempts times, or it has failed and held "
+        "others up for longer than the stop limit.",
+        rule=all_of(
+            _behind,
+            any_of(
+                fact("held_attempts") >= fact("poison_attempts"),
+                all_of(
+                    fact("held_attempts") >= fact("blocked_attempts"),
+                    _held_ms >= fact("stop_ms"),
+                    any_of(fact("waiting") > 0, fact("finished") > 0, fact("still_ms") >= fact("stop_ms")),
+                ),
+            ),
+        ),
+        advice="Look at the held message and its reason.",
+        kind="bool",
+    ),
+    Quantity(
+        name="no_success_ms",
+        unit="ms",
+        meaning="How long no message of the subscription has succeeded; null: not since the node knows.",
+        rule=_age(fact("succeeded_ms")),
+        advice="Beside messages that fail it says that all fail.",
+    ),
+    Quantity(
+        name="none_succeeds",
+        unit="yes or no",
+        meaning="Whether several messages of the subscription fail, and none has succeeded for all_fail_ms.",
+        rule=all_of(
+            _behind,
+            fact("failing") > 1,
+            coalesce(fact("no_success_ms") >= fact("all_fail_ms"), True),
+        ),
+        advice="Look at the reason: it is most likely the same for all messages.",
+        kind="bool",
+    ),
+    Quantity(
+        name="growing",
+        unit="yes or no",
+        meaning="Whether the lag has only risen for growing_ms or longer, by more than the dead band, above the floor "
+        "and above all that it was before in the window.",
+        rule=all_of(
+            fact("time_ms") - fact("growing_since_ms") >= fact("growing_ms"),
+            fact("grown") > fact("dead_band") * _not_below_0(fact("grown_produced")),
+            fact("grown") > 0,
+            fact("unfinished") > fact("floor_messages"),
+            coalesce(fact("unfinished") > fact("peak_before"), True),
+        ),
+        advice="Add consumers, make them faster, or wait if it is a burst.",
+        kind="bool",
     ),
     Quantity(
         name="rewound",
@@ -322,8 +425,8 @@ TOPIC_QUANTITIES: Final[Mapping[str, Quantity]] = {
                 (fact("lag") > fact("others_lag_mean") + fact("others_lag_deviation") * 2.0)
                 & (fact("lag") > fact("others_lag_mean") * 2.0)
                 & (fact("lag") > fact("floor_messages")),
-                (fact("produce_rate") > fact("others_rate_mean") + fact("others_rate_deviation") * 2.0)
-                & (fact("produce_rate") > fact("others_rate_mean") * 2.0)
+                (fact("produce_trend") > fact("others_rate_mean") + fact("others_rate_deviation") * 2.0)
+                & (fact("produce_trend") > fact("others_rate_mean") * 2.0)
                 & (fact("lag") > fact("floor_messages")),
             ),
             advice="Spread the keys: few keys carry most of the messages.",

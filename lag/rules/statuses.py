@@ -45,7 +45,7 @@ class Status:
 _awake = ~fact("paused")
 _fresh = fact("now_ms") - fact("time_ms") <= fact("stale_ms")
 _complete = fact("samples") >= fact("samples_min")
-_band = fact("dead_band") * highest(fact("produce_rate"), 0)
+_band = fact("dead_band") * highest(fact("produce_trend"), 0)
 _rising = (fact("velocity") > _band) & (fact("least_unfinished") > fact("floor_messages"))
 _falling = fact("velocity") + _band < 0
 _late = any_of(fact("time_lag_low_ms") > fact("target_ms"), fact("unfinished") > fact("target_messages"))
@@ -73,9 +73,11 @@ STATUSES: Final = (
     Status(
         name="DATA_LOSS",
         level=Level.ERR,
-        meaning="Retention took messages within the window that the group had not finished.",
+        meaning="Messages were deleted within the window that the group had not finished: by retention, or with their "
+        "topic.",
         rule=fact("lost_recently") > 0,
-        advice="Keep messages longer, or make consumers faster; what is lost can only be produced again.",
+        advice="If retention deleted them: keep messages longer, or make consumers faster. What is lost can only be "
+        "produced again.",
     ),
     Status(
         name="AHEAD",
@@ -95,15 +97,8 @@ STATUSES: Final = (
     Status(
         name="BLOCKED",
         level=Level.ERR,
-        meaning="One message that fails again and again has held others up for longer than the stop limit.",
-        rule=all_of(
-            _awake,
-            _fresh,
-            fact("lag") > 0,
-            fact("now_ms") - fact("held_since_ms") >= fact("stop_ms"),
-            fact("held_attempts") >= fact("blocked_attempts"),
-            (fact("waiting") > 0) | (fact("finished") > 0),
-        ),
+        meaning="A message fails again and again.",
+        rule=all_of(_awake, _fresh, fact("poisoned")),
         advice="Look at the held message and its reason: mend what it needs, or skip or dead-letter it.",
     ),
     Status(
@@ -171,13 +166,13 @@ STATUSES: Final = (
     Status(
         name="WARN",
         level=Level.WARN,
-        meaning="The lag is above the floor all through the window and rises, or it is above the target and does not "
-        "fall.",
+        meaning="The lag is above the floor and has risen for a minute or over the window, or it is above the target "
+        "and does not fall.",
         rule=all_of(
             _awake,
             _complete,
             ~_calm,
-            any_of(_rising, _late & ~_falling),
+            any_of(_rising, fact("growing"), _late & ~_falling),
         ),
         advice="Look at the cause: add consumers, make them faster, or slow the producer.",
     ),
@@ -223,7 +218,7 @@ STATUSES: Final = (
             _complete,
             fact("lag").is_known() & fact("unfinished").is_known(),
             _moves,
-            any_of(_calm, _in_time & ~_rising),
+            any_of(_calm, _in_time & ~_rising & ~fact("growing")),
         ),
         advice="Nothing.",
     ),

@@ -33,11 +33,11 @@ def beside(queues: Mapping[int, Facts]) -> dict[int, dict[str, Value]]:
     lags, rates = _Sums(), _Sums()
     for facts in queues.values():
         lags.add(facts["lag"])
-        rates.add(facts["produce_rate"])
+        rates.add(facts["produce_trend"])
     found: dict[int, dict[str, Value]] = {}
     for queue, facts in queues.items():
         lag_mean, lag_deviation = lags.without(facts["lag"])
-        rate_mean, rate_deviation = rates.without(facts["produce_rate"])
+        rate_mean, rate_deviation = rates.without(facts["produce_trend"])
         found[queue] = {
             "lag_queues": lags.count,
             "lag_max": lags.highest,

@@ -26,7 +26,11 @@ from lag.rules.topic_rules import ALONE
 from lag.samples import SAMPLE_FIELDS
 
 KEY_FIELDS: Final = ("cluster", "node", "group", "topic", "queue")
-_WORDS = frozenset({"cluster", "node", "group", "topic", "held_key", "held_reason"})
+_WORDS = frozenset({"cluster", "node", "group", "topic", "held_key", "held_reason"}) | {
+    "out_client",
+    "sink_server",
+    "sink_reason",
+}
 _FLAGS = frozenset({"paused", "limited", "pushing"})
 
 SAMPLES: Final = t.StructType(
@@ -220,6 +224,14 @@ def _slope(first: str, second: str, field: str) -> str:
     return f"CAST({second}.{field} - {first}.{field} AS DOUBLE) * 1000.0D / CAST({second}.t - {first}.t AS DOUBLE)"
 
 
+def _recent(points: str, field: str, limits: Limits) -> str:
+    """Return SQL of `lag.rules.facts.recent_slope`."""
+    last = f"get({points}, size({points}) - 1)"
+    before = f"size(filter({points}, x -> x.t <= {last}.t - {limits.recent_ms}L))"
+    first = f"get({points}, greatest({before} - 1, 0))"
+    return f"if(size({points}) < 2, NULL, {_slope(first, last, field)})"
+
+
 def _halves(points: str, field: str) -> tuple[str, str]:
     middle = f"get({points}, CAST(size({points}) DIV 2 AS INT))"
     first, last = f"get({points}, 0)", f"get({points}, size({points}) - 1)"
@@ -255,7 +267,12 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"{_READABLE} AND `end` > greatest(`start`, coalesce(committed, 0)) AS _left",
         f"if({_READABLE} AND committed IS NOT NULL, {unfinished}, NULL) AS _unfinished",
     )
-    held = "named_struct('t', time_ms, 's', `start`, 'e', `end`, 'c', committed, 'x', expired, 'u', _unfinished)"
+    held = (
+        "named_struct('t', time_ms, 's', `start`, 'e', `end`, 'c', committed, 'x', expired, 'u', _unfinished, 'd', "
+        "if(committed IS NULL, NULL, greatest(`start`, committed) - expired - skipped))"
+    )
+    life = "if(_r AND committed IS NOT NULL, struct(-coalesce(base, 0L) AS b, committed AS c), NULL)"
+    taken = "if(_r, struct(`start`, expired, skipped), NULL)"
     frame = frame.selectExpr(
         "*",
         f"collect_list(if(_r, {held}, NULL)) {within} AS _all",
@@ -263,9 +280,11 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"max(if(_r, committed, NULL)) {within} AS _most",
         f"count(if(_r AND committed IS NULL, 1, NULL)) {within} AS _unknown",
         f"min(if(_r, `start`, NULL)) {within} = max(if(_r, `start`, NULL)) {within} AS _start_stood",
-        f"last(if(_r, expired, NULL), true) {before} AS _before",
+        f"min({taken}) {within} = max({taken}) {within} AS _taken_stood",
+        f"lag(_unfinished) IGNORE NULLS {over}) AS _unfinished_before",
+        f"last(if(_r, struct(expired, committed), NULL), true) {before} AS _before",
         f"lag(if(_r, named_struct('e', `end`, 'c', committed, 'left', _left), NULL)) IGNORE NULLS {over}) AS _one",
-        f"lag(if(_r, committed, NULL)) IGNORE NULLS {over}) AS _committed_before",
+        f"lag({life}) IGNORE NULLS {over}) AS _life_before",
     ).selectExpr("*", "_r AND coalesce(`end` < _one.e, true) AS _begins")
     frame = frame.selectExpr(
         "*",
@@ -273,7 +292,8 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         f"max(if(_r AND paused, time_ms, NULL)) {so_far} AS _paused_ms",
         f"max(if(_begins OR (_r AND NOT (committed <=> _one.c)), time_ms, NULL)) {so_far} AS _moved_ms",
         f"max(if(_left AND (_begins OR NOT _one.left), time_ms, NULL)) {so_far} AS _left_ms",
-        f"max(if(_r AND committed < _committed_before, time_ms, NULL)) {so_far} AS _fell_ms",
+        f"max(if({life} < _life_before, time_ms, NULL)) {so_far} AS _fell_ms",
+        f"max(if(_unfinished < _unfinished_before, time_ms, NULL)) {so_far} AS _fewer_ms",
     )
     # What is cheap is said again, and no column: each step copies all of a row.
     cut, placed = "(_life_ms > get(_all, 0).t)", "(`start` IS NOT NULL AND committed IS NOT NULL)"
@@ -285,15 +305,22 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
     )
     rising = "filter(_w, x -> x.c IS NOT NULL AND x.t >= _rises_from)"
     below = "size(filter(_w, x -> x.e <= greatest(`start`, committed)))"
-    stood = "get(_rising, size(_rising) - 1).c = get(_rising, 0).c"
+    stood = "size(_rising) < 2 OR _taken_stood AND get(_rising, size(_rising) - 1).c = get(_rising, 0).c"
+    grows = "filter(_w, x -> x.u IS NOT NULL AND x.t >= coalesce(_fewer_ms, 0L))"
     frame = frame.selectExpr(
         "*",
         f"if(_unknown = 0 AND _rises_from <= {first_ms}, _w, {rising}) AS _rising",
         f"if({placed} AND {end} > greatest(`start`, committed), {below}, NULL) AS _below",
         f"if({end} = get(_w, 0).e, NULL, {_slopes('_w', 'e')}) AS _ends",
         f"if(_start_stood OR size(_w) < 2, NULL, {_slopes('_w', 's')}) AS _starts",
-    ).selectExpr("*", f"if({stood}, NULL, {_slopes('_rising', 'c')}) AS _commits")
-    produce, consume = _halves("_w", "e"), _halves("_rising", "c")
+        f"{grows} AS _grows",
+    ).selectExpr(
+        "*",
+        f"if({stood}, NULL, {_slopes('_rising', 'd')}) AS _commits",
+        "get(_grows, size(filter(_grows, x -> x.u = get(_grows, 0).u)) - 1) AS _least_of_run",
+        "get(_grows, size(_grows) - 1) AS _last_of_run",
+    )
+    produce, consume = _halves("_w", "e"), _halves("_rising", "d")
     after_reset = "array_max(transform(filter(_w, x -> x.t >= reset_ms), x -> x.c))"
     before_reset = "filter(_w, x -> x.t < reset_ms AND x.c IS NOT NULL)"
     facts = {
@@ -307,11 +334,18 @@ def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
         "peak_committed": f"if(reset_ms IS NULL, if({cut}, array_max(transform(_w, x -> x.c)), _most), {after_reset})",
         # The last of them: moments are what is compared first.
         "committed_before": f"if(reset_ms IS NULL, NULL, array_max({before_reset}).c)",
-        "earlier_expired": "if(size(_w) > 0, coalesce(_before, get(_w, 0).x), NULL)",
+        "earlier_expired": "if(size(_w) > 0, coalesce(_before.expired, get(_w, 0).x), NULL)",
+        "earlier_committed": "if(size(_w) > 0, if(_before IS NULL, get(_w, 0).c, _before.committed), NULL)",
         "below_ms": "if(_below > 0, get(_w, _below - 1).t, NULL)",
         "below_end": "if(_below > 0, get(_w, _below - 1).e, NULL)",
         "above_ms": "get(_w, _below).t",
         "above_end": "get(_w, _below).e",
+        "growing_since_ms": "_least_of_run.t",
+        "grown": "_last_of_run.u - _least_of_run.u",
+        "grown_produced": "_last_of_run.e - _least_of_run.e",
+        "peak_before": "array_max(transform(filter(_w, x -> x.t < _least_of_run.t), x -> x.u))",
+        "produce_recent": _recent("_w", "e", limits),
+        "consume_recent": _recent("_rising", "d", limits),
         "produce_slope": f"if(size(_w) < 2, NULL, if(_ends IS NULL, 0.0D, {_middle('_ends')}))",
         "consume_slope": f"if(size(_rising) < 2, NULL, if(_commits IS NULL, 0.0D, {_middle('_commits')}))",
         "start_slope": f"if(size(_w) < 2, NULL, if(_starts IS NULL, 0.0D, {_middle('_starts')}))",
@@ -331,7 +365,7 @@ def with_neighbours(frame: DataFrame, names: Names = BY_NAME) -> DataFrame:
     Of a queue that was read twice within one moment the later sample counts.
 
     Args:
-        frame: Rows with `time_ms`, `lag`, `produce_rate` and their names.
+        frame: Rows with `time_ms`, `lag`, `produce_trend` and their names.
         names: Whose samples rows are.
     """
     bucket = f"time_ms DIV {BUCKET_MS}"
@@ -339,7 +373,7 @@ def with_neighbours(frame: DataFrame, names: Names = BY_NAME) -> DataFrame:
     # In this order one sort serves both.
     own = f"OVER (PARTITION BY {topic}, {', '.join(f'`{name}`' for name in names.queue)})"
     over = f"OVER (PARTITION BY {topic})"
-    figures = {"lag": "lag", "rate": "produce_rate"}
+    figures = {"lag": "lag", "rate": "produce_trend"}
     frame = frame.selectExpr("*", f"{bucket} AS _moment").selectExpr(
         "*",
         f"time_ms = max(time_ms) {own} AS _counts",

@@ -40,7 +40,8 @@ class Verdict:
     """What the rules say of a group.
 
     Attributes:
-        status: The worst status of its queues.
+        status: The worst status of its queues; the kind of a finding that is worse than all of them.
+        severity: Of such a finding: `bad` or `watch`.
         since_ms: First round that had it.
         queues: How many queues have it.
         topic, queue, cause, evidence, advice, lag, time_lag_ms: Of the one with the largest lag among them; null where
@@ -49,6 +50,7 @@ class Verdict:
 
     status: str
     since_ms: int
+    severity: str | None = None
     queues: int = 0
     topic: str = ""
     queue: int = -1
@@ -63,7 +65,9 @@ class Verdict:
         """How bad that is."""
         if self.status == REMOVED:
             return Level.OK
-        return Level.UNKNOWN if self.status == SILENT else BY_NAME[self.status].level
+        if self.status in BY_NAME:
+            return BY_NAME[self.status].level
+        return {"bad": Level.ERR, "watch": Level.WARN}.get(self.severity or "", Level.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +143,10 @@ class Verdicts:
             time_ms: The round's moment; an earlier one than before means that the clock was set back.
             wanted: What is left out is as if it were not there.
         """
-        found = _verdicts(judged, time_ms, wanted)
+        return self.take_all(_verdicts(judged, time_ms, wanted), time_ms)
+
+    def take_all(self, found: dict[str, Verdict], time_ms: int) -> list[VerdictChange]:
+        """Take a round in which groups, and the node by the name "", have these verdicts; returns what changed."""
         for group in (self.current.keys() | self._lost) - found.keys():
             found[group] = Verdict(status=REMOVED, since_ms=time_ms)
         changes = (self.note(group, verdict, time_ms) for group, verdict in sorted(found.items()))

@@ -34,12 +34,15 @@ class Judged(NamedTuple):
 class Windows:
     """The windows of one node.
 
+    Attributes:
+        window_ms: How far back the rules look; may change.
+
     Args:
         window_ms: How far back the rules look.
     """
 
     def __init__(self, window_ms: int = Limits().window_ms) -> None:
-        self._window_ms = window_ms
+        self.window_ms = window_ms
         self._samples: dict[Place, deque[QueueSample]] = {}
         self._resets: dict[Place, int] = {}
 
@@ -62,12 +65,12 @@ class Windows:
             # The clock was set back: nothing from before it can be compared.
             window.clear()
         least, most = QUEUE_SAMPLES
-        spacing_ms = self._window_ms / max(least, min(most, SAMPLES_MAX // len(self._samples)))
+        spacing_ms = self.window_ms / max(least, min(most, SAMPLES_MAX // len(self._samples)))
         if len(window) >= 2 and sample.time_ms - window[-2].time_ms < spacing_ms:
             window[-1] = sample
         else:
             window.append(sample)
-        while len(window) > 2 and window[1].time_ms < sample.time_ms - self._window_ms:
+        while len(window) > 2 and window[1].time_ms < sample.time_ms - self.window_ms:
             window.popleft()
 
     def note(self, event: LagEvent) -> None:
@@ -121,21 +124,36 @@ class Windows:
                 found[place[1], place[2]] = self.window(place)
         return found
 
+    def topics(self, group: str | None = None) -> dict[tuple[str, str], list[int]]:
+        """Return the numbers of all queues, or of a group's, by group and topic, in order."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for name, topic, queue in sorted(self._samples):
+            if group in (None, name):
+                found.setdefault((name, topic), []).append(queue)
+        return found
+
+    def newest(self, place: Place) -> QueueSample | None:
+        """Return the newest sample of a queue; None of one that is not known."""
+        window = self._samples.get(place)
+        return window[-1] if window else None
+
+    def judging_topic(
+        self, group: str, topic: str, numbers: Iterable[int], now_ms: int, limits: Limits
+    ) -> Iterator[Judged | None]:
+        """Judge queues of one topic beside each other, in steps of some tenths of a ms; None: a step without one."""
+        queues = {
+            queue: self.window((group, topic, queue)) for queue in numbers if (group, topic, queue) in self._samples
+        }
+        if not queues:
+            return
+        resets = {queue: at for queue in queues if (at := self._resets.get((group, topic, queue))) is not None}
+        # A round may have begun after the moment: nothing is newer than now.
+        latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
+        for each in judging_topic(queues, latest_ms, limits, resets):
+            yield None if each is None else Judged((group, topic, each[0]), each[1], queues[each[0]][-1])
+
     def _judged(
         self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None
     ) -> Iterator[Judged | None]:
-        topics: dict[tuple[str, str], list[int]] = {}
-        for name, topic, queue in sorted(self._samples):
-            if group in (None, name):
-                topics.setdefault((name, topic), []).append(queue)
-        for (name, topic), numbers in topics.items():
-            queues = {
-                queue: self.window((name, topic, queue)) for queue in numbers if (name, topic, queue) in self._samples
-            }
-            if not queues:
-                continue
-            resets = {queue: at for queue in queues if (at := self._resets.get((name, topic, queue))) is not None}
-            # A round may have begun after the moment: nothing is newer than now.
-            latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
-            for each in judging_topic(queues, latest_ms, limits_of(name, topic), resets):
-                yield None if each is None else Judged((name, topic, each[0]), each[1], queues[each[0]][-1])
+        for (name, topic), numbers in self.topics(group).items():
+            yield from self.judging_topic(name, topic, numbers, now_ms, limits_of(name, topic))

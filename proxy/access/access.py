@@ -32,7 +32,7 @@ DENIED = declare(
     "a name of another site), limited (too many tries to sign in)",
     ("method", "reason"),
 )
-SIGNED_IN = declare("pyddmq_access_sign_ins_total", "Connections that told who they are by a token", ("way",))
+SIGNED_IN = declare("pyddmq_access_sign_ins_total", "Connections authenticated by a token", ("way",))
 OPEN = declare(
     "pyddmq_access_open",
     "1 where `access: open` holds: nothing says who may do what on the Thrift ports, and they may be anywhere",
@@ -257,7 +257,7 @@ class Access:
         owner = owners.of(key[:NAME_BYTES])
         if owner is not None:
             return owner == principal
-        # What is no number is refused as such, and is nobody's.
+        # What is not a number is refused as such, and is nobody's.
         return parse_key(key) is None or owners.claim(key[:NAME_BYTES], principal)
 
     def sync(self) -> None:

@@ -38,7 +38,7 @@ class Jwts:
     """Checks tokens by the keys of one configuration."""
 
     def __init__(self, config: AccessConfig, pems: Mapping[str, bytes]) -> None:
-        """Take the keys. Raises AccessUnreadable: one is no public key, or not one for its algorithms."""
+        """Take the keys. Raises AccessUnreadable: one is not a public key, or not one for its algorithms."""
         self._keys: dict[str, _Key] = {}
         for at, key in enumerate(config.jwt):
             public = _public_key(key, pems[key.name], at)
@@ -123,7 +123,7 @@ def _public_key(key: JwtKey, pem: bytes, at: int) -> Any:
         public = load_pem_public_key(pem)
     except Exception as error:
         raise AccessUnreadable(
-            where, f"{key.file} is no public key in PEM; write one, `openssl pkey -pubout`"
+            where, f"{key.file} is not a public key in PEM; write one, `openssl pkey -pubout`"
         ) from error
     for algorithm in key.algorithms:
         try:

@@ -2,7 +2,7 @@
 
 One line per name in a file of the store that is only added to, `sum name principal`; it is written before the send is
 answered, so that a kill forgets nothing, and synced within a second: a power loss may forget names that were new then.
-A line that does not fit its sum is passed over and counted. The file is written anew when most of it is about names
+A line that does not fit its sum is passed over and counted. The file is rewritten when most of it is about names
 that nobody knows any more.
 
 There are as many names as the window of deduplication knows (`deduplicationProducers`), and a few more: above that

@@ -58,7 +58,7 @@ class Rights:
         return known
 
     def may_produce(self, topic: bytes) -> bool:
-        """Whether it may send to a topic; one that is no UTF-8 is nobody's."""
+        """Whether it may send to a topic; one that is not UTF-8 is nobody's."""
         if topic in self.produces:
             return True
         topic = topic[: STORED_BYTES_MAX + 1]  # No topic has a name as long, and nothing of that length is kept here.

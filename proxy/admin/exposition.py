@@ -17,15 +17,16 @@ from broker.runtime.async_steps import run_async
 from broker.runtime.histogram import Histogram
 from broker.runtime.metrics import SPECS, Spec, declare
 from broker.runtime.steps import run_now
+from lag.rules.statuses import Level
 from proxy.admin.lag_metrics import LAG_NAMES
-from proxy.admin.loop_lag import LoopLag
-from proxy.operate.attention.findings import DETAILS_MAX, findings
+from proxy.operate.attention.findings import DETAILS_MAX, judging
+from proxy.operate.attention.judgement import Judgement
 from proxy.operate.live_node import LiveNode
 from upstream.views import GroupView, PushView
 
 BUILD_INFO = declare(
     "pyddmq_build_info",
-    "Always 1; what runs stands in its labels.",
+    "Always 1; the labels have the version.",
     ("version", "python", "loop"),
     "gauge",
 )
@@ -55,7 +56,7 @@ PAUSED = declare(
 )
 THROTTLED = declare(
     "pyddmq_group_throttled",
-    "1 while a limit holds back messages that could go on; absent while it does not: maxTps, totalMaxTps, concurrency, "
+    "1 while a limit holds back runnable messages; absent while it does not: maxTps, totalMaxTps, concurrency, "
     "maxConsumeLag, httpMaxTps.",
     ("group", "topic", "limit"),
     "gauge",
@@ -69,10 +70,15 @@ VERDICT = declare(
 
 ATTENTION = declare(
     "pyddmq_attention",
-    "What needs attention, as the status page shows it: 1, or how many, per finding (docs/operations.md), group and "
-    "topic; absent when it is over.",
-    ("finding", "group", "topic"),
+    "What needs attention, as the status page shows it: 1, or how many, per finding (docs/operations.md), group, "
+    "topic and severity (bad, watch); absent when it is over.",
+    ("finding", "group", "topic", "severity"),
     "gauge",
+)
+LEVEL = declare(
+    "pyddmq_level",
+    "Level of the node by its findings and the lag of its groups: 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN.",
+    kind="gauge",
 )
 EXPIRES_SECONDS = declare(
     "pyddmq_group_expires_seconds",
@@ -116,9 +122,8 @@ _Gauge = tuple[str, tuple[str, ...], float]
 class NodeCollector:
     """A prometheus_client collector over one node; it keeps nothing between scrapes."""
 
-    def __init__(self, node: LiveNode, loop_lag: LoopLag, loop_name: str) -> None:
+    def __init__(self, node: LiveNode, loop_name: str) -> None:
         self._node = node
-        self._loop_lag = loop_lag
         self._loop_name = loop_name
 
     def collect(self) -> Iterator[Metric]:
@@ -168,26 +173,28 @@ class NodeCollector:
 
     def _gauges(self) -> Generator[None, None, Iterator[_Gauge]]:
         groups = yield from self._node.groups_in_steps(details_max=DETAILS_MAX)
-        return chain(self._of_node(groups), _of_groups(groups))
+        judged = yield from judging(self._node, leisurely=True)
+        return chain(self._of_node(judged), _of_groups(groups))
 
-    def _of_node(self, groups: Sequence[GroupView]) -> Iterator[_Gauge]:
+    def _of_node(self, judged: Judgement) -> Iterator[_Gauge]:
         node = self._node
         yield BUILD_INFO, (node.version, platform.python_version(), self._loop_name), 1.0
         for accelerator, state in states.items():
             yield ACCELERATOR_INFO, (accelerator, state.value), 1.0
         yield UPTIME, (), node.clock.monotonic() - node.started_monotonic
         yield READY, (), float(node.state == "ready")
-        yield LOOP_LAG, (), self._loop_lag.seconds
+        yield LOOP_LAG, (), node.loop_lag()
         store = node.store()
         if store is not None:
             yield STORE_USED, (), float(store.used_bytes)
             yield STORE_FREE, (), float(store.free_bytes)
+        yield LEVEL, (), float(Level[judged.level])
         for name, verdict, recipients in node.verdicts():
             yield VERDICT, (name, verdict.status, ",".join(recipients)), float(verdict.level)
-        found: dict[tuple[str, str, str], int] = {}
-        for each in findings(node, groups, self._loop_lag.seconds):
-            place = (each.finding, each.group or "", each.topic or "")
-            found[place] = found.get(place, 0) + each.count
+        found: dict[tuple[str, ...], int] = {}
+        for each in judged.findings:
+            labels = (each.finding, each.group or "", each.topic or "", each.severity)
+            found[labels] = found.get(labels, 0) + each.count
         for place, count in found.items():
             yield ATTENTION, place, float(count)
 
@@ -248,8 +255,8 @@ def _histogram_family(spec: Spec, series: Iterable[tuple[tuple[str, ...], Histog
 class Exposition:
     """Renders one node's metrics and those of its process."""
 
-    def __init__(self, node: LiveNode, loop_lag: LoopLag, loop_name: str) -> None:
-        self._collector = NodeCollector(node, loop_lag, loop_name)
+    def __init__(self, node: LiveNode, loop_name: str) -> None:
+        self._collector = NodeCollector(node, loop_name)
 
     def render(self, accept: str, lag: bytes = b"") -> tuple[bytes, str]:
         """`rendered` at once."""

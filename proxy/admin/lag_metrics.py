@@ -11,7 +11,8 @@ from collections.abc import Generator, Iterator
 
 from broker.runtime.metrics import SPECS, declare
 from lag.rules.statuses import Level
-from proxy.operate.views.lag import LagAnswer, LagQueue
+from proxy.operate.attention.judgement import Judgement
+from proxy.operate.views.lag import LagQueue
 from proxy.operate.views.topics import TopicView
 
 QUEUES_MAX = 2_000
@@ -48,7 +49,10 @@ CATCH_UP = declare(
     "gauge",
 )
 GROUP_STATUS = declare(
-    "pyddmq_lag_group_status", "Worst status of a group's queues, likewise", ("group", "status"), "gauge"
+    "pyddmq_lag_group_status",
+    "Level of a group by its queues and its findings: 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN; `status` is its worst lag status",
+    ("group", "status"),
+    "gauge",
 )
 LEFT_OUT = declare(
     "pyddmq_lag_queues_left_out", f"Queues without gauges of their own: the worst {QUEUES_MAX:,} have them", (), "gauge"
@@ -98,15 +102,14 @@ LAG_NAMES = frozenset(
 """All that `lag_text` writes."""
 STEP_GAUGES = 200
 """Gauges that a step writes: about a millisecond."""
-_WORSE = ("OK", "WARN", "UNKNOWN", "ERR")
 Gauge = tuple[str, tuple[str, ...], float]
 """Name, values of the labels, value."""
 
 
-def lag_text(answer: LagAnswer | None, topics: list[TopicView], cluster: str) -> Generator[None, None, bytes]:
+def lag_text(judged: Judgement, topics: list[TopicView], cluster: str) -> Generator[None, None, bytes]:
     """Write the gauges as Prometheus reads them, in steps; arguments as of `lag_gauges`."""
     lines: dict[str, list[str]] = {}
-    for number, (name, labels, value) in enumerate(lag_gauges(answer, topics, cluster), start=1):
+    for number, (name, labels, value) in enumerate(lag_gauges(judged, topics, cluster), start=1):
         lines.setdefault(name, []).append(_line(name, labels, value))
         if not number % STEP_GAUGES:
             yield
@@ -123,11 +126,11 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def lag_gauges(answer: LagAnswer | None, topics: list[TopicView], cluster: str) -> Iterator[Gauge]:
+def lag_gauges(judged: Judgement, topics: list[TopicView], cluster: str) -> Iterator[Gauge]:
     """Yield the gauges.
 
     Args:
-        answer: The last judgement; None: there is none.
+        judged: The last judgement.
         topics: The node's topics; those of its own are left out.
         cluster: Name of the cluster.
     """
@@ -135,13 +138,12 @@ def lag_gauges(answer: LagAnswer | None, topics: list[TopicView], cluster: str) 
     for topic, kept in ranges[:QUEUES_MAX]:
         yield LATEST, (cluster, topic, f"{kept.queue}"), float(kept.max)
         yield EARLIEST, (cluster, topic, f"{kept.queue}"), float(kept.min)
-    if answer is None:
+    if not judged.lag.enabled:
         return
-    queues = sorted(answer.queues, key=lambda each: (-_WORSE.index(each.level), -(each.lag or 0)))
-    yield LEFT_OUT, (), float(max(0, answer.queues_total - QUEUES_MAX))
-    for each in queues[:QUEUES_MAX]:
+    yield LEFT_OUT, (), float(max(0, len(judged.queues) - QUEUES_MAX))
+    for each in judged.queues[:QUEUES_MAX]:
         yield from _of_queue(each, cluster)
-    yield from _of_groups(answer, cluster)
+    yield from _of_groups(judged, cluster)
 
 
 def _of_queue(each: LagQueue, cluster: str) -> Iterator[Gauge]:
@@ -169,18 +171,18 @@ def _of_queue(each: LagQueue, cluster: str) -> Iterator[Gauge]:
             yield theirs, (cluster, *own), float(value)
 
 
-def _of_groups(answer: LagAnswer, cluster: str) -> Iterator[Gauge]:
+def _of_groups(judged: Judgement, cluster: str) -> Iterator[Gauge]:
     lags: dict[str, list[int]] = {}
     late: dict[str, list[float]] = {}
     topics: dict[tuple[str, str], int] = {}
-    for each in answer.queues:
+    for each in judged.queues:
         if each.lag is not None:
             lags.setdefault(each.group, []).append(each.lag)
             topics[each.group, each.topic] = topics.get((each.group, each.topic), 0) + each.lag
         seconds = _seconds(each)
         if seconds is not None:
             late.setdefault(each.group, []).append(seconds)
-    for group in answer.groups:
+    for group in judged.groups:
         yield GROUP_STATUS, (group.group, group.status), float(Level[group.level])
     for name, known in lags.items():
         yield MAX_LAG, (cluster, name), float(max(known))

@@ -17,14 +17,13 @@ from proxy.admin.lag_table import lag_section
 from proxy.admin.tables import ROWS_MAX, Cell, table
 from proxy.admin.waiting_tables import delays_table, timers_table, transactions_table
 from proxy.operate.answers import counter_sums, groups_of, topics_of
-from proxy.operate.attention.findings import findings
-from proxy.operate.attention.of_groups import STUCK_SECONDS, UNPULLED_SECONDS
+from proxy.operate.attention.judgement import Judgement
+from proxy.operate.attention.of_groups import STUCK_SECONDS
 from proxy.operate.latencies import latencies
 from proxy.operate.live_node import LiveNode
 from proxy.operate.moments import moment_text
 from proxy.operate.push_texts import state_text, throttled_text
 from proxy.operate.text import age, amount, byte_size, duration
-from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.node import ConnectionView
 from upstream.views import GroupView, SubscriptionView, holder_text, running_text, whereabouts
 
@@ -36,9 +35,8 @@ DETAILS_MAX = 2_000
 
 def render(
     node: LiveNode,
+    judged: Judgement,
     *,
-    loop_lag_seconds: float,
-    lag: LagAnswer | None = None,
     group: str | None = None,
     refresh: bool = True,
     viewer: Viewer | None = None,
@@ -48,8 +46,7 @@ def render(
 
     Args:
         node: The node.
-        loop_lag_seconds: Worst lateness of its loop.
-        lag: The last judgement of its groups; None: there is none.
+        judged: Its last judgement.
         group: Only this one.
         refresh: Whether the page loads itself again.
         viewer: Who looks; None where there are no rules.
@@ -61,9 +58,9 @@ def render(
     parts = [
         _head(node, group, refresh, viewer),
         _opened(node),
-        _attention(node, groups, loop_lag_seconds, of=None if is_whole else group),
-        _tiles(node, groups, loop_lag_seconds, is_whole=is_whole),
-        lag_section(lag, group),
+        _attention(judged, group, is_whole=is_whole),
+        _tiles(node, groups, is_whole=is_whole),
+        lag_section(judged, group),
         _groups_table(groups),
         _latencies_table(node, group),
     ]
@@ -127,26 +124,35 @@ def _opened(node: LiveNode) -> str:
     if node.access != "open":
         return ""
     text = (
-        "<code>access: open</code><small>There are no rules: whoever reaches the Thrift ports may publish to any "
-        "topic, and pull and acknowledge for any group.</small>"
+        "<code>access: open</code><small>There are no rules: every client that reaches the Thrift ports may publish to "
+        "any topic, and pull and acknowledge for any group.</small>"
     )
     return f'<ul class="look"><li class="warn">{text}</li></ul>'
 
 
-def _attention(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float, *, of: str | None) -> str:
-    """Return what needs attention; with `of` what is about that group alone."""
-    found = [each for each in findings(node, groups, loop_lag_seconds) if of in (None, each.group)]
+def _attention(judged: Judgement, group: str | None, *, is_whole: bool) -> str:
+    """Return what needs attention; without `is_whole` what is about the group alone."""
+    found = [each for each in judged.about(group) if is_whole or each.group == group]
     if not found:
-        return '<ul class="look"><li class="good">Nothing needs attention.</li></ul>'
-    lines = (
+        level = judged.level if group is None else judged.as_lag(limit=0, group=group).level
+        text, chip = "Nothing needs attention.", "good"
+        if not judged.lag.enabled:
+            text = "Nothing needs attention. Lag is not judged, since <code>lag.enabled</code> is false."
+        elif level != "OK":
+            text, chip = "Nothing needs attention so far; the lag of some queues cannot be judged yet.", "warn"
+        return f'<ul class="look"><li class="{chip}">{text}</li></ul>'
+    lines = [
         f'<li class="{"bad" if finding.bad else "warn"}">{escape(finding.text)}'
         f"<small>{_CODE.sub(_AS_CODE, escape(finding.advice))}</small></li>"
         for finding in found[:ROWS_MAX]
-    )
+    ]
+    if len(found) > ROWS_MAX:
+        more = amount(len(found) - ROWS_MAX, "more finding")
+        lines.append(f'<li class="warn">And {more}: <a href="/api/attention">/api/attention</a></li>')
     return f'<ul class="look">{"".join(lines)}</ul>'
 
 
-def _tiles(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float, *, is_whole: bool) -> str:
+def _tiles(node: LiveNode, groups: Sequence[GroupView], *, is_whole: bool) -> str:
     topics = [topic for group in groups for topic in group.topics]
     oldest = max((topic.lag_seconds or 0.0 for topic in topics), default=0.0)
     behind = f"{sum(topic.lag or 0 for topic in topics):,}"
@@ -168,7 +174,7 @@ def _tiles(node: LiveNode, groups: Sequence[GroupView], loop_lag_seconds: float,
                 f"stored, {byte_size(store.free_bytes)} free" if store else "store",
                 byte_size(store.used_bytes) if store else "not open",
             ),
-            ("worst loop delay", f"{loop_lag_seconds * 1000:,.1f} ms"),
+            ("worst loop delay", f"{node.loop_lag() * 1000:,.1f} ms"),
         ]
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
     return f'<dl class="tiles">{cells}</dl>'
@@ -186,13 +192,12 @@ def _groups_table(groups: Sequence[GroupView]) -> str:
 def _group_row(group: GroupView, topic: SubscriptionView) -> list[Cell]:
     lag, lag_seconds = topic.lag or 0, topic.lag_seconds or 0.0
     known = topic.lag is not None
-    unpulled = lag and not (topic.in_flight or topic.push) and lag_seconds >= UNPULLED_SECONDS
     return [
         Cell(group.group, "k", link=f"/?group={quote(group.group, safe='')}"),
         Cell(topic.topic, "k"),
         Cell(running_text(topic), "late" if topic.paused_since_ms is not None or topic.throttled else ""),
-        Cell(f"{lag:,}" if known else "unknown", "n late" if unpulled else "n"),
-        Cell(age(lag_seconds) if known else "", "n late" if unpulled else "n"),
+        Cell(f"{lag:,}" if known else "unknown", "n"),
+        Cell(age(lag_seconds) if known else "", "n"),
         Cell(f"{topic.buffered:,}", "n"),
         Cell(f"{topic.in_flight:,}", "n"),
         Cell(f"{topic.retrying:,}", "n"),
@@ -232,7 +237,7 @@ def _fetchers_table(groups: Sequence[GroupView], now_ms: int) -> str:
         for each in group.fetchers
     ]
     header = ("Fetcher", "Group", "Client", "Owns", "#Since", "#Last fetch")
-    return table("Fetchers of low-level groups", header, rows, "Nobody fetches.")
+    return table("Fetchers of low-level groups", header, rows, "No client fetches.")
 
 
 def _pushes_table(groups: Sequence[GroupView], now_ms: int) -> str:
@@ -366,7 +371,7 @@ def _latencies_table(node: LiveNode, group: str | None) -> str:
         for each in latencies(node.metrics, group=group)
     ]
     header = ("What", "Of", "#Count", "#Half within", "#99 % within")
-    return table("How long things took, last two minutes", header, rows, "Nothing happened.")
+    return table("Latency, last two minutes", header, rows, "Nothing happened.")
 
 
 def _since(since_ms: int, now_ms: int, late_seconds: float | None = None) -> Cell:

@@ -33,12 +33,12 @@ from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_metrics import lag_text
-from proxy.admin.lag_verdicts import LastLag
-from proxy.admin.loop_lag import LoopLag
 from proxy.admin.removed import refuse_removed
 from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
+from proxy.operate.attention.findings import judging
+from proxy.operate.attention.judgement import Judgement
 from proxy.operate.changes.desk import Asker, Change, ChangeDesk, ChangeRefused, ReloadBody
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups import dead_letters, delays, timers, transactions
@@ -48,7 +48,6 @@ from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.dead_letters import DeadLetterGroupsAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
-from proxy.operate.views.lag import LagAnswer
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -94,17 +93,14 @@ Search = Generator[None, None, View]
 class Routes:
     """The request handlers; they share the node and what measures its loop."""
 
-    def __init__(self, node: LiveNode, lag: LoopLag, gate: AdminGate, audit: Audit | None, *, loop_name: str) -> None:
+    def __init__(self, node: LiveNode, gate: AdminGate, audit: Audit | None, *, loop_name: str) -> None:
         self.guard: AdminGuard | None = None
         self._node = node
-        self._lag = lag
         self._gate = gate
         self._audit = audit
         self._desk = ChangeDesk(node.metrics, gate, audit)
-        self._last_lag = LastLag(node)
-        self._lag_text: tuple[LagAnswer | None, bytes] = (None, b"")
-        """The last judgement, and its gauges as they were written."""
-        self._exposition = Exposition(node, lag, loop_name)
+        self._exposition = Exposition(node, loop_name)
+        self._judging = asyncio.Lock()
         self._searching = asyncio.Lock()
         self._kept_timers = KeptScan()
 
@@ -244,29 +240,31 @@ class Routes:
             # A probe is told whether; why, with names and paths, who may know.
             return web.Response(text="\n".join(lines) + "\n", status=status)
         if "verbose" in request.query or node.recovery is not None:
-            return _json(answers.readiness(node, loop_lag_seconds=self._lag.seconds), status)
+            return _json(answers.readiness(node, await self._judge()), status)
         lines += () if node.state == "ready" else node.reasons
         if node.memory().pressure != "none":
             lines.append(f"memory: {node.memory().pressure}")
         return web.Response(text="\n".join(lines) + "\n", status=status)
 
+    async def _judge(self, *, leisurely: bool = False) -> Judgement:
+        """Judge the node; requests that come meanwhile share what they can."""
+        async with self._judging:
+            return await run_async(judging(self._node, leisurely=leisurely))
+
     async def _metrics(self, request: web.Request) -> web.Response:
-        judged = await self._last_lag.answer()
-        if judged is None or self._lag_text[0] is not judged:
-            gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
-            self._lag_text = (judged, gauges)
-        text, content_type = await self._exposition.rendered(request.headers.get("Accept", ""), self._lag_text[1])
+        judged = await self._judge(leisurely=True)
+        gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
+        text, content_type = await self._exposition.rendered(request.headers.get("Accept", ""), gauges)
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def _page(self, request: web.Request) -> web.Response:
         group = request.query.get("group")
         refresh = request.query.get("refresh") != "0"
-        judged = await self._last_lag.answer()
+        judged = await self._judge(leisurely=True)
         asker: Asker = request[_ASKER]
         text = page.render(
             self._node,
-            loop_lag_seconds=self._lag.seconds,
-            lag=judged,
+            judged,
             group=group,
             refresh=refresh,
             viewer=self._viewer(request, asker),
@@ -322,11 +320,11 @@ class Routes:
         return self._listed(request, "topic", partial(answers.topics, self._node), advice)
 
     async def _groups(self, request: web.Request) -> web.Response:
-        listing = partial(answers.groups, self._node, loop_lag_seconds=self._lag.seconds)
+        listing = partial(answers.groups, self._node, await self._judge())
         return self._listed(request, "group", listing, _NO_GROUP)
 
     async def _stuck(self, request: web.Request) -> web.Response:
-        listing = partial(answers.stuck, self._node, loop_lag_seconds=self._lag.seconds)
+        listing = partial(answers.stuck, self._node, await self._judge())
         return self._listed(request, "group", listing, _NO_GROUP)
 
     async def _offsets(self, request: web.Request) -> web.Response:
@@ -335,9 +333,12 @@ class Routes:
 
     async def _judged(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
-        document = await run_async(self._node.lag(group=name, limit=_limit(request)))
-        if document is None:
+        if name is not None and not self._node.has_group(name):
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
+        document = (await self._judge()).as_lag(limit=_limit(request), group=name)
+        if not may_see_all(request[_ASKER]):
+            # What is about the node names groups and topics of others.
+            document = replace(document, findings=[each for each in document.findings if each.group == name])
         if "trend" in request.query:
             span_ms = _span(request, "trend")
             async with self._searching:
@@ -366,7 +367,7 @@ class Routes:
         return _json(document)
 
     async def _attention(self, _: web.Request) -> web.Response:
-        return _json(answers.attention(self._node, loop_lag_seconds=self._lag.seconds))
+        return _json(answers.attention(await self._judge()))
 
     async def _delays(self, request: web.Request) -> web.Response:
         node, given, now_ms = self._node.delays(), dict(request.query), self._node.clock.wall_ms()
@@ -398,7 +399,7 @@ class Routes:
         return await self._stepwise(request, self._node.searchable(), show)
 
     async def _stats(self, request: web.Request) -> web.Response:
-        return _json(answers.stats(self._node, limit=_limit(request), loop_lag_seconds=self._lag.seconds))
+        return _json(answers.stats(self._node, await self._judge(), limit=_limit(request)))
 
     async def _messages(self, request: web.Request) -> web.Response:
         given, now_ms = dict(request.query), self._node.clock.wall_ms()

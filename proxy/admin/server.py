@@ -11,6 +11,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from aiohttp import web
 
@@ -21,6 +22,7 @@ from proxy.admin.entry.gate import AdminGate
 from proxy.admin.guard import AdminGuard
 from proxy.admin.loop_lag import LoopLag
 from proxy.admin.routes import REFUSED, Routes
+from proxy.operate.attention.findings import verdicts
 from proxy.operate.changes.desk import AdminToken, Change
 from proxy.operate.live_node import LiveNode
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, ListenError
@@ -94,7 +96,8 @@ class AdminServer:
             ListenError: Somebody listens there already, or the address cannot be used.
         """
         loop = asyncio.get_running_loop()
-        self._lag = LoopLag(loop, self._node.clock)
+        self._lag = lag = LoopLag(loop, self._node.clock)
+        self._node.observe(loop_lag=lambda: lag.seconds, judging=partial(verdicts, self._node))
         gate = AdminGate(
             self._node,
             host,
@@ -105,7 +108,7 @@ class AdminServer:
             random_bytes=self._random_bytes,
         )
         loop_name = f"{type(loop).__module__}.{type(loop).__name__}"
-        routes = Routes(self._node, self._lag, gate, self._audit, loop_name=loop_name)
+        routes = Routes(self._node, gate, self._audit, loop_name=loop_name)
         application = routes.application(self._changes)
         self._runner = web.AppRunner(
             application,

@@ -177,7 +177,7 @@ class _Encrypted(http.client.HTTPConnection):
 
 
 def _another(address: str) -> CliError:
-    text = f"what answers at {address} is no pyddmq admin port of this version; name it with --admin host:port."
+    text = f"what answers at {address} is not a pyddmq admin port of this version; name it with --admin host:port."
     return CliError(text, ExitCode.CANNOT_CONNECT)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proxy.cli.output import print_line, printable
+from proxy.operate.text import amount
 from proxy.operate.views.findings import Finding
+
+SHOWN_MAX = 60
 
 
 def print_findings(found: Sequence[Finding]) -> None:
@@ -13,7 +16,9 @@ def print_findings(found: Sequence[Finding]) -> None:
     if not found:
         return
     print_line("Needs attention")
-    for each in found:
+    for each in found[:SHOWN_MAX]:
         print_line(f"  {'!!' if each.bad else ' !'} {printable(each.text)}")
         print_line(f"     {printable(each.advice)}")
+    if len(found) > SHOWN_MAX:
+        print_line(f"  and {amount(len(found) - SHOWN_MAX, 'more finding')}: --json has all")
     print_line("")

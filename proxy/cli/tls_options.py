@@ -31,9 +31,7 @@ TlsCertificate = Annotated[
 ]
 TlsKey = Annotated[
     str | None,
-    typer.Option(
-        "--tls-key", metavar="FILE", envvar="PYDDMQ_TLS_KEY", help="Its key, where that is a file of its own."
-    ),
+    typer.Option("--tls-key", metavar="FILE", envvar="PYDDMQ_TLS_KEY", help="Its key, if in a separate file."),
 ]
 TlsName = Annotated[
     str | None,

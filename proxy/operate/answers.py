@@ -5,10 +5,11 @@ from __future__ import annotations
 from msgspec.structs import asdict, replace
 
 from broker.runtime.metrics import SPECS
-from proxy.operate.attention.findings import DETAILS_MAX, findings
+from proxy.operate.attention.findings import DETAILS_MAX
+from proxy.operate.attention.judgement import Judgement
 from proxy.operate.latencies import latencies
 from proxy.operate.live_node import LiveNode
-from proxy.operate.views.findings import AttentionAnswer, Finding
+from proxy.operate.views.findings import AttentionAnswer
 from proxy.operate.views.groups import GroupsAnswer, OffsetsAnswer, StuckAnswer
 from proxy.operate.views.node import ReadinessAnswer, StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer, TopicView
@@ -35,9 +36,7 @@ def topics(node: LiveNode, *, limit: int, name: str | None = None) -> TopicsAnsw
     )
 
 
-def groups(
-    node: LiveNode, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0
-) -> GroupsAnswer | None:
+def groups(node: LiveNode, judged: Judgement, *, limit: int, name: str | None = None) -> GroupsAnswer | None:
     """Return the groups by name, or None when `name` is given and there is none of that name."""
     found = groups_of(node, max(limit, DETAILS_MAX), name)
     if name is not None and not found:
@@ -46,7 +45,7 @@ def groups(
         now_ms=node.clock.wall_ms(),
         groups_total=len(found),
         groups=[_cut(group, limit) for group in found[:limit]],
-        findings=findings(node, found, loop_lag_seconds),
+        findings=judged.about(name),
     )
 
 
@@ -67,7 +66,7 @@ def _cut(group: GroupView, limit: int) -> GroupView:
     return replace(group, topics=topics, in_flight=group.in_flight[:limit])
 
 
-def stuck(node: LiveNode, *, limit: int, name: str | None = None, loop_lag_seconds: float = 0.0) -> StuckAnswer | None:
+def stuck(node: LiveNode, judged: Judgement, *, limit: int, name: str | None = None) -> StuckAnswer | None:
     """Return the stuck messages, the oldest first, or None when a group's name is given and there is none of it."""
     found = node.stuck(group=name, count_max=limit)
     if found is None:
@@ -77,17 +76,13 @@ def stuck(node: LiveNode, *, limit: int, name: str | None = None, loop_lag_secon
         now_ms=node.clock.wall_ms(),
         stuck_total=total,
         stuck=messages,
-        findings=_findings(node, loop_lag_seconds, group=name),
+        findings=judged.about(name),
     )
 
 
-def attention(node: LiveNode, *, loop_lag_seconds: float) -> AttentionAnswer:
+def attention(judged: Judgement) -> AttentionAnswer:
     """Return what needs attention."""
-    return AttentionAnswer(now_ms=node.clock.wall_ms(), findings=_findings(node, loop_lag_seconds))
-
-
-def _findings(node: LiveNode, loop_lag_seconds: float, *, group: str | None = None) -> list[Finding]:
-    return findings(node, groups_of(node, DETAILS_MAX, group), loop_lag_seconds)
+    return AttentionAnswer(now_ms=judged.now_ms, level=judged.level, findings=judged.findings)
 
 
 def offsets(node: LiveNode, *, limit: int, name: str | None = None) -> OffsetsAnswer | None:
@@ -98,7 +93,7 @@ def offsets(node: LiveNode, *, limit: int, name: str | None = None) -> OffsetsAn
     return OffsetsAnswer(now_ms=node.clock.wall_ms(), offsets_total=len(found), offsets=found[:limit])
 
 
-def readiness(node: LiveNode, *, loop_lag_seconds: float) -> ReadinessAnswer:
+def readiness(node: LiveNode, judged: Judgement) -> ReadinessAnswer:
     """Return whether the node is ready, why not, how far its recovery is, and what needs attention."""
     return ReadinessAnswer(
         ready=node.state == "ready",
@@ -106,12 +101,13 @@ def readiness(node: LiveNode, *, loop_lag_seconds: float) -> ReadinessAnswer:
         reasons=node.reasons,
         memory=node.memory(),
         publishes_refused=node.troubles().publishes_refused,
-        findings=_findings(node, loop_lag_seconds),
+        level=judged.level,
+        findings=judged.findings,
         **({} if node.recovery is None else asdict(node.recovery)),
     )
 
 
-def stats(node: LiveNode, *, limit: int, loop_lag_seconds: float) -> StatsAnswer:
+def stats(node: LiveNode, judged: Judgement, *, limit: int) -> StatsAnswer:
     """Return what is known of the node itself."""
     connections = sorted(node.connections(), key=lambda connection: connection.since_ms)
     return StatsAnswer(
@@ -122,10 +118,10 @@ def stats(node: LiveNode, *, limit: int, loop_lag_seconds: float) -> StatsAnswer
         reasons=node.reasons,
         recovery=node.recovery,
         uptime_seconds=round(node.clock.monotonic() - node.started_monotonic, 3),
-        event_loop_lag_seconds=round(loop_lag_seconds, 6),
+        event_loop_lag_seconds=round(node.loop_lag(), 6),
         store=node.store(),
         memory=node.memory(),
-        findings=_findings(node, loop_lag_seconds),
+        findings=judged.findings,
         counters=counter_sums(node),
         latencies=latencies(node.metrics),
         connections_total=len(connections),

@@ -6,8 +6,9 @@ What the port may change stands in `proxy.operate.changes`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 
 from broker.query import Searchable
 from broker.queues.topics import Topic, kind_of
@@ -28,18 +29,19 @@ from proxy.node.parts import AccessMode
 from proxy.node.reload import Reloader
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import RecoveryView, ReloadResult
+from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
-from proxy.operate.lookups.lag import lag_steps
+from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
 from proxy.operate.lookups.limits import limits_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
-from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
+from proxy.recording.verdicts import Judging
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.operate.positions import positions
 from upstream.operate.stuck import stuck_messages
@@ -68,7 +70,14 @@ class LiveNode:
         clock: The node's clocks.
         metrics: The node's counters.
         limited_log: Told of faults; it writes a line per kind and minute.
+        loop_lag: Returns how late the loop was, in seconds; 0 until `observe`.
+        last_judgement: The last judgement (`proxy.operate.attention.findings`), and when it was made.
+        first_seen: When each finding was first seen, in ms.
     """
+
+    loop_lag: Callable[[], float] = staticmethod(lambda: 0.0)
+    last_judgement: tuple[float, Judgement] | None = None
+    first_seen: Mapping[tuple[object, ...], int] = MappingProxyType({})
 
     def __init__(self, node: Node, reloader: Reloader) -> None:
         self.version = product_version()
@@ -200,9 +209,23 @@ class LiveNode:
                 found += positions(kafka.progress, kafka, group=name)
         return found
 
-    def lag(self, *, group: str | None, limit: int) -> Generator[None, None, LagAnswer | None]:
-        """Judge in steps how far groups are behind; one group when given, None where there is none of that name."""
-        return lag_steps(self._node, limit=limit, group=group)
+    def lag_queues(self, *, leisurely: bool = False) -> Generator[None, None, LagQueues]:
+        """Judge in steps how far all groups are behind (`proxy.recording.judging` says what `leisurely` is)."""
+        return lag_queues(self._node, leisurely=leisurely)
+
+    def has_group(self, name: str) -> bool:
+        """Whether a group of this name is configured, or still leaves."""
+        return name in self._node.groups or any(each.name == name for each in self._node.leaving)
+
+    def observe(self, *, loop_lag: Callable[[], float], judging: Judging) -> None:
+        """Take what the admin port has.
+
+        Args:
+            loop_lag: Returns how late the loop was, in seconds.
+            judging: Judges the node after each round of samples, so that changes of verdicts are logged and posted.
+        """
+        self.loop_lag = loop_lag
+        self._node.recorder.verdicts.judging = judging
 
     def trend(self, *, group: str | None, span_ms: int) -> Generator[None, None, LagTrend]:
         """Read in steps how lag went over the last so many ms: by group, or by queue of one."""

@@ -9,7 +9,7 @@ from broker.format.numbers import whole_number
 
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)(\s+ago)?")
 _AHEAD = re.compile(r"in\s+(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
-_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?|\d{1,13}(?=\s*ms))\s*(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 FORMS = (
@@ -45,7 +45,7 @@ def parse_moment(text: str, now_ms: int, *, span_is_age: bool = True) -> int:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no moment; write {FORMS}") from None
+        raise ValueError(f"{text!r} is not a valid moment; write {FORMS}") from None
     if when.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +01:00")
     return check_moment(round((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
@@ -59,7 +59,7 @@ def parse_duration(text: str) -> int:
     """
     span = _SPAN.fullmatch(text.strip())
     if span is None:
-        raise ValueError(f"{text!r} is no time span; write a number and ms, s, m, h or d, such as `90s`")
+        raise ValueError(f"{text!r} is not a valid time span; write a number and ms, s, m, h or d, such as `90s`")
     return round(float(span[1]) * _UNIT_MS[span[2]])
 
 

@@ -78,7 +78,7 @@ class ListenError(Exception):
         elif error.errno == errno.EACCES:
             text = f"port {port} on {host} needs privileges: choose a port of 1024 or above"
         elif error.errno == errno.EADDRNOTAVAIL:
-            text = f"host {host} is no address of this machine: use 127.0.0.1, 0.0.0.0 or one of its own addresses"
+            text = f"host {host} is not an address of this machine: use 127.0.0.1, 0.0.0.0 or one of its own addresses"
         elif error.errno is None or error.errno <= 0:
             # A host name that does not resolve: the resolver has numbers of its own, below 0.
             text = f"host {host} has no address ({error.strerror or error}): give an address of this machine"

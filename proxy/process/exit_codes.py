@@ -28,7 +28,7 @@ class ExitCode(enum.IntEnum):
     )
     USAGE = 2, "the command line is wrong: unknown option, missing or malformed argument"
     CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
-    CANNOT_CONNECT = 4, "nothing answers at the address, or what answers is no pyddmq, or its other port"
+    CANNOT_CONNECT = 4, "nothing answers at the address, or it is not pyddmq, or its other port"
     REFUSED = 5, "the node answered no: illegal message, too fast, too late, decided otherwise, shutting down"
     DATA_UNUSABLE = (
         6,
@@ -40,7 +40,7 @@ class ExitCode(enum.IntEnum):
     DAMAGE_FOUND = 10, "`store check` found damage, or something that it can mend"
     NOT_FOUND = 11, "what was named is not there: no such message, timer, transaction, group, topic, queue"
     INTERRUPTED = 130, "ended by Ctrl-C (SIGINT)"
-    OUTPUT_CLOSED = 141, "whoever read the output has gone, as `head` does when it has seen enough"
+    OUTPUT_CLOSED = 141, "the reader of the output closed it, as `head` does"
     TERMINATED = 143, "ended by SIGTERM"
 
 

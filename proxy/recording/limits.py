@@ -1,22 +1,42 @@
-"""What the configuration of a group says about its lag: thresholds, whether it alarms, and whom."""
+"""What the configuration says about lag: thresholds, whether a group alarms, and who receives that."""
 
 from __future__ import annotations
 
-from conf import GroupConfig, SubscriptionConfig
-from lag.rules.limits import Limits
+from dataclasses import asdict
+
+from conf import Config, GroupConfig, LagRules, SubscriptionConfig
+from lag.rules.limits import NO_LIMIT, Limits, values_of
 
 
-def limits_of_config(config: GroupConfig | None, topic: str) -> Limits:
-    """Return the limits of a group on a topic: `delayTimeThreshold`, `committedLagThreshold`, and the rules' own."""
-    usual, found = Limits(), _subscription(config, topic)
-    if found is None:
-        return usual
-    target_ms, messages = found.delay_time_threshold, found.committed_lag_threshold
-    return Limits(
-        target_ms=target_ms,
-        target_messages=usual.target_messages if messages < 0 else messages,
-        floor_ms=min(usual.floor_ms, target_ms),
-    )
+def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | None = None) -> Limits:
+    """Return the limits of a group on a topic.
+
+    A subscription goes before its group, both before `lagRules` of the group, and these before `lag.rules` of the node.
+
+    Args:
+        config: The group; None: it is not configured.
+        topic: The topic.
+        rules: Those of the node.
+    """
+    values = asdict(Limits()) | values_of({} if rules is None else rules.given)
+    if config is not None:
+        values |= values_of(config.lag_rules.given)
+    for section in (config, _subscription(config, topic)):
+        if section is not None and "delay_time_threshold" in section.model_fields_set:
+            values["target_ms"] = section.delay_time_threshold
+        if section is not None and "committed_lag_threshold" in section.model_fields_set:
+            messages = section.committed_lag_threshold
+            values["target_messages"] = NO_LIMIT if messages < 0 else messages
+    # These may come from different sections.
+    values["window_ms"] = max(values["window_ms"], values["stop_ms"])
+    values["floor_ms"] = min(values["floor_ms"], values["target_ms"])
+    return Limits(**values)
+
+
+def window_ms_of(config: Config) -> int:
+    """Return how far back the rules of any group look."""
+    rules = config.lag.rules
+    return max(limits_of_config(group, "", rules).window_ms for group in (None, *config.groups.values()))
 
 
 def is_alarmed(config: GroupConfig | None, topic: str) -> bool:
@@ -26,7 +46,7 @@ def is_alarmed(config: GroupConfig | None, topic: str) -> bool:
 
 
 def recipients_of(config: GroupConfig | None) -> tuple[str, ...]:
-    """Return whom its alarms are for (`alarmGroup`)."""
+    """Return the names for routing that its alarms carry (`alarmGroup`)."""
     return () if config is None else tuple(config.alarm_group or ())
 
 

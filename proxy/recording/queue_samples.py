@@ -4,19 +4,21 @@ One round is a generator of small steps; each queue is read in one of them, so t
 it names. `committed` is read before the end: a lag that is computed from a sample is never below what it was.
 
 What a node does not keep per message is read off two rounds: `moved_ms` is the last answer between them where the
-committed offset rose, and `limited` says whether a rate held something back between them.
+committed offset rose, and `limited` says whether a rate held something back between them. What is of a whole
+subscription (`asked_ms`, `failing`, `succeeded_ms`) takes queues that the round has not come to as the one before left
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.format.java import tags_code
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import retry_topic
 from broker.runtime.seams import Clock
-from conf.models import SubscriptionConfig
+from conf.models import LOW_LEVEL, SubscriptionConfig
 from lag.samples import QueueKey, QueueSample
 from proxy.recording.jobs import JobFigures, look_at_jobs, one_line, shown_key
 from proxy.recording.node import Observed
@@ -26,7 +28,10 @@ from upstream.embedded.message_times import MessageTimes, matched_share
 from upstream.holder import Holder
 from upstream.job import GroupQueue
 from upstream.queues import QueueView
+from upstream.views import SinkView, holder_text
 
+OUT_SECONDS = 60.0
+"""A message that is out for less is not named."""
 _TRACKERS_AT_ONCE = 1024
 """Positions that are looked through in one piece of a step, in a fraction of a millisecond."""
 
@@ -54,19 +59,44 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """Who asks for messages of one topic of a group.
+    """Who works on messages of one topic of a group.
 
     Attributes:
-        asked_at: When somebody last did; monotonic seconds, -1.0: never.
-        holders: Who waits for a message now.
+        asked_at: When a client last pulled or answered; monotonic seconds, -1.0: never.
+        holders: Which clients wait for a message now, or fetch.
         limited: A rate held something back since the round before.
-        pushing: Its last action is where messages go.
+        pushing: Its last action sends messages on.
+        sink: The server that a sink waits for, for longest; None: none.
     """
 
     asked_at: float
-    holders: frozenset[Holder]
+    holders: frozenset[Holder | str]
     limited: bool
     pushing: bool
+    sink: SinkView | None = None
+
+
+@dataclass(slots=True)
+class _Topic:
+    """What is known of one topic of a group over its queues, from one round to the next.
+
+    Attributes:
+        generation: The generation that was looked at.
+        held: How often its rate had held something back.
+        finished: How many messages had succeeded; None: not known.
+        succeeded_ms: When that was last seen to have risen.
+        asked_ms: When a client of the group was last at work.
+        in_flight: Messages that are out, by queue.
+        failing: Messages that have failed and are not finished, by queue.
+    """
+
+    generation: Subscription | None = None
+    held: int = 0
+    finished: int | None = None
+    succeeded_ms: int | None = None
+    asked_ms: int | None = None
+    in_flight: dict[Place, int] = field(default_factory=dict)
+    failing: dict[Place, int] = field(default_factory=dict)
 
 
 class QueueSampler:
@@ -83,8 +113,19 @@ class QueueSampler:
         self.times = MessageTimes(node.store)
         self._seen: dict[QueueKey, _Seen] = {}
         self._rounds = 0
-        self._held: dict[tuple[str, str], tuple[Subscription, int]] = {}
-        """By group and topic: the generation that was looked at, and how often its rate had held something back."""
+        self._topics: dict[tuple[str, str], _Topic] = {}
+        """By group and topic of its subscription."""
+
+    def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
+        """Take up what an earlier process noted of a queue: that a group was at work, and when it moved."""
+        node = self._node.config.node
+        key = QueueKey(cluster=node.broker_cluster, node=node.broker_name, group=group, topic=topic, queue=queue)
+        self._seen[key] = _Seen(
+            time_ms=sample.time_ms, committed=sample.committed, moved_ms=sample.moved_ms, matched=None
+        )
+        of_topic = self._topics.setdefault((group, topic), _Topic())
+        of_topic.asked_ms = latest_of(of_topic.asked_ms, sample.asked_ms)
+        of_topic.succeeded_ms = latest_of(of_topic.succeeded_ms, sample.succeeded_ms)
 
     def round(self) -> Generator[None, None, Samples]:
         """Read every queue once, in steps, each with its own moment."""
@@ -131,6 +172,8 @@ class QueueSampler:
             group_queues = by_place.get(place, [])
             figures = yield from look_at_jobs(group_queues)
             topic = group_queues[0].line.topic if group_queues else place[0]
+            of_topic = self._topics.setdefault((group.name, topic), _Topic())
+            of_topic.in_flight[place], of_topic.failing[place] = figures.in_flight, figures.failing
             if topic not in asking:
                 asking[topic] = self._asking(group, topic, group_queues)
             key = QueueKey(
@@ -140,7 +183,8 @@ class QueueSampler:
                 topic=place[0],
                 queue=place[1],
             )
-            samples.append((key, self._sample(key, group, group_queues, figures, asking[topic], seen)))
+            sample = self._sample(key, group, group_queues, figures, (asking[topic], of_topic), seen)
+            samples.append((key, sample))
             yield
         return samples
 
@@ -159,26 +203,27 @@ class QueueSampler:
 
     def _asking(self, group: ConsumerGroup, topic: str, group_queues: list[GroupQueue]) -> _Asking:
         running = next((found for each in group_queues if (found := group.generation_of(each)) is not None), None)
+        fetchers = [each.id for each in group.fetch_hooks.fetchers()]
+        config = _subscription_of(group, topic)
+        pushing = config is not None and config.actions[-1] not in ("PullServer", LOW_LEVEL)
         if running is None:
-            return _Asking(asked_at=-1.0, holders=frozenset(), limited=False, pushing=self._pushes(group, topic))
-        before = self._held.get((group.name, topic))
-        held = running.held_by_rate
-        self._held[group.name, topic] = (running, held)
+            return _Asking(asked_at=-1.0, holders=frozenset(fetchers), limited=False, pushing=pushing)
+        of_topic = self._topics[group.name, topic]
+        held, finished = running.held_by_rate, running.counters.finished.value
+        limited = held > (of_topic.held if of_topic.generation is running else 0)
+        if finished > (of_topic.finished or 0):
+            of_topic.succeeded_ms = self._clock.wall_ms()
+        of_topic.generation, of_topic.held, of_topic.finished = running, held, finished
         parked = running.buffer.parked_holders(topic)
         asked_at = max(running.buffer.asked_at, running.buffer.line(topic).asked_at)
-        if parked:
-            asked_at = self._clock.monotonic()
+        away = [each for sink in running.sinks for each in sink.servers_away() if not each.messages_alone]
         return _Asking(
             asked_at=asked_at,
-            holders=frozenset(parked),
-            limited=held > (before[1] if before is not None and before[0] is running else 0),
-            pushing=running.pushes,
+            holders=frozenset([*parked, *fetchers]),
+            limited=limited,
+            pushing=pushing,
+            sink=min(away, key=lambda each: each.since_ms, default=None),
         )
-
-    @staticmethod
-    def _pushes(group: ConsumerGroup, topic: str) -> bool:
-        config = _subscription_of(group, topic)
-        return config is not None and config.actions[-1] != "PullServer"
 
     def _sample(  # noqa: PLR0917 - what was found out of one queue on the way here
         self,
@@ -186,9 +231,10 @@ class QueueSampler:
         group: ConsumerGroup,
         group_queues: list[GroupQueue],
         figures: JobFigures,
-        asking: _Asking,
+        of_topic: tuple[_Asking, _Topic],
         seen: dict[QueueKey, _Seen],
     ) -> QueueSample:
+        asking, topic = of_topic
         clock = self._clock
         now_us, now = clock.wall_us(), clock.monotonic()
         time_ms = now_us // 1000
@@ -213,7 +259,13 @@ class QueueSampler:
                 matched = known if known is not None and known[:2] == (committed, end) else None
                 matched = matched or (committed, end, matched_share(queue, committed, end, codes))
         seen[key] = _Seen(time_ms=time_ms, committed=committed, moved_ms=moved_ms, matched=matched)
-        held = figures.held
+        held, out, sink = figures.held, figures.out, asking.sink
+        if out is not None and now - out[0] < OUT_SECONDS:
+            out = None
+        is_at_work = asking.holders or (not asking.pushing and any(topic.in_flight.values()))
+        asked_ms = time_ms if is_at_work else to_wall(max(asking.asked_at, answered_at))
+        # The clock may have been set back.
+        topic.asked_ms = earliest_of(latest_of(topic.asked_ms, asked_ms), time_ms)
         started = None if tracker is None else max(tracker.started, tracker.watermark)
         return QueueSample(
             time_ms=time_ms,
@@ -235,17 +287,27 @@ class QueueSampler:
             end_ms=None if queue is None else self._time_at(group, queue, queue.max_offset - 1),
             moved_ms=moved_ms,
             answered_ms=to_wall(answered_at),
-            asked_ms=to_wall(asking.asked_at),
+            asked_ms=topic.asked_ms,
             holders=len(figures.holders | asking.holders),
             held_key=None if held is None else shown_key(held, self._node.config.lag.keys),
             held_since_ms=None if held is None else to_wall(figures.held_since),
             held_offset=None if held is None else held.offset,
-            held_attempts=0 if held is None else max(held.deliveries, held.attempts),
+            held_attempts=0 if held is None else held.attempts if held.history is not None else held.deliveries,
             held_reason=None if held is None or held.history is None else one_line(held.history.reason),
             paused=self._is_paused(group, key.topic),
             limited=asking.limited,
             pushing=asking.pushing,
             matched=None if matched is None else matched[2],
+            skipped=sum(each.skipped for each in group_queues),
+            failing=sum(topic.failing.values()),
+            succeeded_ms=earliest_of(topic.succeeded_ms, time_ms),
+            out_offset=None if out is None else out[1],
+            out_client=None if out is None else name_of(out[2]),
+            out_since_ms=None if out is None else to_wall(out[0]),
+            sink_server=None if sink is None else one_line(sink.server),
+            sink_reason=None if sink is None else one_line(sink.reason),
+            sink_since_ms=None if sink is None else sink.since_ms,
+            base=None if queue is None else queue.base_offset,
         )
 
     def _time_at(self, group: ConsumerGroup, queue: QueueView, offset: int) -> int | None:
@@ -275,6 +337,21 @@ class QueueSampler:
             return not group.consumes
         config = _subscription_of(group, topic)
         return config is None or not config.enabled
+
+
+def latest_of(*moments: int | None) -> int | None:
+    """Return the latest moment; None where none is known."""
+    return max((each for each in moments if each is not None), default=None)
+
+
+def earliest_of(moment: int | None, latest_ms: int) -> int | None:
+    """Return a moment, or `latest_ms` where it is after that; None where it is not known."""
+    return None if moment is None else min(moment, latest_ms)
+
+
+def name_of(holder: Holder | str) -> str | None:
+    """Return how a client or an action is named, as one line."""
+    return one_line(holder if isinstance(holder, str) else holder_text(holder.address, holder.client))
 
 
 def _subscription_of(group: ConsumerGroup, topic: str) -> SubscriptionConfig | None:

@@ -22,16 +22,17 @@ from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader, Wanted
 from lag.journal.writer import FILE_MS, FOLDER, JournalWriter, Origin, WriterLimits
-from lag.rules.limits import Limits
 from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
 from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import Windows
 from proxy.recording.events import Notes, RetentionNotes
+from proxy.recording.judging import QueueJudge
+from proxy.recording.limits import window_ms_of
 from proxy.recording.node import Observed, SampleSink
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.tiers import TierRounds
-from proxy.recording.verdicts import NodeVerdicts
+from proxy.recording.verdicts import NodeVerdicts, config_of
 
 ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node noted where its groups stand")
 DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Of those, rounds that could not be written to the lag journal")
@@ -80,7 +81,8 @@ class Recorder:
         notes: Takes what happens to the node and its groups.
         last: The last round; None before the first.
         windows: The last samples of each queue.
-        verdicts: What the rules say of the groups by those.
+        judge: Judges the queues by those.
+        verdicts: The reported verdicts on the groups and the node.
         trouble: Why that is not in the journal; None: it is.
 
     Args:
@@ -99,6 +101,9 @@ class Recorder:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = Windows()
+        self.judge = QueueJudge(
+            self.windows, runtime.clock, lambda name: config_of(node, name), lambda: node.config.lag.rules
+        )
         self.verdicts = NodeVerdicts(node, runtime)
         self.trouble: str | None = None
         self._node = node
@@ -132,6 +137,7 @@ class Recorder:
         """Bring the settings in force after a reload to bear."""
         before, self._config = self._config, self._node.config.lag
         self.verdicts.configure()
+        self.windows.window_ms = window_ms_of(self._node.config)
         if before is not None and (before.enabled, before.every_ms) == (self._config.enabled, self._config.every_ms):
             return
         self._end(write=True)
@@ -240,7 +246,7 @@ class Recorder:
         yield from self._write(sink, self.last)
         # Judging has a share of its own.
         self._sampled = self._spent
-        yield from self.verdicts.round(self.windows, time_ms)
+        yield from self.verdicts.round(time_ms)
         if isinstance(sink, JournalWriter):
             yield from self._tiers.round(self._node, sink.current)
 
@@ -248,7 +254,7 @@ class Recorder:
         """Fill the windows with what the journal has of an earlier process: trends do not begin anew at a restart."""
         node, now_ms = self._node.config.node, self._runtime.clock.wall_ms()
         reader = JournalReader(self._runtime.disk, f"{node.data}/{FOLDER}")
-        since_ms = now_ms - Limits().window_ms
+        since_ms = now_ms - self.windows.window_ms
         # A file holds an hour; all of it is asked for, so that each of its snapshots is a step.
         blocks = []
         for block in reader.blocks(Wanted(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms)):
@@ -257,6 +263,16 @@ class Recorder:
                 continue
             if (block.head.cluster, block.head.node) == (node.broker_cluster, node.broker_name):
                 blocks.append(block)
+        newest = blocks[-1] if blocks else None
+        if newest is None:
+            # The node was down for longer than a window.
+            for found in reader.newest():
+                yield
+                newest = found or newest
+        if newest is not None and self._queues is not None:
+            for (group, topic, queue), time_ms, row in newest.queues:
+                if time_ms <= now_ms:
+                    self._queues.recall(group, topic, queue, queue_sample(time_ms, row))
         for block in blocks:
             yield
             for event in block.events:

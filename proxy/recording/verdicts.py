@@ -1,24 +1,24 @@
-"""The verdicts on a node's groups: judged after rounds, logged where they change, and posted to one webhook.
+"""The verdicts on a node and its groups: judged after rounds, logged where they change, and posted to one webhook.
 
-Judging takes about half a millisecond a queue, in steps between which the loop serves others. It takes `SHARE` of the
-loop at most: with very many queues not every round is judged. After a restart a group that is or was not OK is reported
+Judging is in steps between which the loop serves others, and takes `SHARE` of the loop at most: with very many queues
+not every round is judged. After a restart a group that is or was not OK is reported
 once more, as one of which no verdict was known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator
 
 import structlog
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.steps import Ended, step
+from conf import GroupConfig
 from conf.sections.lag import LagConfig
 from lag.verdicts.changes import Verdict, VerdictChange, Verdicts
 from lag.verdicts.webhook import Webhook
-from lag.verdicts.windows import Judged, Windows
+from lag.verdicts.windows import Windows
 from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
 from proxy.recording.node import Observed
 
@@ -30,8 +30,11 @@ POSTS = declare(
     "Posts of changed verdicts by outcome: sent, failed (tried again), refused and dropped (both lost)",
     ("outcome",),
 )
-SHARE = 0.01
+SHARE = 0.005
 """Part of the loop's time that judging takes at most."""
+
+Judging = Callable[[Callable[[str, str], bool], int], Generator[None, None, dict[str, Verdict]]]
+"""Judges, given which group and topic count and the round's moment, in steps; returns the verdicts by group."""
 
 log = structlog.get_logger()
 
@@ -40,7 +43,9 @@ class NodeVerdicts:
     """The verdicts of one node.
 
     Attributes:
-        verdicts: By group.
+        verdicts: By group; of the node itself by the name "".
+        judging: Judges the node in steps; None: nothing is reported. It is given by `proxy.operate`, which has the
+            findings beside the lag rules.
 
     Args:
         node: The node; looked at from `configure` on.
@@ -49,6 +54,7 @@ class NodeVerdicts:
 
     def __init__(self, node: Observed, runtime: Runtime) -> None:
         self.verdicts = Verdicts()
+        self.judging: Judging | None = None
         self._node = node
         self._runtime = runtime
         self._config = LagConfig()
@@ -63,7 +69,8 @@ class NodeVerdicts:
 
     def reported(self) -> list[tuple[str, Verdict, tuple[str, ...]]]:
         """Return each group that has a verdict, with it and the names for routing."""
-        return [(name, found, recipients_of(self._group(name))) for name, found in self.verdicts.current.items()]
+        current = self.verdicts.current.items()
+        return [(name, found, recipients_of(config_of(self._node, name))) for name, found in current if name]
 
     def configure(self) -> None:
         """Bring the settings in force after a reload to bear."""
@@ -81,37 +88,39 @@ class NodeVerdicts:
         if webhook is not None:
             webhook.close()
 
-    def round(self, windows: Windows, time_ms: int) -> Generator[None, None, None]:
-        """Judge a round that is in the windows, in steps, and report what changed."""
-        if self._runtime.clock.monotonic() < self._judge_at:
-            return
-        judged = yield from self._judged(windows, time_ms)
-        self._report(self.verdicts.take(judged, time_ms, self._wanted))
-
-    def recall(self, windows: Windows, time_ms: int) -> Generator[None, None, None]:
-        """Judge a round of the process before, in steps: a group that has recovered since is reported."""
-        self.verdicts.recall((yield from self._judged(windows, time_ms)), time_ms, self._wanted)
-
-    def _judged(self, windows: Windows, time_ms: int) -> Generator[None, None, list[Judged]]:
+    def round(self, time_ms: int) -> Generator[None, None, None]:
+        """Judge the node after a round, in steps, and report what changed."""
         clock, busy = self._runtime.clock, 0.0
-        steps = windows.judging(time_ms, lambda group, topic: limits_of_config(self._group(group), topic))
+        if self.judging is None or clock.monotonic() < self._judge_at:
+            return
+        steps = self.judging(self._wanted, time_ms)
         while True:
             began = clock.monotonic()
             made = step(steps)
             busy += clock.monotonic() - began
             if isinstance(made, Ended):
-                self._judge_at = clock.monotonic() + busy / SHARE
-                return made.result
+                break
             yield
+        self._judge_at = clock.monotonic() + busy / SHARE
+        self._report(self.verdicts.take_all(made.result, time_ms))
+
+    def recall(self, windows: Windows, time_ms: int) -> Generator[None, None, None]:
+        """Judge a round of the process before, in steps: a group that has recovered since is reported."""
+        rules = self._node.config.lag.rules
+        steps = windows.judging(
+            time_ms, lambda group, topic: limits_of_config(config_of(self._node, group), topic, rules)
+        )
+        self.verdicts.recall((yield from steps), time_ms, self._wanted)
 
     def _wanted(self, group: str, topic: str) -> bool:
-        return is_alarmed(self._group(group), topic)
+        return is_alarmed(config_of(self._node, group), topic)
 
     def _report(self, changes: list[VerdictChange]) -> None:
         node = self._node.config.node
         posts = []
         for change in changes:
-            fields = change.as_fields(node.broker_cluster, node.broker_name, recipients_of(self._group(change.group)))
+            recipients = recipients_of(config_of(self._node, change.group))
+            fields = change.as_fields(node.broker_cluster, node.broker_name, recipients)
             posts.append(fields)
             self._runtime.metrics.counter(CHANGES, change.group, fields["level"]).add()
             log.info(
@@ -138,6 +147,8 @@ class NodeVerdicts:
         if webhook.trouble is not None:
             self._runtime.limited_log.note("lag_webhook_failed", fault=webhook.trouble)
 
-    def _group(self, name: str) -> Any:
-        group = self._node.groups.get(name)
-        return None if group is None else group.config
+
+def config_of(node: Observed, name: str) -> GroupConfig | None:
+    """Return the configuration of a group; None: there is no such group."""
+    group = node.groups.get(name)
+    return None if group is None else group.config

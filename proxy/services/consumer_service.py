@@ -44,7 +44,7 @@ RESULTS_IGNORED = declare(
     ("reason",),
 )
 RECORDS_LOST_AT_PULL = declare(
-    "pyddmq_pull_records_unreadable_total", "Records found damaged or gone when a reply was assembled", ("topic",)
+    "pyddmq_pull_records_unreadable_total", "Records found damaged or deleted when a reply was assembled", ("topic",)
 )
 
 _REFUSING = Pressure.REFUSING

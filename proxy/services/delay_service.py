@@ -59,7 +59,7 @@ _OUTCOMES = {CancelOutcome.CANCELLED: 1, CancelOutcome.TOO_LATE: 2, CancelOutcom
 _OUTCOME_TEXTS = {
     CancelOutcome.CANCELLED: "cancelled",
     CancelOutcome.TOO_LATE: "too late: the last delivery was made before",
-    CancelOutcome.UNKNOWN: "unknown: the topic has no such message, or its records are gone",
+    CancelOutcome.UNKNOWN: "unknown: the topic has no such message, or its records are deleted",
 }
 
 

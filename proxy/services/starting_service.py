@@ -43,14 +43,14 @@ from upstream.fetch.fetching import ACKS_REFUSED
 
 _PULL_TEXT = "the node is starting: pull again in a moment"
 _SEND_TEXT = "the node is starting: send to another node, or again in a moment"
-_END_TEXT = "the node is starting: tell the decision again in a moment"
+_END_TEXT = "the node is starting: send the decision again in a moment"
 _FETCH_TEXT = "the node is starting: fetch again in a moment"
 
 
 class StartingService:
     """The handlers of both ports until the node is ready. Arguments are decoded, so that a bad call is told so.
 
-    A text that is no UTF-8 is told of when the node is ready: until then sends have one answer.
+    A text that is not UTF-8 is told of when the node is ready: until then sends have one answer.
 
     Attributes:
         held: Calls with results, to be taken when the node is ready.

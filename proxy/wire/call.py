@@ -124,7 +124,7 @@ def _name(raw: bytes, size: int) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise FatalWireError("a method name that is no UTF-8") from error
+        raise FatalWireError("a method name that is not UTF-8") from error
 
 
 def _check_version(version: int, protocol: str) -> None:
@@ -174,7 +174,7 @@ def encode_varint(value: int) -> bytes:
 def zigzag(value: int, bits: int) -> bytes:
     """Return a signed number as the compact protocol has it. Raises WireMisuse: it does not fit."""
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise WireMisuse(f"{value} is no number of {bits} bits")
+        raise WireMisuse(f"{value} is not a number of {bits} bits")
     return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 

@@ -233,7 +233,7 @@ class FrameSplitter:
             )
         if size < 0:
             return FrameError(
-                f"a frame of {size} bytes: what came is no frame length; connect with a client of framed Thrift",
+                f"a frame of {size} bytes: that is not a valid frame length; connect with a client of framed Thrift",
                 reason="negative",
             )
         text = _too_long(size, limit)

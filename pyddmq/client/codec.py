@@ -25,10 +25,16 @@ def parse_address(address: str) -> tuple[str, int]:
     Raises:
         ClientMisuse: It is no such text.
     """
-    host, _, port = address.removeprefix("tls://").rpartition(":")
+    scheme, has_scheme, rest = address.partition("://")
+    host, _, port = (rest if has_scheme else address).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ClientMisuse(f"{address!r} is no address; write host:port, such as 127.0.0.1:9713")
+    if has_scheme and scheme != "tls":
+        raise ClientMisuse(
+            f"{address!r} is not a valid address: the ports speak Thrift, not {scheme}; write host:port, such as "
+            "127.0.0.1:9713, or tls://host:port"
+        )
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        raise ClientMisuse(f"{address!r} is not a valid address; write host:port, such as 127.0.0.1:9713")
     return host, int(port)
 
 
@@ -72,7 +78,7 @@ class Codec:
         if head[:2] == b"\x15\x03":
             raise NotThrift(self._address, f"it speaks TLS; write tls://{self._address}")
         if not 0 < size <= REPLY_BYTES_MAX:
-            raise NotThrift(self._address, f"its reply begins with {head!r}, which is no frame length")
+            raise NotThrift(self._address, f"its reply begins with {head!r}, which is not a valid frame length")
         return int(size)
 
     def decode(self, method: str, sequence: int, reply: bytes) -> Any:

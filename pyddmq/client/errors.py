@@ -104,7 +104,7 @@ class NotThrift(ClientError):
     undecided = True
 
     def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"what answers at {address} is no pyddmq Thrift port: {reason}")
+        super().__init__(f"what answers at {address} is not a pyddmq Thrift port: {reason}")
         self.address = address
 
 

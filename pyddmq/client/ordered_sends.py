@@ -345,7 +345,7 @@ class OrderedSends:
             try:
                 self._resending.on_resend(error)
             except Exception as raised:
-                raised.add_note(f"besides, {error}")
+                raised.add_note(f"also, {error}")
                 self._end(send, raised)
                 return
         self._is_held = True

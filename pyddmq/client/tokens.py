@@ -36,7 +36,7 @@ def token_of(given: Token | None) -> str | None:
         with open(path, encoding="utf-8") as opened:
             text = opened.read(_FILE_BYTES_MAX).strip()
     except UnicodeDecodeError:
-        raise ClientMisuse(f"the file of the token, {path}, is no UTF-8") from None
+        raise ClientMisuse(f"the file of the token, {path}, is not UTF-8") from None
     except OSError as error:
         raise ClientMisuse(f"the file of the token, {path}, cannot be read ({error.strerror or error})") from error
     if not text:

@@ -166,7 +166,7 @@ def judged(answer: object) -> tuple[LocalState, str]:
         return LocalState.UNKNOWN, ""
     if isinstance(answer, LocalState):
         return answer, ""
-    return LocalState.UNKNOWN, f"the listener answered {answer!r}, which is no LocalState"[:REMARK_CHARS_MAX]
+    return LocalState.UNKNOWN, f"the listener answered {answer!r}, which is not a LocalState"[:REMARK_CHARS_MAX]
 
 
 def remark_of(error: Exception) -> str:

@@ -166,7 +166,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._exceeded = False
         self.run_forever()
         if self._exceeded:
-            raise TurnsExceeded(f"{turns_max} turns and time stands at {self._now}")
+            raise TurnsExceeded(f"{turns_max} turns at time {self._now}")
         return until is None or until()
 
     def run_task(self, coroutine: Coroutine[Any, Any, Result], *, seconds: float | None = None) -> Result:

@@ -135,7 +135,7 @@ class ManualScheduler:
             if self.idle:
                 return
             self.run_turn()
-        raise RuntimeError(f"not idle after {turns_max} turns: some callback schedules itself for ever")
+        raise RuntimeError(f"not idle after {turns_max} turns: a callback schedules itself without end")
 
     def advance(self, seconds: float) -> None:
         """Move the clock, stopping at each timer on the way, and run everything that becomes ready."""

@@ -495,7 +495,7 @@ class SimNetwork:
             end._gone = True
             end._unsent.clear()
             end._cut_pipe()
-            end._peer._lose_later(ConnectionResetError("the process is gone"))
+            end._peer._lose_later(ConnectionResetError("the process ended"))
 
     def woken(self, process: Process | None) -> None:
         """Let a process that stood still take what has arrived meanwhile."""

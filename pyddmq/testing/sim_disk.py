@@ -271,7 +271,7 @@ class SimDisk:
         self.check_alive()
         path = path.rstrip("/")
         if path in self._files:
-            raise NotADirectoryError(errno.ENOTDIR, "a file stands where the folder should be", path)
+            raise NotADirectoryError(errno.ENOTDIR, "a file exists where the folder should be", path)
         while path not in self._folders:
             self._folders.add(path)
             path = os.path.dirname(path)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lag.rules.statuses import Level
 from proxy.process.exit_codes import ExitCode
 from tests.acceptance.conftest import CONFIGURATION, NodeProcess, StartNode, command
 from tests.acceptance.test_reload_and_stop import BROKEN, api, wait_for
@@ -38,7 +39,7 @@ def log_lines(node: NodeProcess, event: str) -> list[dict[str, Any]]:
 
 
 def test_poison_key_is_named_by_page_commands_readiness_and_gauge(start_node: StartNode) -> None:
-    """Key, attempts, reason and since the first failure; the command that ends it is there, and works."""
+    """Key, attempts, reason and since the first failure; the command that ends it works; the check fails."""
     node = start_node(configuration=FOR_EVER)
     with Producer(node.ready["producer"]) as producer:
         producer.send("orders", b"{}", key="customer-1")
@@ -60,7 +61,13 @@ def test_poison_key_is_named_by_page_commands_readiness_and_gauge(start_node: St
     [head] = json.loads(command("groups", "stuck", "--json", *node.admin()).out)["stuck"]
     assert head["attempts"] >= FAILURES
     assert head["reason"].startswith("failed by 127.0.0.1")
-    assert 'pyddmq_attention{finding="poison",group="billing",topic="orders"} 1.0' in text_of(node, "/metrics")
+    metrics = text_of(node, "/metrics")
+    assert 'pyddmq_attention{finding="poison",group="billing",severity="bad",topic="orders"} 1.0' in metrics
+    assert "pyddmq_level 2.0" in metrics
+    for options in ((), ("--group", "billing")):
+        check = command("lag", "check", *options, *node.admin())
+        assert check.code == Level.ERR, check.out
+        assert "key customer-1 fails again and again" in check.out
     place = ("--topic", "orders", "--queue", str(head["queue"]), "--offset", str(head["offset"]))
     ended = command("groups", "dead-letter", "billing", *place, "--force", *node.admin())
     assert ended.code == ExitCode.OK, ended.err
@@ -80,7 +87,7 @@ def test_refused_and_vanished_configuration_show_until_they_are_mended(start_nod
     assert "reload_refused" in kinds(node)
     assert "The configuration was refused at" in command("groups", *node.admin()).out
     assert "orderKye" in text_of(node, "/")
-    assert 'pyddmq_attention{finding="reload_refused",group="",topic=""}' in text_of(node, "/metrics")
+    assert 'pyddmq_attention{finding="reload_refused",group="",severity="bad",topic=""}' in text_of(node, "/metrics")
     file.write_text(CONFIGURATION)
     wait_for(lambda: not kinds(node), "the end of the finding")
     assert command("reload", *node.admin()).out == "nothing changed\n"

@@ -207,7 +207,7 @@ def test_node_on_ipv6_prints_addresses_that_clients_take(start_node: StartNode) 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--host", "203.0.113.7"], "host 203.0.113.7 is no address of this machine: use 127.0.0.1"),
+        (["--host", "203.0.113.7"], "host 203.0.113.7 is not an address of this machine: use 127.0.0.1"),
         (["--host", "nowhere.invalid"], "host nowhere.invalid has no address ("),
     ],
 )
@@ -227,7 +227,7 @@ def test_option_cannot_open_a_node_that_its_configuration_keeps_closed(tmp_path:
     file.write_text(CONFIGURATION)
     done = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data", "--host", "203.0.113.7")
     assert done.code == ExitCode.CONFIG_INVALID
-    assert re.match(rf"{file}:\d+: node\.host: 203\.0\.113\.7 is no address of the loopback", done.err)
+    assert re.match(rf"{file}:\d+: node\.host: 203\.0\.113\.7 is not a loopback address", done.err)
     assert "write a section `access` with `rules` beside node" in done.err
     assert "`access: open`" in done.err
     assert not (tmp_path / "data").exists()

@@ -19,7 +19,7 @@ def test_client_at_its_limit_is_listed_with_what_it_may(start_node: StartNode, t
     config = tmp_path / "node.yaml"
     node = start_node(configuration=TOPICS + LIMITS % 0.01)
     quiet = command("limits", *node.admin())
-    assert quiet.out.startswith("Nobody was held to a limit within the last minute.")
+    assert quiet.out.startswith("No client was limited within the last minute.")
     with Producer(node.ready["producer"], timeout_ms=PATIENCE_MS, resends=0) as producer:
         producer.send("orders", b"1")
         with pytest.raises(RateLimited) as refused:

@@ -8,7 +8,7 @@ import pytest
 
 from conf.loader import loads
 from proxy.node.reload import Reloader
-from proxy.operate.attention.findings import findings
+from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
 from pyddmq.testing import SimDisk
 from tests.access.world import (
@@ -392,7 +392,7 @@ def test_client_at_its_limit_is_told_of_everywhere() -> None:
     for _ in range(3):
         send(client)
     live = LiveNode(world.node, Reloader(world.node, lambda: loads("node: {}")))
-    [finding] = [each for each in findings(live, (), 0.0) if each.finding == "client_limited"]
+    [finding] = [each for each in judged(live).findings if each.finding == "client_limited"]
     assert finding.text.startswith("The principal shop is held to its limit since ")
     assert "1 requests a second (requestsPerSecond); 0 calls held back, 2 refused." in finding.text
     answer = live.limits(limit=10, name=None)

@@ -104,7 +104,7 @@ class NodeProcess:
         return sum(int(float(line.rpartition(" ")[2])) for line in text.splitlines() if line.startswith(PENDING))
 
     def kill(self) -> int:
-        """SIGKILL, and wait until the process is gone; returns the exit code."""
+        """SIGKILL, and wait until the process ended; returns the exit code."""
         self.signal(signal.SIGKILL)
         return self.wait()
 
@@ -114,7 +114,7 @@ class NodeProcess:
         return self.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; harmless when the process is gone."""
+        """Send a signal; harmless when the process ended."""
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -139,7 +139,7 @@ class NodeProcess:
         return self.wait()
 
     def wait(self) -> int:
-        """Wait until the process is gone; returns its exit code."""
+        """Wait until the process ended; returns its exit code."""
         assert self._process is not None
         process, self._process = self._process, None
         self.producer = self.consumer = None

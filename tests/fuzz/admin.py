@@ -24,7 +24,6 @@ from proxy.access.attempts import SECONDS_EACH
 from proxy.access.audit import Audit
 from proxy.access.tokens import made
 from proxy.admin.entry.gate import AdminGate
-from proxy.admin.loop_lag import LoopLag
 from proxy.admin.routes import Routes
 from proxy.admin.server import Unreadable
 from proxy.operate.changes.desk import AdminToken
@@ -131,8 +130,7 @@ class _Port:
             settings=AdminConfig,
             random_bytes=lambda _: _SECRET,
         )
-        lag = LoopLag(self.loop, self.clock)
-        routes = Routes(node, lag, self.gate, audit, loop_name="fuzz")
+        routes = Routes(node, self.gate, audit, loop_name="fuzz")
         logger = Unreadable(node)
         self.runner = web.AppRunner(routes.application(()), access_log=None, logger=logger)
         self.loop.run_until_complete(self.runner.setup())

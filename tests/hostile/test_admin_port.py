@@ -142,7 +142,7 @@ def test_bodies_of_messages_need_the_token() -> None:
 
 
 def test_authorization_of_any_bytes_is_refused_and_no_fault() -> None:
-    """What is no UTF-8 is no token: 401, as any other wrong one."""
+    """What is not UTF-8 is no token: 401, as any other wrong one."""
 
     async def scenario(_: int, ask: Ask) -> None:
         for given in (b"Bearer \xff\xfe", b"\xff", b"Bearer s\xe9cret", b"Bearer " + "sécret".encode()):

@@ -231,7 +231,7 @@ def walking(root: str) -> None:
 
 
 def queues(root: str) -> None:
-    """A bad page of a consume queue costs nothing: its units are made anew from the log."""
+    """A bad page of a consume queue costs nothing: its units are rebuilt from the log."""
     places = fill(root)
     disk, metrics = BadDisk(), Metrics()
     disk.bad = {f"{root}/consumequeue/t/0/{0:020d}": {0}}
@@ -277,7 +277,7 @@ def small_files(root: str) -> None:
 
 
 def timers(root: str) -> None:
-    """A bad page of the timer log or the wheel: both are made anew from the log, and what waits comes."""
+    """A bad page of the timer log or the wheel: both are rebuilt from the log, and what waits comes."""
     clock = ManualClock()
     store, made, scheduler = with_timers(root, RealDisk(), clock)
     for number in range(300):

@@ -234,10 +234,10 @@ def judged_by_spark(
     journals: list[str], exported: str, group: str, folder: Path
 ) -> tuple[dict[str, dict[int, tuple[int, int, int]]], dict[int, tuple[int, int]]]:
     """What a report over journals says of a group's queues, by who recorded; and the newest exported samples."""
+    from lag.report.options import Input, ReportOptions, Window
     from lag.rules.limits import Limits
-    from lag.spark.jobs.history import Window
-    from lag.spark.jobs.inputs import Input, samples
-    from lag.spark.jobs.report import ReportOptions, make_report
+    from lag.spark.jobs.inputs import samples
+    from lag.spark.jobs.report import make_report
     from lag.spark.session import QUICK_JVM, SessionOptions, session
     from lag.spark.shipping import ship
 

@@ -57,7 +57,7 @@ def test_run_goes_along_every_row(kind: type[Scenario], *, beside: bool) -> None
 
 
 @KINDS
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_kill_at_some_changes_breaks_nothing(kind: type[Scenario], seed: int, *, beside: bool) -> None:
     """Kills and power losses spread over the run, files gone after them, days without a process."""
     _, changes, _ = whole(kind, seed, beside=beside)
@@ -84,7 +84,7 @@ def test_broken_build_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch)
     for point in Random(1).sample(points, len(points)):
         try:
             found = run(mutant.kind, 1, point, beside=mutant.beside)
-        except NotInTable as error:
+        except AssertionError as error:
             if mutant.said in str(error):
                 return
             # Off the table for another reason: the promise that this one breaks shows at another point.

@@ -98,7 +98,7 @@ def run_tests(tree: Path, tests: Sequence[str], *, seconds_max: int) -> tuple[in
 
 
 def judge(tree: Path, mutant: Mutant) -> Verdict:
-    """Put the fault in, run its tests, take it out again."""
+    """Put the fault in, run its tests, remove it again."""
     with mutated(tree, mutant):
         code, output = run_tests(tree, mutant.caught_by, seconds_max=SECONDS_MAX)
     failed = (

@@ -398,7 +398,7 @@ class Ledger:
                 continue
             if rules.json and not publish.json:
                 if letter is None or (account is not None and account.deliveries):
-                    raise PromiseBroken(6, f"{record.place} is no JSON: {rules.group} must dead-letter it undelivered")
+                    raise PromiseBroken(6, f"{record.place} is not JSON: {rules.group} must dead-letter it undelivered")
             elif letter is None and (account is None or account.first_success() is None):
                 seen = "never" if account is None else f"{len(account.deliveries)} times"
                 raise PromiseBroken(

@@ -17,7 +17,6 @@ from aiohttp.web import BaseRequest, Response, StreamResponse
 from broker.queues.topics import retry_topic
 from broker.runtime.steps import run_now
 from proxy.node.logs import LOST
-from proxy.operate.changes.groups import PauseBody
 from proxy.operate.changes.timers import StageBody
 from pyddmq.actions import Action, Job
 from pyddmq.testing import SimSyncs
@@ -27,7 +26,6 @@ from tests.simulation.operator import change
 from tests.simulation.ward import SEGMENT_BYTES, Ward
 from tests.simulation.wire import consumer_idl, producer_idl
 from tests.simulation.world import DATA
-from tests.unit.actions.sinks.memory_hdfs import NameNode
 
 MINUTE = 70.0
 """Within which a rise of the last minute is forgotten."""
@@ -127,16 +125,6 @@ def held_key(ward: Ward) -> Staging:
     ward.finish()
 
 
-@stage("no_answer", timeout=300_000)
-def silent_client(ward: Ward) -> Staging:
-    """A client keeps silent."""
-    ward.send("orders", "k")
-    [place] = ward.pull()
-    ward.run(60)
-    yield
-    ward.answer(place, success=True)
-
-
 @stage("timeouts", maxRetry=-1, over_seconds=MINUTE)
 def late_answers(ward: Ward) -> Staging:
     """Clients that need longer than the timeout."""
@@ -203,18 +191,6 @@ def waiting_cap(ward: Ward) -> Staging:
     ward.finish()
 
 
-@stage("no_puller")
-def nobody_pulls(ward: Ward) -> Staging:
-    """The group's clients are gone."""
-    ward.send("orders", "k")
-    ward.run(60)
-    yield
-    for group in ("by-key", "by-path"):
-        while places := ward.pull(group, linger_ms=500):
-            for place in places:
-                ward.answer(place, success=True, group=group)
-
-
 @stage(
     "push_failing",
     actions=["Async", "AsyncHttp"],
@@ -235,30 +211,6 @@ def receiver_is_gone(ward: Ward) -> Staging:
     task = ward.world.loop.create_task(serve_http(ward.world.network, take, "10.0.0.50", 80))
     ward.world.run(until=task.done, seconds=5)
     ward.run(3)
-
-
-@stage(
-    "sink_waits",
-    actions=["Async", "Hdfs"],
-    options={"Hdfs": {"urls": ["http://10.0.0.51:9870"], "rootPath": "/o", "userName": "etl", "flushMs": 1}},
-)
-def name_node_is_gone(ward: Ward) -> Staging:
-    """Nobody listens where a group's sink writes to."""
-    ward.send("orders", "k")
-    yield
-    node = NameNode()
-    node.url = "http://10.0.0.51:9870"
-    task = ward.world.loop.create_task(serve_http(ward.world.network, node.answer, "10.0.0.51", 9870))
-    ward.world.run(until=task.done, seconds=5)
-    ward.run(20)
-
-
-@stage("paused")
-def paused_group(ward: Ward) -> Staging:
-    """An operator paused a group."""
-    change(ward.world, "pause", PauseBody(group="by-key"))
-    yield
-    change(ward.world, "resume", PauseBody(group="by-key"))
 
 
 @stage("queues_owned")
@@ -297,17 +249,6 @@ def action_does_not_open(ward: Ward) -> Staging:
     ward.edit_group(lambda groups: groups[0]["topics"][0].update(actions=actions))
     yield
     Unopened.broken = False
-
-
-@stage("lost_to_retention", over_seconds=5.0)
-def lost_messages(ward: Ward) -> Staging:
-    """Retention deletes what a group was never given."""
-    ward.fill(6)
-    ward.run(3)
-    ward.reload(retentionBytes=3 * SEGMENT_BYTES)
-    ward.run(10)
-    yield
-    ward.world.step_clock(25 * 3_600_000)
 
 
 @stage("near_retention", node={"retentionHours": 1})

@@ -31,7 +31,7 @@ def publish(world: World, *, messages: int) -> None:
 
 
 def test_bad_page_of_a_queue_file_loses_no_message() -> None:
-    """Units of this process on the page, and those that are written to it later, are made anew from the log."""
+    """Units of this process on the page, and those that are written to it later, are rebuilt from the log."""
     world = World(31, faults=NetworkFaults())
     world.start()
     # Groups read few messages ahead: what lies on the pages is read after they went bad.

@@ -155,7 +155,7 @@ def test_table_has_every_place_where_a_running_node_writes() -> None:
     world.work()
     assert world.running.failure is None
     done = set(world.watched.done)
-    # The index can be made anew from the log at any time: an error there costs the index alone. One in the lag journal
+    # The index can be rebuilt from the log at any time: an error there costs the index alone. One in the lag journal
     # costs rounds of it (`test_recorder`), one of the visible end that readers see less (`test_visible_end`).
     apart = ("/index", "/pyddmq/lag", "/pyddmq/visible-end")
     done = {(operation, path) for operation, path in done if not any(part in path for part in apart)}

@@ -12,6 +12,7 @@ from proxy.cli.admin_client import given
 from proxy.cli.errors import CliError
 from proxy.cli.lag import lag_commands, lag_objective_command
 from proxy.operate.lookups.lag import lag_of
+from proxy.operate.moments import parse_duration
 from proxy.operate.views.lag import LagAnswer
 from proxy.operate.views.lag_history import ObjectivesAnswer
 from tests.simulation.test_queue_samples import ward_of
@@ -46,7 +47,8 @@ def test_trend_and_objective_are_told_from_the_journal() -> None:
     [kept] = run_now(ward.view.objectives(group=None, span_ms=360_000, target_ms=60_000)).kept
     assert kept.share is not None
     assert 0.3 < kept.share < 0.55, "two minutes of five"
-    assert kept.unknown_ms == 0
+    assert 0.75 < kept.coverage < 0.95, "five minutes of six"
+    assert kept.unknown_ms == 360_000 - kept.kept_ms - kept.over_ms
 
 
 def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,10 +72,35 @@ def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert "last 6m" in shown
     assert "█" in shown
-    assert lag_objective_command.slo(objective="60s", since="6m") == 0
+    assert lag_objective_command.slo(objective="60s", since="6m", coverage=75.0) == 0
     assert "No unfinished message older than 1 min, over the last 6 min" in capsys.readouterr().out
-    assert lag_objective_command.slo(objective="60s", since="6m", at_least=99.9) == 1
+    assert lag_objective_command.slo(objective="60s", since="6m", coverage=75.0, at_least=99.9) == 1
     assert "--at-least is 99.9 %" in capsys.readouterr().out
+
+
+def test_span_of_which_little_is_known_ends_with_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Thirty days of which minutes were recorded are no success, and the command says how much is known."""
+    ward = grown()
+
+    def get(_: str, __: str, ___: type[Any], *, asked: dict[str, Any], **____: float) -> Any:
+        span_ms = parse_duration(asked["since"])
+        return run_now(ward.view.objectives(group=None, span_ms=span_ms, target_ms=600_000))
+
+    monkeypatch.setattr(lag_objective_command, "get", get)
+    assert lag_objective_command.slo(objective="10m", since="30d", at_least=99.9) == 3
+    assert "by-key: known 4 min 5" in (shown := capsys.readouterr().out)
+    assert "of 30 d, too little to say more: --coverage is 90 %" in shown
+    monkeypatch.setattr(
+        lag_objective_command,
+        "_of_files",
+        lambda _, target_ms, span_ms, group: run_now(
+            ward.view.objectives(group=group, span_ms=span_ms, target_ms=target_ms)
+        ),
+    )
+    assert lag_objective_command.slo(objective="10m", since="30d", journal="there") == 3
+    assert lag_objective_command.slo(objective="10m", since="30d", journal="there", coverage=0.0) == 0
 
 
 @pytest.mark.parametrize(("objective", "since"), [("soon", "1d"), ("60s", "ever"), ("0s", "1d")])

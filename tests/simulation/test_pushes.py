@@ -95,7 +95,7 @@ def test_lag_of_a_failing_target_has_its_cause() -> None:
     [
         (503, {"maxRetry": 2, "retryIntervals": []}, 3, "status 503"),
         ({"errno": 7, "errmsg": "no stock"}, {"maxRetry": 0, "retryIntervals": [10, 20]}, 3, "errno 7: no stock"),
-        ({"errno": "x"}, {"maxRetry": 0, "retryIntervals": []}, 1, "is no number"),
+        ({"errno": "x"}, {"maxRetry": 0, "retryIntervals": []}, 1, "is not a number"),
     ],
 )
 def test_what_push_gives_up_is_a_dead_letter(

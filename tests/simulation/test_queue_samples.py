@@ -9,9 +9,11 @@ import pytest
 
 from lag.samples import QueueKey, QueueSample, ScheduledSample
 from proxy.operate.changes.groups import PauseBody
+from tests.simulation.facts import Place
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.ward import Ward
+from upstream.views import SinkView
 
 ROUND_SECONDS = 12.0
 """Longer than a round takes to come."""
@@ -136,6 +138,81 @@ def test_pause_and_rate_show() -> None:
     assert not sample(ward).limited
     assert change(ward.world, "pause", PauseBody(group="by-key")) is not None
     assert sample(ward).paused
+
+
+def test_poisoned_message_is_named_before_one_that_waits_for_longer() -> None:
+    """It is what blocks the queue; both count as failing, in every queue of the topic."""
+    ward = ward_of(retryIntervals=[60_000, 1_000, 1_000, 1_000, 1_000, -1], maxPullBatchSize=1, timeout=300_000)
+    ward.send("orders", "waits")
+    ward.fail(1)
+    ward.edit_group(lambda groups: groups[0]["topics"][0].update(retryIntervals=[1_000, -1]))
+    ward.send("orders", "poison")
+    for _ in range(5):
+        ward.fail(1)
+        ward.run(2)
+    found = sample(ward)
+    assert (found.held_key, found.held_attempts, found.failing) == ("poison", 5, 2)
+
+
+def test_success_is_of_the_subscription_and_a_skip_is_counted() -> None:
+    """When the last message succeeded; what an operator skipped moves the offset, and is no success."""
+    ward = ward_of(retryIntervals=[60_000, -1])
+    ward.send("orders", "a")
+    ward.fail(1)
+    ward.send("orders", "b")
+    assert sample(ward).succeeded_ms is None
+    ward.finish()
+    succeeded = sample(ward).succeeded_ms
+    assert succeeded is not None
+    ward.skip(Place("orders", "orders_0", 0))
+    found = sample(ward)
+    assert (found.committed, found.skipped, found.succeeded_ms) == (2, 1, succeeded)
+
+
+def test_message_that_is_out_for_a_minute_is_named() -> None:
+    """By its offset and client, with the moment at which it was handed out; not before."""
+    ward = ward_of(timeout=300_000)
+    ward.send("orders", "k")
+    [place] = ward.pull()
+    out = now_ms(ward)
+    assert sample(ward).out_offset is None
+    ward.run(60)
+    found = sample(ward)
+    assert (found.out_offset, found.holders, found.asked_ms) == (place.offset, 1, found.time_ms)
+    assert found.out_client
+    assert found.out_since_ms is not None
+    assert abs(found.out_since_ms - out) <= 5
+
+
+class Away:
+    """A sink that waits for two servers, and for a third with some messages alone."""
+
+    def servers_away(self) -> list[SinkView]:
+        """Return them."""
+        return [
+            SinkView(action="SinkRedis", server="c:6379", since_ms=1, reason="refuses one", messages_alone=True),
+            SinkView(action="SinkRedis", server="b:6379", since_ms=9, reason="full"),
+            SinkView(action="SinkRedis", server="a:6379", since_ms=5, reason="connection\nrefused"),
+        ]
+
+
+def test_server_that_a_sink_waits_for_is_named() -> None:
+    """The one that all messages have waited for longest, with its last failure as one line."""
+    ward = ward_of()
+    ward.send("orders", "k")
+    ward.run(1)
+    [group_queue] = ward.node.groups["by-key"].group_queues()
+    generation = ward.node.groups["by-key"].generation_of(group_queue)
+    assert generation is not None
+    generation.sinks.append(Away())
+    found = sample(ward)
+    assert (found.sink_server, found.sink_reason, found.sink_since_ms) == ("a:6379", "connection refused", 5)
+
+
+def test_low_level_group_does_not_push() -> None:
+    """Its clients answer; no target does."""
+    ward = ward_of(lambda wanted: wanted["groups"][0]["topics"][0].pop("orderKey"), actions=["LowLevel"])
+    assert not sample(ward).pushing
 
 
 def test_delayed_message_counts_from_when_it_was_due() -> None:

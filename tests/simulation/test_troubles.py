@@ -1,15 +1,14 @@
-"""What a person on call is told: each trouble shows within five seconds everywhere, and goes when it is over."""
+"""Findings of a node: every kind is staged and documented, and what they say over restarts and starts."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-
 from proxy.operate.attention.kinds import KINDS
-from tests.simulation.staged import STAGES, Stage
+from tests.simulation.staged import STAGES
 from tests.simulation.ward import Ward
+from tests.verdicts.of_lag import SITUATIONS
 
 ELSEWHERE = {
     "call_stuck",
@@ -39,24 +38,11 @@ def fits(text: str, said: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, said.split("…"))), text) is not None
 
 
-@pytest.mark.parametrize("stage", STAGES.values(), ids=list(STAGES))
-def test_trouble_is_told_of_within_seconds_and_no_longer_than_it_lasts(stage: Stage) -> None:
-    """A healthy node has no finding; then the trouble's own is on page, in JSON, readiness and gauge; then it goes."""
-    ward = Ward(stage.prepare)
-    ward.run(5)
-    assert ward.findings() == []
-    staging = stage.run(ward)
-    next(staging)
-    found = ward.appears(stage.kind)
-    assert fits(found.text, rows()[stage.kind][1]), found.text
-    assert next(staging, "over") == "over"
-    ward.goes(stage.kind, seconds=stage.over_seconds)
-
-
 def test_every_kind_of_finding_is_staged() -> None:
     """No rule is without a trouble that brings it about."""
     # A thread that hangs has no place in virtual time: tests/unit/upstream/running/test_calling.py.
-    assert {stage.kind for stage in STAGES.values()} == set(KINDS) - ELSEWHERE
+    staged = {stage.kind for stage in STAGES.values()} | {each.kind for each in SITUATIONS.values() if each.kind}
+    assert staged == set(KINDS) - ELSEWHERE
 
 
 def test_page_lists_every_finding_with_what_to_do() -> None:

@@ -17,7 +17,7 @@ UNIT_FIELDS = (*range(16, 24), *range(28, 36), *range(44, 52))
 """Bytes of a unit that say when it is due, and of which record it is."""
 GLITCHES_MS = (-3_600_000, -120_000, -5_000, 5_000, 120_000, 3_600_000)
 PAGE_KINDS = ("consumequeue", "timerlog", "timerwheel", "index")
-"""Folders, or beginnings of files, whose pages can all be made anew from the log."""
+"""Folders, or beginnings of files, whose pages can all be rebuilt from the log."""
 FILLED_SEGMENTS = 3
 
 

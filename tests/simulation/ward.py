@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import yaml
@@ -12,12 +13,11 @@ from broker.runtime.steps import run_now
 from conf import Loaded, loads
 from conf.sections.access_files import FileState
 from proxy.admin import page
-from proxy.admin.exposition import ATTENTION, THROTTLED, NodeCollector
+from proxy.admin.exposition import THROTTLED, NodeCollector
 from proxy.admin.loop_lag import LoopLag
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
-from proxy.operate import answers
-from proxy.operate.attention.findings import DETAILS_MAX, findings
+from proxy.operate.attention.findings import judged, verdicts
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from proxy.process.config_watch import ConfigWatch
@@ -75,6 +75,7 @@ class Ward:
         """Look at a node from now on."""
         reloader = Reloader(node, self._load, file="node.yaml")
         self.view = LiveNode(node, reloader)
+        self.view.observe(loop_lag=lambda: self.lag.seconds, judging=partial(verdicts, self.view))
         self.watch = ConfigWatch(lambda: self.signature, self.signature, reloader)
 
     def restart(self, between: Callable[[], None] = lambda: None, *, kill: bool = False) -> None:
@@ -208,18 +209,16 @@ class Ward:
 
     def findings(self) -> list[Finding]:
         """What needs attention, looked up as an operator would."""
-        groups = self.view.groups(details_max=DETAILS_MAX)
-        return findings(self.view, groups, self.lag.seconds)
+        return list(judged(self.view).findings)
 
     def shown(self, kind: str) -> bool:
         """Whether there is a finding of the kind."""
         return any(each.finding == kind for each in self.findings())
 
     def appears(self, kind: str, *, seconds: float = 5.0) -> Finding:
-        """Wait for a finding; all that shows findings must show it."""
+        """Wait for a finding."""
         self.wait(lambda: self.shown(kind), f"there is no {kind}", seconds)
         [found, *_] = [each for each in self.findings() if each.finding == kind]
-        self.everywhere(found)
         return found
 
     def goes(self, kind: str, *, seconds: float = 5.0) -> None:
@@ -227,38 +226,17 @@ class Ward:
         self.wait(lambda: not self.shown(kind), f"{kind} does not go", seconds)
 
     def wait(self, until: Callable[[], bool], problem: str, seconds: float) -> None:
-        """Look several times a second."""
+        """Look several times a second, or a hundred times in all."""
         end = self.world.loop.time() + seconds
         while not until():
             assert self.world.loop.time() < end, f"{problem}: {self.findings()}"
-            self.run(POLL_SECONDS)
-
-    def everywhere(self, finding: Finding) -> None:
-        """Demand that page, readiness, the groups' documents and the gauge show a finding."""
-        lag = self.lag.seconds
-        text = page.render(self.view, loop_lag_seconds=lag)
-        assert text is not None
-        assert "Nothing needs attention" not in text
-        kinds = [finding.finding]
-        shown = [
-            answers.readiness(self.view, loop_lag_seconds=lag),
-            answers.stats(self.view, limit=10, loop_lag_seconds=lag),
-            answers.groups(self.view, limit=10, loop_lag_seconds=lag),
-            answers.stuck(self.view, limit=10, loop_lag_seconds=lag),
-        ]
-        for answer in shown:
-            assert answer is not None
-            assert set(kinds) <= {each.finding for each in answer.findings}
-        for family in NodeCollector(self.view, self.lag, "virtual").collect():
-            if family.name == ATTENTION:
-                labels = [tuple(sample.labels.values()) for sample in family.samples]
-                assert (finding.finding, finding.group or "", finding.topic or "") in labels
+            self.run(max(POLL_SECONDS, seconds / 100))
 
     def page_and_throttled(self) -> tuple[str, list[tuple[str, ...]]]:
         """Return the status page, and the groups, topics and limits of the gauge of limits."""
-        text = page.render(self.view, loop_lag_seconds=self.lag.seconds)
+        text = page.render(self.view, judged(self.view))
         assert text is not None
-        families = NodeCollector(self.view, self.lag, "virtual").collect()
+        families = NodeCollector(self.view, "virtual").collect()
         samples = [sample for family in families if family.name == THROTTLED for sample in family.samples]
         return text, [(each.labels["group"], each.labels["topic"], each.labels["limit"]) for each in samples]
 

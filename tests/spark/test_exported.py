@@ -58,12 +58,13 @@ def place(folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_rows_are_those_of_the_journals(spark: Any, shipped: Any, folders: dict[str, str], place: ExportPlace) -> None:
     """Samples and events of a window, of all groups or some, with the columns of the journals' source."""
+    from lag.report.options import Input
     from lag.spark.jobs import inputs
     from lag.spark.sources.journal_rows import ROWS
 
     wanted = Wanted(since_ms=NOON_MS + 3 * EVERY_MS, until_ms=NOON_MS + 15 * EVERY_MS, groups=frozenset({"it's"}))
     items = [item for each in folders.values() for item in JournalReader(RealDisk(), each).read(wanted)]
-    given = inputs.Input(exported=[place.url], groups=wanted.groups)
+    given = Input(exported=[place.url], groups=wanted.groups)
     samples = inputs.samples(spark, given, wanted.since_ms or 0, wanted.until_ms or 0)
     events = inputs.events(spark, given, wanted.since_ms or 0, wanted.until_ms or 0)
 

@@ -32,10 +32,9 @@ def run() -> Iterator[LagRun]:
 @pytest.fixture(scope="module")
 def report(spark: Any, shipped: Any, run: LagRun) -> Report:
     """Make the report over its journal."""
+    from lag.report.options import Input, ReportOptions, Window
     from lag.rules.limits import Limits
-    from lag.spark.jobs.history import Window
-    from lag.spark.jobs.inputs import Input
-    from lag.spark.jobs.report import ReportOptions, make_report
+    from lag.spark.jobs.report import make_report
 
     window = Window(from_ms=run.from_ms, to_ms=run.to_ms + 1)
     return make_report(

@@ -37,10 +37,9 @@ def written(folder: Path, node: str, *, ahead_ms: int = 0, groups: dict[str, tup
 @pytest.fixture(scope="module")
 def report(spark: Any, shipped: Any, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Make the report of three nodes: one died in mid-snapshot, one's clock is an hour ahead, one is well."""
+    from lag.report.options import Input, ReportOptions, Window
     from lag.rules.limits import Limits
-    from lag.spark.jobs.history import Window
-    from lag.spark.jobs.inputs import Input
-    from lag.spark.jobs.report import ReportOptions, make_report
+    from lag.spark.jobs.report import make_report
 
     root = tmp_path_factory.mktemp("nodes")
     written(root / "died", "died", groups={"cut off": (0, SNAPSHOTS)})
@@ -115,10 +114,9 @@ def stepped(folder: Path, node: str, by_ms: int) -> None:
 
 def test_what_a_step_of_a_clock_makes_doubtful_is_unknown(spark: Any, shipped: Any, tmp_path: Path) -> None:
     """Set back or forward by an hour: no rewind, no loss, no age that is wrong by it; the reason is in the report."""
+    from lag.report.options import Input, ReportOptions, Window
     from lag.rules.limits import Limits
-    from lag.spark.jobs.history import Window
-    from lag.spark.jobs.inputs import Input
-    from lag.spark.jobs.report import ReportOptions, make_report
+    from lag.spark.jobs.report import make_report
 
     for node, by_ms in (("back", -HOUR_MS), ("forward", HOUR_MS)):
         stepped(tmp_path / node, node, by_ms)
@@ -152,10 +150,9 @@ def test_exported_files_that_are_none_are_left_out_and_told(spark: Any, shipped:
     import pyarrow as pa
     from pyarrow import parquet
 
+    from lag.report.options import Input, ReportOptions, Window
     from lag.rules.limits import Limits
-    from lag.spark.jobs.history import Window
-    from lag.spark.jobs.inputs import Input
-    from lag.spark.jobs.report import ReportOptions, make_report
+    from lag.spark.jobs.report import make_report
 
     place = ExportPlace(str(tmp_path / "exports"))
     for node in ("cut", "foreign", "columns", "well"):

@@ -10,7 +10,7 @@ import pytest
 
 from broker.runtime.steps import run_now
 from proxy.node.reload import Reloader
-from proxy.operate.attention.findings import findings
+from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
 from proxy.tls.port import ENDED, EXPIRES, FAILED
 from proxy.tls.ports import RELOADS
@@ -30,7 +30,7 @@ def own(tmp_path: Path) -> Certificates:
 def kinds(world: TlsWorld) -> set[str]:
     """What needs attention."""
     live = LiveNode(world.node, Reloader(world.node, lambda: (_ for _ in ()).throw(AssertionError)))
-    return {each.finding for each in findings(live, (), 0.0)}
+    return {each.finding for each in judged(live).findings}
 
 
 def shown(world: TlsWorld) -> str:

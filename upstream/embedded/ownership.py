@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 QUEUES_REFUSED = declare(
     "pyddmq_queues_owned_total",
-    "Attempts to start a subscription while its queues are consumed by somebody inside the program.",
+    "Attempts to start a subscription while its queues are consumed inside the program.",
     ("group", "topic"),
 )
 QUEUES_LOST = declare(

@@ -24,7 +24,7 @@ from upstream.queues import TakeOver, TrackerOf
 
 POPPED_TAKEN = declare(
     "pyddmq_popped_taken_over_total",
-    "Messages that POP consumers of RocketMQ had in hand at the hand-over; they come again.",
+    "Messages that POP consumers of RocketMQ had in flight at the hand-over; they are delivered again.",
     ("group",),
 )
 

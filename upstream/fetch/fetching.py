@@ -319,6 +319,7 @@ class Fetching:
         moved = tracker.finish_range(tracker.watermark, offset)
         if moved:
             self.fetchers.worked(consumer)
+            group_queue.answered_at = self._runtime.clock.monotonic()
             SubscriptionCounters(self._runtime.metrics, self.group.name, topic).finished.add(moved)
         return None
 

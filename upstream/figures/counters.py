@@ -35,7 +35,7 @@ SKIPPED = declare(
     "dead_letter_exhausted, operator",
     _REASONS,
 )
-UNORDERED = declare("pyddmq_unordered_messages_total", "Messages without an order key where one is asked for", _LABELS)
+UNORDERED = declare("pyddmq_unordered_messages_total", "Messages without the configured order key", _LABELS)
 DEAD_LETTERS = declare("pyddmq_dead_letters_total", "Messages moved to the group's dead-letter topic", _REASONS)
 STOPPED = declare(
     "pyddmq_stopped_messages_total",

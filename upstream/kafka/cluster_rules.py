@@ -198,7 +198,10 @@ def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Itera
     path, name = ("kafka", cluster, "commitTopic"), config.kafka[cluster].commit_topic
     found = facts.topics.get(name)
     if found is None:
-        why = "commits that are too large for their text are cut without it, so that some comes again after a crash"
+        why = (
+            "commits that are too large for their text are cut without it, so that some messages are delivered again "
+            "after a crash"
+        )
         more = " --config cleanup.policy=compact"
         yield _missing(path, name, cluster, facts, bad=False, for_what=why, more=more)
         return
@@ -216,13 +219,13 @@ def _of_commit_texts(cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
     if limit is not None and limit <= TEXT_MAX:
         text = (
             f"the brokers take {limit} bytes of text with a commit ({key}); what has no room goes to the commit topic, "
-            f"or comes again after a crash: set {TEXT_MAX + 1} on the brokers"
+            f"or is delivered again after a crash: set {TEXT_MAX + 1} on the brokers"
         )
         yield Mismatch(("kafka", cluster), False, text)
 
 
 def _whole(text: str | None) -> int | None:
-    """Return what a broker's setting says; None where it is no number."""
+    """Return what a broker's setting says; None where it is not a number."""
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) else None
 
 

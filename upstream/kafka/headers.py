@@ -17,7 +17,7 @@ two headers become one property. The other way round, what a producer gives come
 has two of these endings, or one of those with `;` beside another property of the name in front of it.
 
 Apart from the rest: the header `TAGS` is the tag, and `UNIQ_KEY` the message's id where it has RocketMQ's form, each
-where there is one of its name. A key that is no text is its Base64 as text, with the property `KEYS;base64` besides. No
+where there is one of its name. A key that is not text is its Base64 as text, beside the property `KEYS;base64`. No
 header is a fact of the broker's own: anybody writes to Kafka what they like. Properties that begin with `__PYDDMQ_` are
 hidden from consumers all the same.
 """

@@ -8,7 +8,7 @@ from broker.runtime.metrics import declare
 
 PARTITIONS = declare("pyddmq_kafka_partitions", "Partitions that this node has of a Kafka group.", ("group",), "gauge")
 REVOKED = declare(
-    "pyddmq_kafka_partitions_revoked_total", "Partitions that were given up for other members.", ("group",)
+    "pyddmq_kafka_partitions_revoked_total", "Partitions that were released to other members.", ("group",)
 )
 LOST = declare(
     "pyddmq_kafka_partitions_lost_total", "Partitions that others had before this node could give them up.", ("group",)

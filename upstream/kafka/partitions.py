@@ -48,7 +48,7 @@ __all__ = ["NOT_IN", "NO_TOPIC", "WAITING", "MemberSettings", "Partitions"]
 
 WAITING = "waiting for the cluster"
 """What a topic's state is while its partitions are not known."""
-NOT_IN = "no member, since nobody pulls here"
+NOT_IN = "not a member, since no client pulls here"
 """Likewise of a group that is pulled from other nodes, or from none (D56)."""
 NO_TOPIC = "no topic fits yet"
 """Likewise of an expression."""

@@ -136,7 +136,7 @@ class LibrdkafkaProducer:
             return
         known = self._known(topic)
         if len(known.held) >= HELD_MAX:
-            raise KafkaFailure("QUEUE_FULL", f"{HELD_MAX} records wait for the cluster to tell of {topic}")
+            raise KafkaFailure("QUEUE_FULL", f"{HELD_MAX} records wait for the cluster's answer on {topic}")
         known.held.append(_Record(topic, partition, key, value, headers, done, self._clock.monotonic()))
         self._ask(topic, known)
 

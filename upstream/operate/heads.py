@@ -30,7 +30,7 @@ _UNDECIDED = (
     "The disk failed while its dead letter or retry was written; a restart tells whether that is there, and nothing "
     "can be done to it before."
 )
-_SENDING = "It is on its way to the retry topic; in a moment it is finished here, and comes again from there."
+_SENDING = "It is on its way to the retry topic; in a moment it is finished here and delivered again from there."
 
 
 class HeadRefused(Exception):
@@ -106,8 +106,8 @@ def _where_retried(group: ConsumerGroup, group_queue: GroupQueue) -> str:
         return ""
     name = group.retry_topic
     return (
-        f" If it failed, it comes again from {name}: `pyddmq timers list --topic '{name}'` lists what waits for its "
-        "next attempt, `timers reschedule ID --at now` lets that come now, `timers cancel ID` ends it. "
+        f" If it failed, it is delivered again from {name}: `pyddmq timers list --topic '{name}'` lists messages that "
+        "wait, `timers reschedule ID --at now` delivers one now, `timers cancel ID` ends it. "
         "Once it is there, name it with that topic, as `groups stuck` shows it."
     )
 
@@ -155,7 +155,9 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
     if job.state is State.UNDECIDED:
         raise HeadRefused(_UNDECIDED)
     if job.state is State.RUNNING:
-        raise HeadRefused("An action has it; it comes again when that has failed. `skip` or `dead-letter` end it.")
+        raise HeadRefused(
+            "An action has it; it is delivered again if the action fails. `skip` or `dead-letter` end it."
+        )
     if job.group_queue.stopped:
         offset = min(outcomes.stops.queues[job.group_queue])
         raise HeadRefused(f"Its queue is stopped by the message at offset {offset}; name that one.")
@@ -185,6 +187,7 @@ def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
         return _let_go(head, force)
     text = _may_end(head, force)
     job.group_queue.tracker.finish(job.offset)
+    job.group_queue.skipped += 1
     progress.sync()
     held_permit = job.state not in WITHOUT_PERMIT
     held_gate = _take_out(head)
@@ -219,7 +222,7 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
         raise HeadRefused("It is on its way to the dead letters already, as soon as the store takes the record.")
     text = _may_end(head, force)
     held_gate = _take_out(head)
-    subscription.outcomes.give_up(job, f"given up by an operator at {who}")
+    subscription.outcomes.give_up(job, f"abandoned by an operator at {who}")
     _go_on(subscription, held_gate)
     return Handled(True, f"It is in the dead letters.{text}")
 

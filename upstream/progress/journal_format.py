@@ -330,7 +330,7 @@ def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
     if watermark < 0:
         raise ValueError(f"a watermark of {watermark}")
     if not (is_stored(group) and is_stored(topic)):
-        raise ValueError(f"{group[:40]!r} or {topic[:40]!r} is no name of a group or topic")
+        raise ValueError(f"{group[:40]!r} or {topic[:40]!r} is not a valid group name or topic")
     entry = TrackerEntry(tracker_id, group, topic, queue_id, watermark, fence, high_fence, file_values, marks)
     return entry, at + size
 
@@ -359,7 +359,7 @@ def _decode_scanned(data: memoryview, at: int) -> tuple[Entry, int]:
     at += _SCANNED.size
     topic = str(data[at : at + size], "utf-8")
     if not is_stored(topic):
-        raise ValueError(f"{topic[:40]!r} is no name of a topic")
+        raise ValueError(f"{topic[:40]!r} is not a valid topic name")
     return Scanned(topic, queue_id, offset), at + size
 
 

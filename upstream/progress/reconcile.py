@@ -28,14 +28,14 @@ log = structlog.get_logger()
 
 JOURNAL_DAMAGE = declare(
     "pyddmq_ack_journal_damage_total",
-    "Places of the ack journal found damaged at start, by what they were; their acks come again.",
+    "Places of the ack journal found damaged at start, by kind; their messages are delivered again.",
     ("kind",),
 )
 OFFSETS_FOREIGN = declare(
-    "pyddmq_offsets_foreign_total", "Queues whose offset somebody else changed in consumerOffset.json.", ("group",)
+    "pyddmq_offsets_foreign_total", "Queues whose offset another process changed in consumerOffset.json.", ("group",)
 )
 OFFSETS_MISSING = declare(
-    "pyddmq_offsets_missing_total", "Queues whose offset was gone from consumerOffset.json at start.", ("group",)
+    "pyddmq_offsets_missing_total", "Queues whose offset was missing in consumerOffset.json at start.", ("group",)
 )
 OFFSETS_CLAMPED = declare(
     "pyddmq_offsets_clamped_total", "Queues whose offset lay beyond the end of the log at start.", ("group",)
@@ -44,7 +44,9 @@ ACKS_UNVOUCHED = declare(
     "pyddmq_acks_unvouched_total", "Acks dropped because the log holds another record at their offset.", ("group",)
 )
 ACKS_DROPPED = declare(
-    "pyddmq_acks_dropped_total", "Acks above a watermark that were dropped; their messages come again.", ("group",)
+    "pyddmq_acks_dropped_total",
+    "Acks above a watermark that were dropped; their messages are delivered again.",
+    ("group",),
 )
 
 

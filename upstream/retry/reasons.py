@@ -7,7 +7,7 @@ REASON_CHARS_MAX = 300
 
 
 def clean_reason(said: bytes) -> str:
-    """Return one line of printable text: what is no UTF-8 is replaced, other characters become spaces.
+    """Return one line of printable text: what is not UTF-8 is replaced, other characters become spaces.
 
     What is longer than `REASON_CHARS_MAX` ends in an ellipsis.
     """

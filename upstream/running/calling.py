@@ -39,7 +39,9 @@ SECONDS = declare_histogram(
     bounds=range(6, 28),
 )
 OUT = declare("pyddmq_action_calls", "Calls of an async or blocking action that are out", _LABELS, kind="gauge")
-STUCK = declare("pyddmq_action_calls_stuck", "Those of them that go on beyond their time limit", _LABELS, kind="gauge")
+STUCK = declare(
+    "pyddmq_action_calls_stuck", "Those of them that continue beyond their time limit", _LABELS, kind="gauge"
+)
 LATE = declare("pyddmq_action_time_limits_total", "Calls of an action that reached their time limit", _LABELS)
 
 CLOSE_SECONDS = 10.0
@@ -117,7 +119,7 @@ class Calling:
             self._line = self._of_node.pool.line(group, topic)
         for action in pipeline.before:
             if mode_of(type(action)) is not Mode.PLAIN:
-                raise TypeError(f"{action.name} stands before the order gate, where actions must answer at once")
+                raise TypeError(f"{action.name} comes before the order gate, where actions must answer at once")
         self.before = [self._step(action) for action in pipeline.before]
         self.after = [self._step(action) for action in pipeline.after]
         self._callers = [step.caller for step in self.after if step.caller is not None]

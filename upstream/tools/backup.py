@@ -274,7 +274,7 @@ def read_manifest(folder: str, *, disk: Disk) -> dict[str, Any]:
     for path, line in manifest["files"].items():
         if not _is_inside(path):
             raise BackupError(
-                f"{folder}/{MANIFEST} names {path[:200]!r}, which is no file of a store; do not trust this backup"
+                f"{folder}/{MANIFEST} names {path[:200]!r}, which is not a store file; do not trust this backup"
             )
         size = line.get("bytes") if isinstance(line, dict) else None
         if type(size) is not int or size < 0 or type(line.get("sha256")) is not str:

@@ -18,7 +18,7 @@ from upstream.progress.journal import SegmentContent, scan_segment, segment_name
 from upstream.progress.replay import Replay, replay
 
 FOLDER = "pyddmq/acks"
-_COME_AGAIN = "messages whose acks were in it come again; none is lost"
+_COME_AGAIN = "messages whose acks were in it are delivered again; none is lost"
 _ROLLED = "the journal is opened, which begins a new segment with all that could be read"
 
 
@@ -68,7 +68,7 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
             severity=Severity.WARNING if disk.exists(f"{root}/pyddmq/consumerOffset.json") else Severity.NOTE,
             file=FOLDER,
             text="there is no ack journal",
-            costs="deliveries go on at the offsets of consumerOffset.json: messages acknowledged above them come again",
+            costs="deliveries continue at consumerOffset.json; messages acknowledged above it are delivered again",
             repair=_ROLLED,
         )
 

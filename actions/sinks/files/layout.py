@@ -51,7 +51,7 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(
-            f"{name!r} is no time zone of this machine; write UTC, or one such as Asia/Shanghai"
+            f"{name!r} is not a time zone of this machine; write UTC, or one such as Asia/Shanghai"
         ) from error
 
 

@@ -155,13 +155,13 @@ class Ledger:
 
 def _number(value: object) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no number of bytes, messages or ms")
+        raise ValueError(f"{value!r} is not a number of bytes, messages or ms")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 

@@ -35,7 +35,7 @@ class LocalFolders:
             try:
                 size = file.size()
                 if size < at:
-                    raise OSError(errno.EIO, "somebody else cut it", path)
+                    raise OSError(errno.EIO, "another process cut it", path)
                 if size > at:
                     # An earlier life of this name.
                     file.truncate(at)

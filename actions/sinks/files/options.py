@@ -132,7 +132,7 @@ class FileOptions(_Files):
             "secretKey": self.secret_key,
         }
         if not self.url.startswith("s3://") and (given := [name for name, value in s3.items() if value is not None]):
-            raise ValueError(f"{given[0]} is for s3:// alone; take it out")
+            raise ValueError(f"{given[0]} is for s3:// alone; remove it")
         if (self.access_key is None) != (self.secret_key is None):
             raise ValueError("accessKey and secretKey belong together")
         _check_rotation(self, is_whole=self.is_whole)
@@ -191,10 +191,10 @@ class HdfsOptions(_Files):
             if value.get(name) == "":
                 del value[name]
             elif name in value:
-                raise ValueError(f"{name} was never used by DDMQ either; take it out")
+                raise ValueError(f"{name} was never used by DDMQ either; remove it")
         if "password" in value:
             raise ValueError(
-                "WebHDFS has no password, and DDMQ never used it; take it out, or write `token: {file: PATH}`"
+                "WebHDFS has no password, and DDMQ never used it; remove it, or write `token: {file: PATH}`"
             )
         return value
 
@@ -202,7 +202,7 @@ class HdfsOptions(_Files):
     def _check(self) -> HdfsOptions:
         for url in self.urls:
             if not url.startswith(("http://", "https://")):
-                raise ValueError(f"{url!r} is no address of WebHDFS; write one such as http://namenode:9870")
+                raise ValueError(f"{url!r} is not a valid address of WebHDFS; write one such as http://namenode:9870")
         _check_rotation(self, is_whole=self.is_whole)
         return self
 

@@ -200,11 +200,11 @@ class WebHdfs:
                 answer = json.loads(raw) if raw else {}
                 if isinstance(answer, dict):
                     return answer
-                failed = ServerAway("the answer is no JSON object")
+                failed = ServerAway("the answer is not a JSON object")
             except ServerAway as error:
                 failed = error
             except ValueError as error:
-                failed = ServerAway(f"the answer is no JSON: {error}")
+                failed = ServerAway(f"the answer is not JSON: {error}")
             except _HdfsError as error:
                 if error.name != _STANDBY:
                     raise

@@ -63,10 +63,10 @@ def added(value: bytes | None, amount: int) -> bytes:
     """Return a counter with an amount added, as HBase does: 8 bytes, signed, wrapping.
 
     Raises:
-        Unprocessable: The cell is no counter.
+        Unprocessable: The cell is not a counter.
     """
     if value is not None and len(value) != 8:
-        raise Unprocessable(f"a cell of {len(value)} bytes is no counter")
+        raise Unprocessable(f"a cell of {len(value)} bytes is not a counter")
     total = (int.from_bytes(value or b"", "big") + amount) % _WORD
     return total.to_bytes(8, "big")
 
@@ -91,7 +91,7 @@ def steps_of(commands: Sequence[object]) -> list[Step]:
                 rows[place] = _with_delete(before, [_deleted(each) for each in command.columns])
             continue
         if not isinstance(command, HBaseAppend | HBaseIncrement):
-            text = f"{type(command).__name__} is no command of HBase, and nobody else is there to carry it out"
+            text = f"{type(command).__name__} is not a command of HBase, and no other action carries it out"
             raise Unprocessable(text)
         steps += _changes(rows)
         rows = {}

@@ -17,7 +17,7 @@ _COLUMN = re.compile(r"[^:/\s][^:/]*:.*", re.DOTALL)
 def check_column(text: str) -> str:
     """Return `family:qualifier` as it is. Raises ValueError: it is none."""
     if not _COLUMN.fullmatch(text):
-        raise ValueError(f"{text!r} is no column; write family:qualifier, such as d:amount")
+        raise ValueError(f"{text!r} is not a valid column; write family:qualifier, such as d:amount")
     return text
 
 

@@ -298,7 +298,7 @@ def _command(mapping: TableMapping, row: bytes, cells: dict[str, bytes]) -> HBas
     for name, text in cells.items():
         if _AMOUNT.fullmatch(text) is None:
             raise Unprocessable(
-                f"column {name} is to grow by {text[:40]!r}, which is no whole number of 18 digits at most"
+                f"column {name} is to grow by {text[:40]!r}, which is not a whole number of 18 digits at most"
             )
         amounts[name] = int(text)
     return HBaseIncrement(mapping.table, row, amounts)

@@ -70,7 +70,7 @@ def kind_of(name: str, count: int) -> Kind:
     """
     kind = KINDS.get(name.upper())
     if kind is None:
-        raise ValueError(f"{name!r} is no command that a message may ask for; known are {', '.join(sorted(KINDS))}")
+        raise ValueError(f"{name!r} is not a command that a message may ask for; known are {', '.join(sorted(KINDS))}")
     # Pairs come after the key, but for MSET, which has nothing else.
     grouped = count if name.upper() == "MSET" else count - 1
     if count < kind.least or (kind.most is not None and count > kind.most) or grouped % kind.step:
@@ -104,9 +104,7 @@ def checked(command: object) -> tuple[Words, bool]:
         Unprocessable: It is none of Redis, or none that a message may ask for.
     """
     if not isinstance(command, RedisCommand):
-        raise Unprocessable(
-            f"{type(command).__name__} is no command of Redis, and nobody else is there to carry it out"
-        )
+        raise Unprocessable(f"{type(command).__name__} is not a command of Redis, and no other action carries it out")
     try:
         kind = kind_of(command.name, len(command.args))
     except ValueError as error:

@@ -19,7 +19,7 @@ def check_address(text: str) -> str:
     """Return `host:port` as it is. Raises ValueError: it is none."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found[1]) < 65_536:
-        raise ValueError(f"{masked(text)!r} is no address; write host:port, such as 127.0.0.1:6379")
+        raise ValueError(f"{masked(text)!r} is not a valid address; write host:port, such as 127.0.0.1:6379")
     return text
 
 
@@ -112,7 +112,7 @@ class RedisOptions(Model):
     @classmethod
     def _without_pool(cls, value: Any) -> Any:
         if isinstance(value, dict) and "jedisPool" in value:
-            raise ValueError("jedisPool is DDMQ's and sizes a pool; there is one connection per batch; take it out")
+            raise ValueError("jedisPool is DDMQ's and sizes a pool; there is one connection per batch; remove it")
         return value
 
     @model_validator(mode="after")

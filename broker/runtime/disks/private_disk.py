@@ -168,7 +168,7 @@ class PrivateDisk:
     def make_folder(self, path: str, *, durable: bool = True) -> None:
         """Make a folder and its parents in memory; harmless when it is there. Raises OSError: a file is there."""
         if path in self._files:
-            raise NotADirectoryError(errno.ENOTDIR, "a file stands where the folder should be", path)
+            raise NotADirectoryError(errno.ENOTDIR, "a file exists where the folder should be", path)
         while path and not self.exists(path):
             self._folders.add(path)
             path = path.rpartition("/")[0]

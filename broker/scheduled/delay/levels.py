@@ -47,7 +47,9 @@ class DelayLevels:
         for entry in self.text.split():
             match = _ENTRY.fullmatch(entry)
             if match is None:
-                raise ValueError(f"{entry!r} is no delay; write a number and one of s, m, h, d, such as 30s or 2h")
+                raise ValueError(
+                    f"{entry!r} is not a valid delay; write a number and one of s, m, h, d, such as 30s or 2h"
+                )
             delays.append(int(match[1]) * _UNITS_MS[match[2]])
         if not 1 <= len(delays) <= LEVELS_MAX:
             raise ValueError(f"a list of 1 to {LEVELS_MAX} delays is wanted, not {len(delays)}")

@@ -8,7 +8,7 @@ DELIVERED = declare("pyddmq_delays_delivered_total", "Delayed messages delivered
 REFUSED = declare(
     "pyddmq_delays_refused_total", "Deliveries of delayed messages that were refused; they are kept and tried again"
 )
-LOST = declare("pyddmq_delays_lost_total", "Delayed messages whose record was damaged or gone when they were due")
+LOST = declare("pyddmq_delays_lost_total", "Delayed messages whose record was damaged or deleted when they were due")
 WAITS = declare("pyddmq_delays_waits_total", "Times that delivery waited because the disk was full")
 PUT_BACK = declare(
     "pyddmq_delays_put_back_total", "Refused delayed messages put again at the log's tail before their log file went"

@@ -70,7 +70,7 @@ class DelayedPuts:
 
         Args:
             put: The message as it would be appended without delay.
-            level: 1 or more; above the highest it is the highest's. 0 is no delay.
+            level: 1 or more; above the highest it is the highest's. 0 means no delay.
 
         Raises:
             MessageRefused: The level is negative, the topic is one that takes no delayed messages, the queue is not

@@ -14,13 +14,13 @@ REFUSED = declare(
 DEFERRED = declare(
     "pyddmq_timers_deferred_total", "Refused timed messages put again for a later try, too many being refused already"
 )
-LOST = declare("pyddmq_timers_lost_total", "Timed messages whose record was damaged, gone or without a real topic")
+LOST = declare("pyddmq_timers_lost_total", "Timed messages whose record was damaged, deleted or without a real topic")
 WAITS = declare("pyddmq_timers_waits_total", "Times that timers waited because the disk was full")
 PUT_BACK = declare(
     "pyddmq_timers_put_back_total", "Timed messages put again at the log's tail before their log file went"
 )
 DAMAGED = declare("pyddmq_timers_damaged_total", "Times that timer log or wheel were found damaged")
-REBUILT = declare("pyddmq_timers_rebuilt_total", "Times that timer log and wheel were made anew from the commit log")
+REBUILT = declare("pyddmq_timers_rebuilt_total", "Rebuilds of timer log and wheel from the commit log")
 LATE_MAX = declare(
     "pyddmq_timers_late_ms_max",
     "Longest time from due to durable of a timed message that was not refused, since the start, in ms",

@@ -170,7 +170,7 @@ class TimerParts:
         self.store.flush()
         while self.mending is not None and self.store.failed is None:
             if self.due.under_way:
-                raise StoreError("timers are being made anew, and one is under way; ask once more")
+                raise StoreError("timers are being rebuilt, and one is in progress; try again")
             self.mend()
 
     @property
@@ -289,4 +289,4 @@ class TimerParts:
     def note_damage(self, error: TimersDamaged) -> None:
         """Count and say that timer log or wheel cannot be believed."""
         self.metrics.counter(counted.DAMAGED).add()
-        log.error("timers_damaged", why=str(error), what="they are made anew from the commit log")
+        log.error("timers_damaged", why=str(error), what="they are rebuilt from the commit log")

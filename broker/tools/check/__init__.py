@@ -69,7 +69,7 @@ class Check:
                 kind="live",
                 severity=Severity.NOTE,
                 file="lock",
-                text="somebody has the store open; its tail moves while it is looked at",
+                text="another process has the store open; its tail moves during the check",
                 costs="nothing",
             )
         # Read before the log's files are listed: what it says is then in them for certain.

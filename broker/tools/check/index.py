@@ -20,8 +20,8 @@ from broker.tools.readonly import open_log_for_reading
 _NAME_DIGITS = 17
 _ENTRIES_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 1024
-_ANEW = "made anew from the log"
-_COSTS = "nothing: entries are compared with their records, and the file is made anew from the log"
+_ANEW = "rebuilt from the log"
+_COSTS = "nothing: entries are compared with their records, and the file is rebuilt from the log"
 
 
 def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, live: bool) -> Iterator[Finding]:

@@ -115,8 +115,8 @@ class QueueCheck:
                 offset,
                 text=f"the unit of queue offset {offset} is {'empty' if missing else 'not that of its record'}"
                 " (and maybe those behind it)",
-                costs="nothing: it is made anew from the log when it is read",
-                repair="made anew from the log",
+                costs="nothing: it is rebuilt from the log when it is read",
+                repair="rebuilt from the log",
             )
 
     def finish(self) -> Iterator[Finding]:

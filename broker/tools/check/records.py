@@ -148,7 +148,7 @@ class RecordCheck:
                     text=f"{after - before - 1} log files are missing from here on",
                     costs="the messages that were in them are lost; RocketMQ does not open the store",
                     count=after - before - 1,
-                    repair="made anew, empty",
+                    repair="created again, empty",
                 )
 
     def _probe(self, log: CommitLog) -> Iterator[Finding]:
@@ -209,7 +209,7 @@ class RecordCheck:
             if cut:
                 yield self._tail_finding(log, "batch_incomplete", end, f"{cut} atomic batches lack members")
             elif (torn := _first_bytes(log, end)) is not None:
-                yield self._tail_finding(log, "tail_torn", torn, "bytes that are no record stand behind the last one")
+                yield self._tail_finding(log, "tail_torn", torn, "bytes that are not a record follow the last one")
 
     def _tell_holes(self, log: CommitLog, holes: list[tuple[int, int]]) -> Iterator[Finding]:
         for start, end in holes:
@@ -285,8 +285,8 @@ class RecordCheck:
                         severity=Severity.WARNING,
                         file=f"{folder}/{name}",
                         text=f"it has {size} bytes and should have {size_wanted}",
-                        costs="nothing here: units are made anew from the log; RocketMQ does not open the store",
-                        repair="set to its size, its units made anew from the log",
+                        costs="nothing here: units are rebuilt from the log; RocketMQ does not open the store",
+                        repair="set to its size, its units rebuilt from the log",
                     )
 
     def _missing_queue_files(self, checkpoint: Checkpoint) -> Iterator[Finding]:
@@ -301,8 +301,8 @@ class RecordCheck:
                             severity=Severity.WARNING,
                             file=path,
                             text="it is not there, or retention deleted it since the last checkpoint",
-                            costs="nothing: units are made anew from the log",
-                            repair="made anew from the log when the store is opened",
+                            costs="nothing: units are rebuilt from the log",
+                            repair="rebuilt from the log when the store is opened",
                         )
 
     def queue_ends(self) -> dict[tuple[str, int], int]:

@@ -51,7 +51,7 @@ _SEALED_ELSEWHERE = frozenset({"store.json", "checkpoint.json", *STATE_FILES})
 _COSTS_OF_SEALED = {
     "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
     "consumer_finished.json": "what consumers inside the program sent back or dead-lettered; the log is read for it",
-    "consumer_retries.json": "how often consumers inside the program had failed messages; those begin to count anew",
+    "consumer_retries.json": "how often consumers inside the program had failed messages; those counts start from 0",
     "writes.json": "a Spark batch that was under way: repeated in other partitions, its rows may be stored twice",
     "redrives.json": "which dead letters were redriven; the log is read for it",
     "paused.json": "nothing while its copy is right",
@@ -60,8 +60,8 @@ _COSTS_OF_SEALED = {
     "accepted.json": "a node that needs it starts only with `pyddmq serve --accept`",
     "delays.json": "nothing: the next start reads the whole log for what was delivered",
     "delayOffset.json": "nothing: the log says what was delivered",
-    "timers.json": "nothing: the next start makes timer log and wheel anew from the log",
-    "index.json": "nothing: the index is made anew from the log",
+    "timers.json": "nothing: the next start rebuilds timer log and wheel from the log",
+    "index.json": "nothing: the index is rebuilt from the log",
 }
 _CHECKPOINT_END = 48
 """Bytes of RocketMQ's checkpoint that may say something: RocketMQ 5.5 has a sixth number, which is not read here."""
@@ -102,9 +102,9 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
             file=path,
             text="its checksum is wrong",
             costs="a node does not start",
-            repair="written anew with the sizes of the files that are there"
+            repair="rewritten with the sizes of the files that are there"
             if has_queue_files(root, disk=disk)
-            else "set aside; the node's next start writes it with its configured sizes, as no queue file tells its own",
+            else "set aside; the node's next start writes it with its configured sizes, as no queue file shows its own",
         )
     else:
         if geometry is not None and not disk.exists(f"{root}/{path}"):
@@ -155,8 +155,8 @@ def checkpoint_finding(kind: str, text: str) -> Finding:
         severity=Severity.WARNING,
         file=_CHECKPOINT_JSON,
         text=text,
-        costs="the next start scans the whole log and makes every queue file anew",
-        repair="the store is opened and closed, which writes it anew",
+        costs="the next start scans the whole log and rebuilds every queue file",
+        repair="the store is opened and closed, which rewrites it",
     )
 
 
@@ -172,7 +172,7 @@ def _check_rocketmq_checkpoint(root: str, *, disk: Disk) -> Iterator[Finding]:
         file="checkpoint",
         text=size,
         costs="nothing here; RocketMQ would scan more of the log",
-        repair="the store is opened and closed, which writes it anew",
+        repair="the store is opened and closed, which rewrites it",
     )
 
 
@@ -184,7 +184,7 @@ def _compare_checkpoints(root: str, raw: bytes, *, disk: Disk) -> Iterator[Findi
             severity=Severity.NOTE,
             file="checkpoint",
             text="it is not the one that belongs to pyddmq/checkpoint.json: RocketMQ wrote it since, or it is damaged",
-            costs="nothing here; the next start writes it anew",
+            costs="nothing here; the next start rewrites it",
         )
 
 
@@ -234,13 +234,13 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
             file=twin_path,
             text="its checksum is wrong",
             costs="nothing while the file beside it is right",
-            repair=f"written anew from {path}",
+            repair=f"rewritten from {path}",
         )
     copies = twin is not None or _is_json(backup)
     if raw is None and (copies or twin_damaged or backup is not None):
         yield _state_finding("file_missing", path, "it is not there", copies=copies)
     elif raw is not None and not _is_json(raw):
-        yield _state_finding("file_damaged", path, "it is no JSON object", copies=copies)
+        yield _state_finding("file_damaged", path, "it is not a JSON object", copies=copies)
     elif raw is not None and twin is not None:
         state = StateFile(disk, root, name)
         state.load()
@@ -257,9 +257,9 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
             kind="backup_damaged",
             severity=Severity.WARNING,
             file=backup_path,
-            text="it is no JSON object",
+            text="it is not a JSON object",
             costs="nothing while the file beside it is right",
-            repair=f"written anew from {path}",
+            repair=f"rewritten from {path}",
         )
 
 
@@ -274,7 +274,7 @@ def _state_finding(kind: str, path: str, text: str, *, copies: bool) -> Finding:
         file=path,
         text=text,
         costs="nothing: a copy is used" if copies else lost,
-        repair="written anew from its copy" if copies else "set aside; what it said is made anew from log and journal",
+        repair="rewritten from its copy" if copies else "set aside; its content is rebuilt from log and journal",
     )
 
 

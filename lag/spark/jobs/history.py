@@ -8,12 +8,14 @@ as long as the longest pause between two samples that is no gap (`Window.pause_m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.functions import broadcast
+from pyspark.sql.functions import broadcast, expr
 
+from lag.report.findings import LEFT
+from lag.report.options import BUCKETS, HEAT_BUCKETS, INCIDENTS_MAX, PRECISE, QUEUES_MAX, Window
 from lag.rules import causes, statuses
 from lag.rules.expression import names_in
 from lag.rules.limits import Limits
@@ -22,16 +24,10 @@ from lag.rules.statuses import BY_NAME, SEVERITY, Status
 from lag.rules.topic_rules import ALONE
 from lag.spark.columns import Names, with_cause, with_neighbours, with_status
 
-BUCKETS: Final = 240
-HEAT_BUCKETS: Final = 120
-QUEUES_MAX: Final = 50
-"""Queues of a group that are shown one by one."""
-INCIDENTS_MAX: Final = 200
-"""Incidents of a group's queues that are kept, the worst."""
 GROUP: Final = ("cluster", "`group`")
 QUEUE: Final = ("cluster", "node", "`group`", "topic", "queue")
 PART_ROWS: Final = 1_000_000
-"""Samples that one task sorts, about: a topic is never cut."""
+"""Samples that one task sorts, about; a queue is never cut."""
 PARTS: Final = (
     "cluster", "node", "group", "topic", "queue", "from_ms", "to_ms", "status", "lag", "seconds", "produced",
     "consumed", "samples", "samples_in_time", "date",
@@ -40,57 +36,28 @@ PARTS: Final = (
 rates, how many samples there were and how many of them in time; `date` is the day (UTC) on which the part begins."""
 QUEUE_NAMES: Final = ("cluster", "node", "group", "topic", "queue")
 _NUMBERS: Final = Names(topic=("topic_number",), queue=("queue_number",))
-_SUMMED: Final = ("time_ms", "lag", "produce_rate", "consume_rate", "expired", "in_time")
+_OWN: Final = ("earlier_ms", "after_ms", "after_wide_ms", "last_ms", "left_ms", "tier", "lost_now")
+"""What this module adds to samples, beside what the rules look at."""
+_SUMMED: Final = ("time_ms", "lag", "produce_rate", "produce_trend", "consume_rate", "in_time")
 """Columns that every sample keeps under their names."""
 _FIGURES: Final = frozenset(
-    ("status", "earlier_ms", "after_ms", "last_ms", "tier", "committed", "end", "unfinished", "lost", "catch_up_s",
-     "time_lag_ms", "time_lag_high_ms", "time_lag_method")
+    ("status", "committed", "end", "unfinished", "lost", "catch_up_s", "time_lag_ms", "time_lag_high_ms",
+     "time_lag_method", *_OWN)
 )  # fmt: skip
-_WIDE_MS: Final = "CASE tier WHEN 'hour' THEN 3600000 WHEN 'minute' THEN 60000 ELSE 0 END"
+_WIDE_MS: Final = "CASE tier WHEN 'hour' THEN 3600000L WHEN 'minute' THEN 60000L ELSE 0L END"
 """What a row stands for, before its moment, as SQL."""
 _LIMITS: Final = frozenset(field.name for field in fields(Limits))
 _TOLD: Final = tuple(
     sorted({*_FIGURES, *names_in(causes.RULE), *causes.EVIDENCE, *names_in(TOPIC_QUANTITIES["hot"].rule)}
            - {*_SUMMED, *_LIMITS, *ALONE, *TOPIC_QUANTITIES})
 )  # fmt: skip
-"""What is told of single samples besides: all that causes look at and their evidence names, and a queue's figures."""
-_NAMES: Final = {rank: name for name, rank in SEVERITY.items()}
+"""What is kept of single samples besides: what causes look at and their evidence names, and a queue's figures."""
 _SEVERITY: Final = f"CASE status {' '.join(f'WHEN {name!r} THEN {rank}' for name, rank in SEVERITY.items())} END"
 _CALM: Final = ", ".join(repr(name) for name, each in BY_NAME.items() if each.level.name == "OK")
 _IN_TIME: Final = """CASE WHEN status = 'UNKNOWN' THEN NULL
     WHEN time_lag_ms IS NOT NULL THEN time_lag_ms <= {target}
     WHEN time_lag_low_ms > {target} THEN false
     WHEN time_lag_high_ms <= {target} THEN true END"""
-
-
-def status_of(severity: int) -> str:
-    """Return the status of a severity."""
-    return _NAMES[severity]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """What is reported on.
-
-    Attributes:
-        from_ms: Its begin.
-        to_ms: Its end, exclusive.
-        pause_ms: The longest pause between two samples of a queue that is no gap: no bucket is shorter.
-    """
-
-    from_ms: int
-    to_ms: int
-    pause_ms: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse what is none. Raises ValueError."""
-        if self.to_ms <= self.from_ms:
-            raise ValueError(f"the window ends at {self.to_ms}, which is not behind its begin, {self.from_ms}")
-
-    def width_ms(self, buckets: int) -> int:
-        """Return how long a bucket is: the last one may reach over the end."""
-        part_ms = max(1, -(-(self.to_ms - self.from_ms) // buckets))
-        return part_ms * max(1, -(-self.pause_ms // part_ms))
 
 
 class History:
@@ -106,76 +73,102 @@ class History:
         samples: Samples of the window, and of `limits.window_ms` before it, so that its first rows are judged as well.
         window: What is reported on.
         limits: Thresholds.
+        events: When offsets of queues were reset and queues left, by name; null: neither happened.
         told: Whether anything is told of single samples. If not, objectives and groups are all that there is.
     """
 
-    def __init__(self, samples: DataFrame, window: Window, limits: Limits, *, told: bool = True) -> None:
+    def __init__(
+        self, samples: DataFrame, window: Window, limits: Limits, events: DataFrame | None = None, *, told: bool = True
+    ) -> None:
         self._window = window
         self._limits = limits
-        samples = samples.where(f"time_ms < {window.to_ms}")
-        self.queues = _queues(samples).persist()
+        self.queues = _queues(samples, window, events).persist()
         count = self.queues.agg(*_aggregates("coalesce(sum(count), 0) count")).collect()[0]["count"]
         parts = max(int(samples.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1), -(-count // PART_ROWS))
-        names = broadcast(self.queues.drop("count"))
-        numbered = samples.join(names, list(QUEUE_NAMES)).drop(*QUEUE_NAMES).repartition(parts, "topic_number")
+        names = broadcast(self.queues.drop("count", "absurd"))
+        numbered = samples.join(names, list(QUEUE_NAMES)).drop(*QUEUE_NAMES).repartition(parts, "queue_number")
         narrow = self._narrow(self._judged(numbered), told=told)
         if told:
             narrow = self._with_causes(narrow)
         self.rows = narrow.groupBy("queue_number", "bucket", "heat_bucket", "told").agg(*_aggregates(
             "count(1) samples",
             "count_if(in_time) kept",
-            "sum(came) produced",
-            "sum(if(in_time, came, 0.0D)) produced_kept",
+            "sum(ended) ended",
+            "sum(ended_kept) ended_kept",
+            "sum(lost_here) lost",
+            "sum(known_ms) known_ms",
             "sum(over_ms) over_ms",
-            "max(expired) expired_max",
-            "min(expired) expired_min",
             "max(pause_ms) pause_ms",
             "max(peak_lag) lag",
             "max(peak_age_ms) age_ms",
             "max(severity) severity",
-            "sum(produce_rate) produce_sum",
+            f"sum({_precise('produce_rate')}) produce_sum",
             "count(produce_rate) produce_count",
-            "sum(consume_rate) consume_sum",
+            f"sum({_precise('consume_rate')}) consume_sum",
             "count(consume_rate) consume_count",
         ))  # fmt: skip
 
     def _judged(self, numbered: DataFrame) -> DataFrame:
-        """Judge the window's samples, each with the moments of its queue's sample before and after it in the window."""
-        window = self._window
-        over = f"OVER (PARTITION BY {_NUMBERS.one} ORDER BY time_ms)"
-        around = numbered.selectExpr("*", f"lag(time_ms) {over} AS earlier_ms", f"lead(time_ms) {over} AS after_ms")
-        frame = with_status(around, self._limits, _NUMBERS)
-        return frame.where(f"time_ms >= {window.from_ms}").selectExpr(
-            "* EXCEPT (earlier_ms)", f"if(earlier_ms >= {window.from_ms}, earlier_ms, NULL) AS earlier_ms"
+        """Judge the window's samples, each beside its queue's sample before and after it in the window.
+
+        Of two samples of a queue in one millisecond the later counts.
+        """
+        window, limits = self._window, self._limits
+        over = f"OVER (PARTITION BY {_NUMBERS.one} ORDER BY time_ms"
+        ordered = f"{over}, epoch, sequence)"
+        frame = numbered.selectExpr(
+            "* EXCEPT (resets)",
+            "array_max(filter(resets, x -> x <= time_ms)) AS reset_ms",
+            "array_max(filter(resets, x -> x <= time_ms)) AS reset_before_ms",
+            f"lead(time_ms) {ordered} AS after_ms",
+            f"lead({_WIDE_MS}) {ordered} AS after_wide_ms",
+        ).where("after_ms IS NULL OR after_ms > time_ms")
+        frame = with_status(frame, limits, _NUMBERS).where(f"time_ms >= {window.from_ms}L")
+        frame = frame.selectExpr(
+            "*",
+            f"({_IN_TIME.format(target=limits.target_ms)}) AS in_time",
+            f"lag(time_ms) {over}) AS earlier_ms",
+            f"lag(committed) {over}) AS committed_then",
+            f"greatest(0L, skipped - lag(skipped) {over})) AS skipped_now",
+            f"lag(if(`start` IS NULL, NULL, expired)) IGNORE NULLS {over}) AS expired_then",
+        )
+        frame = frame.selectExpr(
+            "*",
+            f"if(tier = 'raw', lag(in_time) {over}), in_time) AS state",
+            f"if(time_ms - earlier_ms <= {limits.stale_ms} + {_WIDE_MS}, time_ms - earlier_ms, NULL) AS pause_ms",
+            "if(`start` IS NULL, 0L, coalesce(greatest(0L, expired - expired_then), 0L)) AS lost_now",
+        )
+        return frame.selectExpr(
+            "*",
+            "if(pause_ms IS NULL OR reset_before_ms > earlier_ms, 0L, "
+            "coalesce(greatest(0L, committed - committed_then - lost_now - skipped_now), 0L)) AS finished_now",
         )
 
     def _narrow(self, frame: DataFrame, *, told: bool) -> DataFrame:
         """Return what is added up, and `told`, which is null of a calm sample but the last of its queue."""
-        window, stale_ms = self._window, self._limits.stale_ms
+        window = self._window
         age = "coalesce(time_lag_ms, time_lag_high_ms)"
         alone = f"status NOT IN ({_CALM}) OR time_ms = last_ms"
         kept = ", ".join(f"`{name}`" for name in _TOLD)
-        in_time = f"({_IN_TIME.format(target=self._limits.target_ms)})"
         return frame.selectExpr(
-            *(f"`{name}`" for name in (*_NUMBERS.topic, *_NUMBERS.queue, *_SUMMED) if name != "in_time"),
-            f"{in_time} AS in_time",
+            *(f"`{name}`" for name in (*_NUMBERS.topic, *_NUMBERS.queue, *_SUMMED, "pause_ms")),
+            "lost_now AS lost_here",
             f"{_SEVERITY} AS severity",
             "greatest(lag, row_lag_max) AS peak_lag",
             f"greatest({age}, CAST(row_age_max_ms AS DOUBLE)) AS peak_age_ms",
-            f"CAST((time_ms - {window.from_ms}) DIV {window.width_ms(BUCKETS)} AS INT) AS bucket",
-            f"CAST((time_ms - {window.from_ms}) DIV {window.width_ms(HEAT_BUCKETS)} AS INT) AS heat_bucket",
-            f"if(time_ms - earlier_ms <= {stale_ms}, coalesce(produce_rate, 0.0D) * (time_ms - earlier_ms), 0.0D)"
-            " AS came",
-            f"if(time_ms - earlier_ms <= {stale_ms} + {_WIDE_MS}, time_ms - earlier_ms, NULL) AS pause_ms",
-            f"if(NOT {in_time} AND after_ms - time_ms <= {stale_ms}, after_ms - time_ms, 0L) AS over_ms",
+            f"CAST((time_ms - {window.from_ms}L) DIV {window.width_ms(BUCKETS)}L AS INT) AS bucket",
+            f"CAST((time_ms - {window.from_ms}L) DIV {window.width_ms(HEAT_BUCKETS)}L AS INT) AS heat_bucket",
+            "finished_now + lost_now + if(time_ms = last_ms AND NOT in_time, coalesce(lag, 0L), 0L) AS ended",
+            "if(state, finished_now, 0L) AS ended_kept",
+            "if(state IS NULL, 0L, coalesce(pause_ms, 0L)) AS known_ms",
+            "if(NOT state, coalesce(pause_ms, 0L), 0L) AS over_ms",
             f"if({alone}, struct({kept}), NULL) AS told" if told else "CAST(NULL AS STRING) AS told",
         )
 
     def _with_causes(self, narrow: DataFrame) -> DataFrame:
         """Tell the cause, which is looked for where there is something told at all."""
         frame = with_neighbours(narrow, _NUMBERS).selectExpr("*", "told.*")
-        beside = [name for name in (*_SUMMED, *ALONE) if name != "expired"]
-        whole = ", ".join(f"`{name}`" for name in (*_TOLD, *beside, "cause"))
+        whole = ", ".join(f"`{name}`" for name in (*_TOLD, *_SUMMED, *ALONE, "cause"))
         frame = with_cause(frame, self._limits)
         return frame.selectExpr(*(f"`{name}`" for name in narrow.columns if name != "told"),
                                 f"if(told IS NULL, NULL, struct({whole})) AS told")  # fmt: skip
@@ -187,22 +180,25 @@ class History:
 
     def _named(self, frame: DataFrame) -> DataFrame:
         """Return rows with their queues' names in place of numbers."""
-        return frame.join(broadcast(self.queues.drop("last_ms", "count")), "queue_number").drop(
-            "queue_number", "topic_number"
-        )
+        names = self.queues.select("queue_number", *QUEUE_NAMES)
+        return frame.join(broadcast(names), "queue_number").drop("queue_number")
 
     def _joined(self, window: Window, name: str, buckets: int) -> DataFrame:
         """Return the rows with the numbers of a window's buckets, each made of whole ones of the walk, as `bucket`."""
         width, part = window.width_ms(buckets), self._window.width_ms(buckets)
         return self.rows.selectExpr("* EXCEPT (bucket)", f"CAST({name} * {part}L DIV {width} AS INT) AS bucket")
 
+    def refused(self) -> DataFrame:
+        """A row per node with samples that had message times that cannot be: `absurd` of them."""
+        return self.queues.groupBy("node").agg(*_aggregates("sum(absurd) absurd")).where("absurd > 0")
+
     def groups(self, window: Window) -> DataFrame:
         """A row per group and bucket of the window, whose `pause_ms` is known: lag, age, severity, rates."""
         return (
             self._named(self._joined(window, "bucket", BUCKETS).groupBy("queue_number", "bucket").agg(*_aggregates(
                 "max(lag) lag", "max(age_ms) age_ms", "max(severity) severity",
-                "try_divide(sum(produce_sum), sum(produce_count)) produced",
-                "try_divide(sum(consume_sum), sum(consume_count)) consumed",
+                "if(sum(produce_count) > 0, sum(produce_sum) DIV sum(produce_count), NULL) produced",
+                "if(sum(consume_count) > 0, sum(consume_sum) DIV sum(consume_count), NULL) consumed",
             )))
             .groupBy("cluster", "group", "bucket")
             .agg(*_aggregates("sum(lag) lag", "max(age_ms) age_ms", "max(severity) severity",
@@ -216,8 +212,8 @@ class History:
         return self._named(self._joined(window, "bucket", BUCKETS).groupBy("queue_number", "bucket").agg(*_aggregates(
             "sum(samples) samples", "sum(kept) samples_in_time", "max(lag) lag", "max(age_ms) age_ms",
             "max(severity) severity",
-            "try_divide(sum(produce_sum), sum(produce_count)) produced",
-            "try_divide(sum(consume_sum), sum(consume_count)) consumed",
+            f"try_divide(sum(produce_sum), sum(produce_count) * {PRECISE}D) produced",
+            f"try_divide(sum(consume_sum), sum(consume_count) * {PRECISE}D) consumed",
         ))).selectExpr(
             *QUEUE, f"{begin} AS from_ms", f"least({begin} + {width}L, {window.to_ms}L) AS to_ms",
             f"CASE severity {statuses_of} END AS status", "lag", "age_ms / 1000 AS seconds", "produced", "consumed",
@@ -225,17 +221,15 @@ class History:
         )  # fmt: skip
 
     def objectives(self) -> DataFrame:
-        """A row per group: how the target was kept, what was lost, how many samples there were, `pause_ms`."""
+        """A row per group: see `lag.report.options.Reduced`."""
+        sums = ("samples", "kept", "ended", "ended_kept", "lost", "known_ms")
         return (
             self._named(self.rows.groupBy("queue_number").agg(*_aggregates(
-                "sum(samples) samples", "sum(kept) kept", "sum(produced) produced",
-                "sum(produced_kept) produced_kept", "sum(over_ms) over_ms",
-                "max(expired_max) - min(expired_min) lost", "max(pause_ms) pause_ms",
+                *(f"sum({name}) {name}" for name in (*sums, "over_ms")), "max(pause_ms) pause_ms",
             )))
             .groupBy("cluster", "group")
-            .agg(*_aggregates("sum(samples) samples", "sum(kept) kept", "sum(produced) produced",
-                              "sum(produced_kept) produced_kept", "max(over_ms) over_ms", "sum(lost) lost",
-                              "max(pause_ms) pause_ms"))
+            .agg(*_aggregates(*(f"sum({name}) {name}" for name in sums), "max(over_ms) over_ms",
+                              "count(1) queues", "max(pause_ms) pause_ms"))
         )  # fmt: skip
 
     def last(self) -> DataFrame:
@@ -244,34 +238,33 @@ class History:
             f"row_number() OVER (PARTITION BY {', '.join(GROUP)} "
             "ORDER BY severity DESC, lag DESC NULLS LAST, topic, queue, node) AS place"
         )
+        here = "if(left_ms IS NULL, {}, NULL)"
         sums = [
             f"{text} OVER (PARTITION BY {', '.join(GROUP)}) AS group_{name}"
             for name, text in {
                 "queues": "count(1)",
-                "lag": "sum(lag)",
-                "unfinished": "sum(unfinished)",
-                "age_ms": "max(coalesce(time_lag_ms, time_lag_high_ms))",
-                "catch_up_s": "max(catch_up_s)",
+                "lag": f"sum({here.format('lag')})",
+                "unfinished": f"sum({here.format('unfinished')})",
+                "age_ms": f"max({here.format('coalesce(time_lag_ms, time_lag_high_ms)')})",
+                "catch_up_s": f"max({here.format('catch_up_s')})",
             }.items()
         ]
-        sums.append(
-            f"max(coalesce(time_lag_ms, time_lag_high_ms)) OVER (PARTITION BY {', '.join(GROUP)}) AS group_age_ms"
-        )
-        sums.append(f"max(catch_up_s) OVER (PARTITION BY {', '.join(GROUP)}) AS group_catch_up_s")
-        told = "if(gone, 'UNKNOWN', status) AS status", f"if(gone, {SEVERITY['UNKNOWN']}, severity) AS severity"
-        newest = f"row_number() OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms DESC) AS newest"
+        cases = "CASE WHEN left_ms IS NOT NULL THEN {} WHEN gone THEN {} ELSE {} END AS {}"
         return (
             self._told("time_ms = last_ms")
-            .selectExpr("*", newest)
-            .where("newest = 1")
             .selectExpr("*", f"{self._gone()} AS gone")
-            .selectExpr("* EXCEPT (status, severity, cause)", *told, "if(gone, NULL, cause) AS cause")
+            .selectExpr(
+                "* EXCEPT (status, severity, cause)",
+                cases.format(f"'{LEFT}'", "'UNKNOWN'", "status", "status"),
+                cases.format(0, SEVERITY["UNKNOWN"], "severity", "severity"),
+                "if(gone OR left_ms IS NOT NULL, NULL, cause) AS cause",
+            )
             .selectExpr("*", place, *sums)
             .where(f"place <= {2 * QUEUES_MAX}")
         )
 
     def _gone(self) -> str:
-        """Whether a queue's last sample says nothing of the window's end any more, as SQL: nobody recorded since.
+        """Whether a queue's last sample says nothing of the window's end any more, as SQL: nothing was recorded since.
 
         What was lost or set back stays what it is. A row of a minute or an hour speaks for all of it.
         """
@@ -313,40 +306,67 @@ class History:
         # The sample before is in trouble, too, if it is the one before among those in trouble.
         begins = (
             f"(NOT coalesce(earlier_ms = lag(time_ms) {over}, false) "
-            f"OR time_ms - earlier_ms > {self._limits.stale_ms}) AS begins"
+            f"OR time_ms - earlier_ms > {self._limits.stale_ms} + {_WIDE_MS}) AS begins"
         )
         rows = (
             self._told(f"status NOT IN ({_CALM})")
             .selectExpr("*", begins)
             .selectExpr("*", f"sum(CAST(begins AS INT)) {over} AS incident")
         )
-        ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms}"
+        ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms} + after_wide_ms"
         worst = "struct(severity, cause IS NOT NULL, -time_ms)"
         found = rows.groupBy("cluster", "group", "node", "topic", "queue", "incident").agg(*_aggregates(
             "min(time_ms) from_ms",
-            f"max_by(CASE WHEN {ended} THEN time_ms ELSE after_ms END, time_ms) until_ms",
+            f"max_by(CASE WHEN {ended} THEN time_ms WHEN after_ms IS NULL THEN left_ms ELSE after_ms END, time_ms) "
+            "until_ms",
             "max(severity) severity",
             f"max_by(cause, {worst}) cause",
             f"max_by(struct({', '.join(f'`{name}`' for name in causes.EVIDENCE)}), {worst}) facts",
             "max(peak_lag) lag",
             "max(peak_age_ms) age_ms",
+            "sum(lost_now) lost",
         ))  # fmt: skip
         place = (
             f"row_number() OVER (PARTITION BY {', '.join(GROUP)} "
-            "ORDER BY severity DESC, lag DESC NULLS LAST, from_ms) AS place"
+            "ORDER BY severity DESC, lag DESC NULLS LAST, from_ms, topic, queue, node) AS place"
         )
         return found.selectExpr("*", place).where(f"place <= {INCIDENTS_MAX}")
 
 
-def _queues(samples: DataFrame) -> DataFrame:
-    """Number queues and topics in the order of their names, and count; what has no name is no sample of a queue."""
+def _queues(samples: DataFrame, window: Window, events: DataFrame | None) -> DataFrame:
+    """Number queues and topics in the order of their names, and count; each with its resets, and when it left."""
     topic = "cluster, `group`, topic"
-    return (
+    queues = (
         samples.groupBy(*QUEUE_NAMES)
-        .agg(*_aggregates("max(time_ms) last_ms", "count(1) count"))
+        .agg(*_aggregates(
+            "max(time_ms) last_ms", "count(1) count", f"count_if(absurd AND time_ms >= {window.from_ms}) absurd"
+        ))
         .selectExpr("*", f"CAST(dense_rank() OVER (ORDER BY {topic}) AS BIGINT) AS topic_number",
                     f"CAST(row_number() OVER (ORDER BY {topic}, node, queue) AS BIGINT) AS queue_number")
     )  # fmt: skip
+    if events is None:
+        return queues.selectExpr("*", "CAST(array() AS ARRAY<BIGINT>) AS resets", "CAST(NULL AS BIGINT) AS left_ms")
+    # An event may be about all nodes, groups, topics or queues: a queue looks for it by each of these names.
+    either = "explode(array({0}, {1})) AS {0}"
+    named = queues.select("queue_number", *QUEUE_NAMES)
+    for name in QUEUE_NAMES[1:]:
+        rest = [f"`{other}`" for other in ("queue_number", *QUEUE_NAMES) if other != name]
+        named = named.selectExpr(*rest, either.format(f"`{name}`", "-1L" if name == "queue" else "''"))
+    found = (
+        named.join(broadcast(events), list(QUEUE_NAMES))
+        .groupBy("queue_number")
+        .agg(*_aggregates("flatten(collect_list(resets)) resets", "array_max(flatten(collect_list(lefts))) left_at_ms"))
+    )
+    return queues.join(found, "queue_number", "left").selectExpr(
+        *(f"`{name}`" for name in queues.columns),
+        "coalesce(resets, CAST(array() AS ARRAY<BIGINT>)) AS resets",
+        "if(left_at_ms >= last_ms, left_at_ms, NULL) AS left_ms",
+    )
+
+
+def _precise(rate: str) -> str:
+    """Return a rate in whole millionths, as SQL."""
+    return f"CAST(floor({rate} * {PRECISE}.0D + 0.5D) AS BIGINT)"
 
 
 def _holds_for_ever(status: Status) -> bool:
@@ -356,6 +376,4 @@ def _holds_for_ever(status: Status) -> bool:
 
 def _aggregates(*texts: str) -> list[Column]:
     """Return aggregates written as SQL, `sum(x) name`."""
-    from pyspark.sql.functions import expr
-
     return [expr(text.rpartition(" ")[0]).alias(text.rpartition(" ")[2]) for text in texts]

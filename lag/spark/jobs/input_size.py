@@ -12,14 +12,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from broker.runtime.disk import RealDisk
-from lag.blocks import BlockReader
-from lag.journal.files import live_files, parse
-from lag.journal.reader import SLACK_MS
-from lag.spark.jobs.inputs import Input
+from lag.report.options import Input
+from lag.report.reading import samples_at_most
 
-JOURNAL_BYTES: Final = 4
 EXPORTED_BYTES: Final = 3
-"""Of a sample, at least, in a journal and in exported Parquet, as they were seen (docs/performance.md)."""
+"""Of a sample, at least, in exported Parquet, as they were seen (docs/performance.md)."""
 FEW: Final = 3_000_000
 """Up to so many samples the second compiler costs more than it brings."""
 
@@ -28,24 +25,9 @@ def are_few(given: Input, since_ms: int, until_ms: int) -> bool:
     """Whether there are few samples from one moment to before another. What is not on this machine's disks is much."""
     if any("://" in place for place in given.exported):
         return False
-    journals = sum(size for folder in given.journals for size in _journal_sizes(folder, since_ms, until_ms))
+    journals = samples_at_most(RealDisk(read_only=True), given.journals, since_ms, until_ms)
     exported = sum(size for place in given.exported for size in _exported_sizes(place, since_ms, until_ms))
-    return journals // JOURNAL_BYTES + exported // EXPORTED_BYTES <= FEW
-
-
-def _journal_sizes(folder: str, since_ms: int, until_ms: int) -> Iterator[int]:
-    """Yield the sizes of the files of a journal that have something of a time; what cannot be read has nothing."""
-    disk = RealDisk(read_only=True)
-    try:
-        names = disk.list(folder)
-    except OSError:
-        return
-    for file in live_files(each for name in names if (each := parse(name)) is not None):
-        reader = BlockReader(disk, f"{folder}/{file.name}")
-        reader.close()
-        head = reader.head
-        if head is not None and head.last_ms + SLACK_MS >= since_ms and head.first_ms - SLACK_MS < until_ms:
-            yield _size(f"{folder}/{file.name}")
+    return journals + exported // EXPORTED_BYTES <= FEW
 
 
 def _exported_sizes(place: str, since_ms: int, until_ms: int) -> Iterator[int]:

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import reduce
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from broker.runtime.disk import RealDisk
+from lag.report.options import Input
+from lag.report.origins import labels_of
 from lag.spark.sources.exported import exported, exported_gaps
 from lag.spark.sources.journal import NAME
 
 EVENTS: Final = ("cluster", "node", "time_ms", "kind", "group", "topic", "queue", "detail")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """Where samples are, of one kind: a node's journal and what was exported of it have the same samples.
-
-    Attributes:
-        journals: Folders of lag journals.
-        exported: Places of exported Parquet.
-        groups: Names; null: all.
-        unreadable: Exported files that Spark could not read, by their names below the place; they do not count.
-    """
-
-    journals: Sequence[str] = ()
-    exported: Sequence[str] = ()
-    groups: frozenset[str] | None = None
-    unreadable: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        """Refuse none, and both. Raises ValueError."""
-        if bool(self.journals) == bool(self.exported):
-            raise ValueError("samples come from journals or from exported files: give --journal or --exported")
-
-    @property
-    def sources(self) -> list[str]:
-        """Where it is, for people."""
-        return [*self.journals, *self.exported]
 
 
 def samples(spark: SparkSession, given: Input, since_ms: int, until_ms: int) -> DataFrame:
@@ -60,7 +35,7 @@ def gaps(spark: SparkSession, given: Input, since_ms: int, until_ms: int) -> lis
             for each in given.exported
         )
         return [text for _, text in sorted(gap for gaps in found for gap in gaps)]
-    rows = _journal(spark, given, "gaps", since_ms, until_ms).orderBy("from_ms", "path").collect()
+    rows = _journals(spark, given, "gaps", since_ms, until_ms).orderBy("from_ms", "path").collect()
     return [f"{row['folder']}: {row['reason']} ({row['kind']})" for row in rows]
 
 
@@ -84,6 +59,26 @@ def _rows(spark: SparkSession, given: Input, rows: str, since_ms: int, until_ms:
 
 
 def _journal(spark: SparkSession, given: Input, rows: str, since_ms: int, until_ms: int) -> DataFrame:
+    """Return rows of all journals; nodes of one name from two folders have the folder in their names."""
+    labels = labels_of(RealDisk(read_only=True), given.journals)
+    alone = [folder for folder in given.journals if folder not in labels]
+    frames = [_journals(spark, replace(given, journals=alone), rows, since_ms, until_ms)] if alone else []
+    for folder, names in labels.items():
+        cases = " ".join(
+            f"WHEN cluster = {_literal(cluster)} AND node = {_literal(node)} THEN {_literal(label)}"
+            for (cluster, node), label in names.items()
+        )
+        found = _journals(spark, replace(given, journals=[folder]), rows, since_ms, until_ms)
+        columns = [f"CASE {cases} ELSE node END AS node" if name == "node" else f"`{name}`" for name in found.columns]
+        frames.append(found.selectExpr(*columns))
+    return reduce(DataFrame.union, frames)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _journals(spark: SparkSession, given: Input, rows: str, since_ms: int, until_ms: int) -> DataFrame:
     reading = (
         spark.read.format(NAME)
         .option("path", ",".join(given.journals))

@@ -9,36 +9,28 @@ first argument may be another job: `watch`, `residence`, `backlog` or `compact`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
 
-from lag.report.backlog import Backlog, age_bins
-from lag.report.data import Report, as_plain
-from lag.report.markdown import render_markdown
-from lag.report.tables import incidents_csv, queues_csv
+from lag.report.data import Report
+from lag.report.options import Input, ReportOptions, Window
+from lag.report.rendering import FORMATS, rendered, with_ages
 from lag.rules.limits import Limits
 from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
-from lag.spark.jobs.history import Window
 from lag.spark.jobs.input_size import are_few
-from lag.spark.jobs.inputs import Input
 from lag.spark.jobs.positions import positions
 from lag.spark.jobs.progress import progress
-from lag.spark.jobs.report import ReportOptions, make_report
+from lag.spark.jobs.report import make_report
 from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
 from lag.spark.sources.store_files import StoreUnreadable
-
-FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
     parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
     parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
-    parser.add_argument("--target", type=float, default=60.0, help="oldest that a message may be, in seconds")
+    seconds = Limits().target_ms / 1000
+    parser.add_argument("--target", type=float, default=seconds, help="oldest that a message may be, in seconds")
     parser.add_argument("--title", default="Consumption lag")
     parser.add_argument("--no-compare", action="store_true", help="leave the period before the window alone")
     parser.add_argument("--format", choices=FORMATS, default="html")
@@ -87,59 +80,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
             made_ms=now_ms,
             parquet=given.parquet,
         )
-        backlog = None
-        if given.data is not None:
-            found = positions(given.data, options.given.groups, None, given.progress, known_only=False)
-            backlog = BacklogOptions(data=os.path.abspath(given.data), positions=found, read_ms=now_ms, top=1)
+        backlog = None if given.data is None else backlog_of(given.data, options, given.progress)
     except (OptionRefused, StoreUnreadable, ValueError) as error:
         print(f"pyddmq lag report: {error}", file=sys.stderr)
         return WRONG
-    log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
     try:
-        spark = session(
-            SessionOptions(
-                master=given.master, ui=False, log_file=log, java_options=_java_options(options, given.master)
-            )
-        )
-        ship(spark)
-        with progress(spark, "report"):
-            report = make_report(spark, options)
-            if backlog is not None:
-                report = with_ages(report, make_backlog(spark, backlog))
-        text = rendered(report, given.format)
+        report = made(options, backlog, master=given.master, log=given.log)
     except (OptionRefused, *SPARK_ERRORS) as error:
         print(f"pyddmq lag report: {first_sentence(error)}", file=sys.stderr)
         return FAILED
+    text = rendered(report, given.format)
     if given.out == "-":
         sys.stdout.write(text)
     else:
         with open(given.out, "w", encoding="utf-8") as file:
             file.write(text)
-        print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
+        print(f"wrote {given.out}", file=sys.stderr)
     return OK
+
+
+def backlog_of(data: str, options: ReportOptions, progress_file: str | None) -> BacklogOptions:
+    """Return what of a store's backlog is counted by age.
+
+    Raises:
+        StoreUnreadable: There is no store.
+        OptionRefused: The file of what groups finished is not one.
+    """
+    found = positions(data, options.given.groups, None, progress_file, known_only=False)
+    return BacklogOptions(data=os.path.abspath(data), positions=found, read_ms=options.made_ms, top=1)
+
+
+def made(options: ReportOptions, backlog: BacklogOptions | None, *, master: str | None, log: str | None) -> Report:
+    """Make a report by Spark.
+
+    Raises:
+        OptionRefused: Nothing was exported to a place.
+        PySparkException, Py4JError, RuntimeError: Spark cannot run, or failed.
+    """
+    log = log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
+    spark = session(SessionOptions(master=master, ui=False, log_file=log, java_options=_java_options(options, master)))
+    ship(spark)
+    with progress(spark, "report"):
+        report = make_report(spark, options)
+        if backlog is not None:
+            report = with_ages(report, make_backlog(spark, backlog))
+    print(f"the log of Spark is in {log}", file=sys.stderr)
+    return report
 
 
 def _java_options(options: ReportOptions, master: str | None) -> str:
     """Return what Spark's own JVM is started with, which does the work where that is done here."""
     window = options.window
-    since_ms = window.from_ms - (window.to_ms - window.from_ms if options.compared else 0)
+    since_ms = window.from_ms - (window.length_ms if options.compared else 0)
     is_here = master is None or master.startswith("local[") or master == "local"
     if not is_here:
         return ""
     return QUICK_JVM if are_few(options.given, since_ms, window.to_ms) else LONG_JVM
-
-
-def with_ages(report: Report, backlog: Backlog) -> Report:
-    """Return a report with its groups' backlogs by age."""
-    return replace(report, groups=[replace(part, ages=age_bins(backlog, part.group)) for part in report.groups])
-
-
-def rendered(report: Report, form: str) -> str:
-    """Return a report in one of `FORMATS`."""
-    if form == "html":
-        from lag.report.page import render_html
-
-        return render_html(report)
-    if form == "json":
-        return json.dumps(as_plain(report), ensure_ascii=False) + "\n"
-    return {"markdown": render_markdown, "csv": queues_csv, "incidents-csv": incidents_csv}[form](report)

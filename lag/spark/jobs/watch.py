@@ -223,7 +223,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the sink; may be given again")
     parser.add_argument("--silence", type=float, default=60.0, help="how long a node may record nothing, in seconds")
     parser.add_argument("--settled", type=float, default=60.0, help="how long a better verdict must hold, in seconds")
-    parser.add_argument("--target", type=float, default=60.0, help="oldest that a message may be, in seconds")
+    seconds = Limits().target_ms / 1000
+    parser.add_argument("--target", type=float, default=seconds, help="oldest that a message may be, in seconds")
     parser.add_argument("--every", type=float, default=10.0, help="how often journals are looked at, in seconds")
     parser.add_argument("--once", action="store_true", help="take what is there, and end")
     parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")

@@ -195,9 +195,8 @@ class _Rows:
         self._columns = columns
         self._wanted = wanted
         self._places = {name: place for place, name in enumerate(QUEUE_COLUMNS)}
-        # Values of the last sample stand first in a summary.
         extra = {column.name: place for place, column in enumerate(QUEUE_SUMMARIES.columns)}
-        self._summary_places = self._places | {
+        self._summary_places = {name: extra[f"last.{name}"] for name in QUEUE_COLUMNS} | {
             f"row_{name}": extra[name] for name in ("samples", "lag_max", "age_max_ms")
         }
         self._made: dict[str, tuple[object, pa.Array]] = {}

@@ -154,7 +154,7 @@ class AdminGate:
         elif kind.lower() == "bearer" and (proven := access.proven(text.strip())) is not None:
             return proven
         else:
-            text = "The token is none, is wrong, or has expired: send `Authorization: Bearer <token>` with a new one."
+            text = "The token is missing, wrong or expired: send `Authorization: Bearer <token>` with a new one."
         raise Unknown(text, "proof")
 
     def cookie_of(self, request: web.Request) -> str | None:

@@ -20,7 +20,7 @@ SIGN_INS = declare(
     ("outcome",),
 )
 FORM = "application/x-www-form-urlencoded"
-_NO_RULES = "There is nobody to sign in: the configuration has no section `access`."
+_NO_RULES = "Nothing to sign in to: the configuration has no section `access`."
 _OFF = (
     "Signing in is off on this port: a token goes over TLS or the loopback alone. Ask by https (`tls.admin`), or "
     "through a tunnel such as `ssh -L`."
@@ -75,7 +75,7 @@ class SignInPaths:
         if proven is None:
             self._count("denied")
             self._gate.note(request, who, "", "proof")
-            return _shown(401, "The token is none, is wrong, or has expired: get a new one from who runs the node.")
+            return _shown(401, "The token is missing, wrong or expired: get a new one from the operator of the node.")
         self._count("done")
         before = self._gate.cookie_of(request)
         if before is not None:

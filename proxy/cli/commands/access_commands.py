@@ -32,7 +32,7 @@ TokensFile = Annotated[Path, typer.Option("--file", "-f", help="The file that `a
 def create(
     *,
     file: TokensFile,
-    principal: Annotated[str, typer.Option("--principal", "-p", help="Whose it is.")],
+    principal: Annotated[str, typer.Option("--principal", "-p", help="The principal that it belongs to.")],
     days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How long it holds.")] = 90,
     as_json: AsJson = False,
 ) -> int:
@@ -42,7 +42,10 @@ def create(
     from proxy.access.tokens import ID_BYTES, SECRET_BYTES, made
 
     if not is_principal(principal):
-        text = f"{principal!r} is no principal; use up to 128 letters, digits, `_ . - @ : / + =`, and not `anonymous`"
+        text = (
+            f"{principal!r} is not a valid principal; use up to 128 letters, digits, `_ . - @ : / + =`, and not "
+            "`anonymous`"
+        )
         raise CliError(text, ExitCode.USAGE)
     name, text, digest = made(secrets.token_bytes(ID_BYTES + SECRET_BYTES))
     now_ms = SystemClock().wall_ms()
@@ -98,7 +101,7 @@ def revoke(
 def explain(
     *,
     file: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
-    principal: Annotated[str, typer.Argument(help="Who; `anonymous` is who is nobody else.")],
+    principal: Annotated[str, typer.Argument(help="The principal; `anonymous` is a client without one.")],
     action: Annotated[str, typer.Argument(help="produce, consume, transact, view, operate, readBodies or administer.")],
     resource: Annotated[str, typer.Argument(help="A topic, group or producer group; of administer: node.")],
     as_json: AsJson = False,
@@ -115,13 +118,13 @@ def explain(
     except ConfigError as error:
         raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
     if action not in list(Action):
-        raise CliError(f"{action} is no action; there are {', '.join(Action)}", ExitCode.USAGE)
+        raise CliError(f"{action} is not an action; there are {', '.join(Action)}", ExitCode.USAGE)
     access = loaded.config.access
     if access is None:
         told: dict[str, Any] = {
             "allowed": True,
             "line": None,
-            "text": "there is no section `access`: everybody may do everything",
+            "text": "there is no section `access`: every client may do everything",
         }
     else:
         rules = Rules(access)

@@ -37,7 +37,7 @@ _TIMEOUT_SECONDS = 60.0
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group that gave up.")]
 Id = Annotated[str | None, typer.Option("--id", help="The one with this id, of the dead letter or of the message.")]
 Topic = Annotated[str | None, typer.Option("--topic", help="Those that were sent to this topic.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Those whose reason has this text in it.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Only dead letters whose reason contains this text.")]
 Key = Annotated[str | None, typer.Option("--key", help="Those with this key.")]
 From = Annotated[
     str | None,
@@ -99,7 +99,7 @@ def show(
 
 def _row(letter: DeadLetterView) -> list[str]:
     if not letter.readable:
-        return [str(letter.offset), "", "", "", "", "the record is damaged or gone", "", ""]
+        return [str(letter.offset), "", "", "", "", "the record is damaged or deleted", "", ""]
     return [
         str(letter.offset),
         _when(letter.died_ms),
@@ -138,7 +138,7 @@ def redrive(
     everything: Annotated[bool, typer.Option("--all", help="All of the group.")] = False,
     to: Annotated[str | None, typer.Option("--to", help="To this topic instead of the one each came from.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also those that were redriven before.")] = False,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.1, help="At most so many a second.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.1, help="Maximum per second.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done; the default.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,
@@ -176,7 +176,7 @@ def redrive(
     else:
         run.print(dry_run=not yes)
     if run.stopped is not None:
-        raise CliError(f"stopped: {run.stopped}; call it again to go on.", ExitCode.REFUSED)
+        raise CliError(f"stopped: {run.stopped}; run it again to continue.", ExitCode.REFUSED)
     if letter_id is not None and not any(run.counts.values()):
         text = f"no dead letter of {group} has the id {letter_id}, or the other filters hide it; `dlq show` lists them"
         raise CliError(text, ExitCode.NOT_FOUND)

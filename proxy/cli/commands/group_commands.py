@@ -111,7 +111,7 @@ def _on_one(action: str, summary: str) -> HeadCommand:
 
 retry = _on_one("retry", "Let the next attempt of a stuck message come now; its attempts stay counted.")
 skip = _on_one("skip", "Finish a message without delivery and without a dead letter; it is counted as skipped.")
-dead_letter = _on_one("dead-letter", "Give a message up to the group's dead letters now; then its key goes on.")
+dead_letter = _on_one("dead-letter", "Move a message to the group's dead letters now; its key continues.")
 
 
 def _message(  # noqa: PLR0917 - the options of three commands, in their order

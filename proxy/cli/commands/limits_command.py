@@ -42,7 +42,7 @@ def limits(
         columns = ["client", "limit", "allows", "held for", "held back", "refused"]
         print_table("Held to a limit", columns, held, right=(3, 4, 5))
     else:
-        print_line("Nobody was held to a limit within the last minute.")
+        print_line("No client was limited within the last minute.")
     rows = [
         [
             each.client,
@@ -55,6 +55,6 @@ def limits(
         for each in answer.clients
     ]
     if rows:
-        columns = ["client", "told by", "connections", "waiting pulls", "transactions", "timers"]
+        columns = ["client", "matched by", "connections", "waiting pulls", "transactions", "timers"]
         print_table("Clients with limits", columns, rows, right=(2, 3, 4, 5))
     return ExitCode.OK

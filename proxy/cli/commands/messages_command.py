@@ -96,7 +96,7 @@ def query(
     offset: FromOffset = None,
     begin: From = None,
     end: To = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number.")] = 20,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -121,18 +121,18 @@ def export(
     offset: FromOffset = None,
     begin: From = None,
     end: To = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="So many at most.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number.")] = None,
     cursor: Annotated[int, typer.Option(min=0, help="From this commit-log offset on.")] = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-O", help="Into this file; else to stdout.", readable=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole line of --output.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue after the last whole line of --output.")] = False,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,
 ) -> int:
     """Write messages as JSON lines, whole, in the order of the log; `pyddmq send --exported` sends them again."""
     if resume and output is None:
-        raise CliError("--resume needs the file to go on with: --output FILE", ExitCode.USAGE)
+        raise CliError("--resume needs the file to continue: --output FILE", ExitCode.USAGE)
     asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
     count = damaged = 0
     with contextlib.ExitStack() as stack:
@@ -293,7 +293,7 @@ def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -
             stream = stack.enter_context(output.open("r+b"))
             return stream, _resume(stream, output)
         except FileExistsError as error:
-            text = f"{output} is there already; go on with it by --resume, or name another file"
+            text = f"{output} already exists; continue it with --resume, or name another file"
             raise CliError(text, ExitCode.USAGE) from error
 
 
@@ -318,7 +318,7 @@ def _resume(stream: BinaryIO, output: Path) -> int:
     try:
         return int(json.loads(last)["physical"]) + 1
     except (ValueError, KeyError, TypeError) as error:
-        text = f"the last line of {output} is no exported message; name the file that an export wrote"
+        text = f"the last line of {output} is not an exported message; name the file that an export wrote"
         raise CliError(text, ExitCode.USAGE) from error
 
 

@@ -64,7 +64,9 @@ def topics(
 
 def groups(
     *,
-    group: Annotated[str | None, typer.Argument(help="Only this group, with what is out to whom.")] = None,
+    group: Annotated[
+        str | None, typer.Argument(help="Only this group, with its messages in flight per client.")
+    ] = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -82,12 +84,13 @@ def groups(
             "" if subscription.lag_seconds is None else f"{subscription.lag_seconds:.1f}",
             str(subscription.in_flight),
             str(subscription.waiting),
+            str(subscription.retrying),
         ]
         for each in answer.groups
         for subscription in each.topics
     ]
-    columns = ["group", "topic", "state", "lag", "lag s", "in flight", "waiting"]
-    print_table("Groups", columns, rows, right=(3, 4, 5, 6))
+    columns = ["group", "topic", "state", "lag", "lag s", "in flight", "waiting", "retrying"]
+    print_table("Groups", columns, rows, right=(3, 4, 5, 6, 7))
     _print_pushes(answer)
     _print_stuck_keys(answer)
     _print_fetchers(answer)
@@ -135,7 +138,7 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
         used, free = store.used_bytes / mib, store.free_bytes / mib
         print_line(f"store {store.path}: {used:,.0f} MiB used, {free:,.0f} MiB free, flush {store.flush}")
     print_table(
-        "How long things took, last two minutes",
+        "Latency, last two minutes",
         ["what", "of", "count", "half within", "99 % within"],
         [
             [

@@ -83,10 +83,12 @@ def reset(
     ] = None,
     earliest: Annotated[bool, typer.Option("--earliest", help="To the first message that is kept.")] = False,
     latest: Annotated[bool, typer.Option("--latest", help="To the end: nothing that is there is delivered.")] = False,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="By so many offsets, back if negative.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="Move by N offsets, back if negative.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only shown.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Do not wait for what is out with clients.")] = False,
-    wait: Annotated[float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for what is out.")] = 30.0,
+    force: Annotated[bool, typer.Option("--force", help="Do not wait for messages in flight.")] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for messages in flight.")
+    ] = 30.0,
     data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -140,4 +142,4 @@ def _print_moves(answer: ResetResult) -> None:
     elif answer.dry_run:
         print_line(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; --yes does it")
     else:
-        print_line("nothing to do: the group stands there already")
+        print_line("nothing to do: the group is already at these offsets")

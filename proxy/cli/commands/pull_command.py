@@ -34,8 +34,10 @@ def pull(
     *,
     group: Annotated[str, typer.Argument(help="Consumer group.")],
     topic: Annotated[str | None, typer.Option(help="Only this topic of the group.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on for new messages until Ctrl-C.")] = False,
-    no_ack: Annotated[bool, typer.Option("--no-ack", help="Report nothing; messages come again later.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Keep waiting for new messages until Ctrl-C.")] = False,
+    no_ack: Annotated[
+        bool, typer.Option("--no-ack", help="Report no results; messages are redelivered later.")
+    ] = False,
     fail: Annotated[bool, typer.Option("--fail", help="Report failure; messages are retried.")] = False,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this many messages.")] = None,
     wait_ms: Annotated[int, typer.Option(min=0, help="Without --follow: silence until the end.")] = 1000,

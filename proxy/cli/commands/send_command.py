@@ -49,7 +49,7 @@ def send(
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="User property; may be repeated.")
     ] = None,
-    hash_id: Annotated[int, typer.Option(help="Queue by hash, before the key; 0 is none.")] = 0,
+    hash_id: Annotated[int, typer.Option(help="Choose the queue by this hash instead of the key; 0 means none.")] = 0,
     partition: Annotated[int, typer.Option(help="Queue by number; -1: by hash or key; -2: random.")] = -1,
     delay_level: Annotated[int, typer.Option(min=0, help="Deliver after this delay level; 0: at once.")] = 0,
     at: Annotated[
@@ -59,7 +59,7 @@ def send(
         str | None, typer.Option(metavar="SPAN", help="Deliver after this time, such as 90s or 2h.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Deliver again and again, so long apart: a loop.")
+        str | None, typer.Option(metavar="SPAN", help="Deliver repeatedly at this interval: a loop.")
     ] = None,
     growth: Annotated[
         int | None, typer.Option(min=2, help="A loop with gaps of N, N*N, ... seconds, at most a day.")
@@ -70,7 +70,7 @@ def send(
     timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
     patience: Annotated[
         str,
-        typer.Option(metavar="SPAN", help="How long to go on when the node goes away meanwhile."),
+        typer.Option(metavar="SPAN", help="How long to keep retrying if the node becomes unavailable."),
     ] = "10s",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No line per message and no progress bar: how many, and errors.")
@@ -164,7 +164,7 @@ def exported_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
         problem = value.get("bodyProblem") or ("its body was cut" if value["bodyCut"] else None)
         key, tag = value["key"], value["tag"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        text = f"line {line.number} is no exported message; `pyddmq messages export` writes such lines"
+        text = f"line {line.number} is not an exported message; `pyddmq messages export` writes such lines"
         raise CliError(text, ExitCode.USAGE) from error
     if problem:
         raise CliError(f"line {line.number} cannot be sent again: {problem}", ExitCode.USAGE)

@@ -61,11 +61,11 @@ def loop_options(
     if times is None and expire is None:
         raise CliError("a loop needs an end: give --times or --expire", ExitCode.USAGE)
     if like.key is not None or like.hash_id or like.partition_id != -1 or like.delay_level:
-        text = "a loop has its id for a key and a queue of its own: leave key, hash, partition and level out"
+        text = "a loop uses its id as key and chooses its own queue: leave out key, hash, partition and level"
         raise CliError(text, ExitCode.USAGE)
     gap = None if every is None else duration_option(every, option="--every")
     if gap is not None and gap % 1000:
-        raise CliError(f"--every: {every} is no whole number of seconds", ExitCode.USAGE)
+        raise CliError(f"--every: {every} is not a whole number of seconds", ExitCode.USAGE)
     end_ms = None if expire is None else moment_option(expire, option="--expire", clock=clock, span_is_age=False)
     begin_ms = like.deliver_at_ms or clock.wall_ms() + like.delay_ms
     return Loop(

@@ -31,7 +31,7 @@ class Spoil(enum.StrEnum):
 def events(
     *,
     count: Annotated[
-        int | None, typer.Option("--events", min=1, help="Only the first so many events; all by default.")
+        int | None, typer.Option("--events", min=1, help="Only the first N events; all by default.")
     ] = None,
     clients: Annotated[int, typer.Option(min=1, max=64, help="Pull clients at work at once.")] = 4,
     spoil: Annotated[

@@ -95,12 +95,11 @@ def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
     from proxy.demo.lag.stages import TARGET_MS
 
     try:
+        from lag.report.options import Input, ReportOptions, Window
         from lag.report.page import render_html
+        from lag.report.rendering import rendered
         from lag.rules.limits import Limits
-        from lag.spark.jobs.history import Window
-        from lag.spark.jobs.inputs import Input
-        from lag.spark.jobs.program import rendered
-        from lag.spark.jobs.report import ReportOptions, make_report
+        from lag.spark.jobs.report import make_report
         from lag.spark.session import QUICK_JVM, SessionOptions, session
         from lag.spark.shipping import ship
     except ImportError as error:

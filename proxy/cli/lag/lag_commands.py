@@ -12,13 +12,15 @@ from lag.rules.explain import explain as explained
 from lag.rules.statuses import Level
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
+from proxy.cli.findings import print_findings
 from proxy.cli.lag.lag_files import LIMIT, Journal, of_files
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
-from proxy.operate.lag_texts import UNKNOWN, advices, behind, count, forecast, rate, sparkline
+from proxy.operate.attention.judgement import LEVELS
+from proxy.operate.lag_texts import UNKNOWN, behind, count, forecast, left, rate, sparkline
 from proxy.operate.text import age, amount
-from proxy.operate.views.lag import LagAnswer, LagQueue
+from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
 from proxy.operate.views.lag_history import LagTrend
 from proxy.process.exit_codes import ExitCode
 
@@ -39,7 +41,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show how far each group is behind in each queue, what the rules say of that, and why."""
+    """Show how far each group is behind, the queues with messages left or trouble, and what needs attention."""
     if trend is not None:
         duration_option(trend, option="--trend")
     answer = _lag(admin, group, trend) if journal is None else of_files(journal, group, trend)
@@ -49,13 +51,17 @@ def show(
         return print_line(
             "the node takes no samples of lag: set `enabled: true` in the section `lag` of its configuration"
         )
-    columns = ["group", "topic", "queue", "status", "lag", "left", "behind", "in/s", "out/s", "forecast", "cause"]
-    rows = [_row(each) for each in answer.queues]
-    title = f"{amount(answer.queues_total, 'queue')}, {answer.level}"
-    print_table(title, columns, rows, right=(2, 4, 5, 7, 8))
+    print_findings(answer.findings)
+    columns = ["group", "level", "status", "finding", "queues", "lag", "left", "behind"]
+    title = f"{amount(len(answer.groups), 'group')}, {answer.level}"
+    groups = sorted(answer.groups, key=lambda each: -LEVELS.index(each.level))
+    print_table(title, columns, [_group_row(each) for each in groups], right=(4, 5, 6))
+    shown = [each for each in answer.queues if each.level != Level.OK.name or each.unfinished]
+    if shown:
+        columns = ["group", "topic", "queue", "status", "lag", "left", "behind", "in/s", "out/s", "forecast", "cause"]
+        print_table(_queues_title(answer, shown), columns, [_row(each) for each in shown], right=(2, 4, 5, 7, 8))
     if answer.trend is not None:
         _print_trend(answer.trend, trend or "")
-    _print_advice(answer)
     if answer.trouble is not None:
         print_line(f"the lag journal is not written: {answer.trouble}")
     return ExitCode.OK
@@ -74,21 +80,25 @@ def check(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Check how far groups are behind; ends with 0 OK, 1 WARN, 2 ERR, 3 unknown (where nothing is ERR)."""
+    """Check findings and lag of the node and its groups; exit 0 OK, 1 WARN, 2 ERR, 3 unknown (nothing is ERR)."""
     try:
         answer = _lag(admin, group) if journal is None else of_files(journal, group)
     except CliError as error:
         print_error(f"UNKNOWN: {error}", code=Level.UNKNOWN, as_json=as_json)
         return Level.UNKNOWN
     over = [text for each in answer.queues for text in _over(each, max_lag, max_seconds)]
-    level = Level.ERR if over else Level[answer.level if answer.enabled else Level.UNKNOWN.name]
+    level = Level.ERR if over else Level[answer.level]
+    unseen = answer.queues_total - len(answer.queues)
+    if (max_lag is not None or max_seconds is not None) and unseen and level in (Level.OK, Level.WARN):
+        level = Level.UNKNOWN
+        over.append(f"{amount(unseen, 'more queue')} could not be compared with the limits; pass --group")
     if as_json:
         print_json({"level": level.name, "over": over, "lag": answer})
         return level
-    print_line(f"{level.name}: {_summary(answer)}")
+    print_line(f"{level.name}: {_summary(answer, group)}")
     for text in over:
         print_line(text)
-    _print_advice(answer)
+    print_findings(answer.findings)
     return level
 
 
@@ -107,6 +117,26 @@ def _lag(admin: str, group: str | None, trend: str | None = None) -> LagAnswer:
     span = None if trend is None else trend.strip()
     asked = {"limit": LIMIT, "group": group or None, "trend": span}
     return get(admin, "/api/lag", LagAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
+
+
+def _group_row(each: LagGroup) -> Sequence[str]:
+    late = UNKNOWN if each.time_lag_ms is None else age(each.time_lag_ms / 1000)
+    return [
+        each.group,
+        each.level,
+        each.status,
+        each.finding or "",
+        f"{each.queues}",
+        count(each.lag),
+        left(each),
+        late if each.unfinished != 0 else "0",
+    ]
+
+
+def _queues_title(answer: LagAnswer, shown: Sequence[LagQueue]) -> str:
+    unseen = answer.queues_total - len(answer.queues)
+    text = f"{len(shown):,} of {amount(answer.queues_total, 'queue')}: not OK, or with messages left"
+    return f"{text}; {unseen:,} are not listed, pass a group" if unseen else text
 
 
 def _row(each: LagQueue) -> Sequence[str]:
@@ -137,13 +167,16 @@ def _over(each: LagQueue, max_lag: int | None, max_seconds: float | None) -> lis
     return found
 
 
-def _summary(answer: LagAnswer) -> str:
+def _summary(answer: LagAnswer, group: str | None) -> str:
     if not answer.enabled:
         return "the node takes no samples of lag"
-    left = sum(each.unfinished or 0 for each in answer.groups)
+    if not (answer.queues_total or answer.queues_empty):
+        return f"no samples of {'a group' if group is None else f'group {group}'} yet"
+    messages = sum(each.unfinished or 0 for each in answer.groups)
     late_ms = max((each.time_lag_ms or 0 for each in answer.groups), default=0)
-    text = f"{amount(len(answer.groups), 'group')}, {amount(left, 'message')} left"
-    return f"{text}, the oldest {age(late_ms / 1000)} old" if left else text
+    more = " and more" if any(each.queues_unknown for each in answer.groups) else ""
+    text = f"{amount(len(answer.groups), 'group')}, {amount(messages, 'message')}{more} left"
+    return f"{text}, the oldest {age(late_ms / 1000)} old" if messages else text
 
 
 def _print_trend(trend: LagTrend, asked: str) -> None:
@@ -164,8 +197,3 @@ def _print_trend(trend: LagTrend, asked: str) -> None:
         for each in trend.lines
     ]
     print_table("Trend", columns, rows, right=(2, 3, 4, 5) if by_queue else (1, 2, 3))
-
-
-def _print_advice(answer: LagAnswer) -> None:
-    for each in advices(answer.queues):
-        print_line(f"{each.text} {each.todo}")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lag.rules.statuses import Level
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
@@ -29,11 +30,15 @@ AtLeast = Annotated[
     float | None,
     typer.Option("--at-least", min=0, max=100, help="Exit code 1 where a group kept it for less, in percent."),
 ]
+Coverage = Annotated[
+    float,
+    typer.Option("--coverage", min=0, max=100, help="Exit code 3 where less of the span is known, in percent."),
+]
 
 
 def slo(
     *, objective: Objective = "60s", since: Since = "1d", group: Group = None, at_least: AtLeast = None,
-    journal: Journal = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False,
+    coverage: Coverage = 90.0, journal: Journal = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False,
 ) -> int:  # fmt: skip
     """Say for which share of the time each group kept an objective: its oldest unfinished message no older."""
     target_ms = duration_option(objective, option="--objective")
@@ -41,18 +46,36 @@ def slo(
     if not target_ms or not span_ms:
         raise CliError("--objective and --since are above 0, such as 60s and 1d", ExitCode.USAGE)
     if journal is None:
-        asked = {"objective": f"{target_ms}ms", "since": f"{span_ms}ms", "group": group or None}
+        asked = {"objective": objective.strip(), "since": since.strip(), "group": group or None}
         answer = get(admin, "/api/lag/objectives", ObjectivesAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
     else:
         answer = _of_files(journal, target_ms, span_ms, group)
-    missed = [each for each in answer.kept if at_least is not None and (each.share or 0.0) * 100 < at_least]
+    unknown = [each for each in answer.kept if each.coverage * 100 < coverage]
+    known = [each for each in answer.kept if each not in unknown]
+    missed = [each for each in known if at_least is not None and _least(each) * 100 < at_least]
     if as_json:
         print_json(answer)
     else:
         _print(answer)
         for each in missed:
-            print_line(f"{_name(each)} kept it for {_share(each.share)}, --at-least is {at_least:g} %")
-    return ExitCode.CHECK_FAILED if missed else ExitCode.OK
+            print_line(f"{_name(each)} kept it for {_share(_least(each))}, --at-least is {at_least:g} %")
+        for each in unknown:
+            print_line(f"{_name(each)}: {_known(each, answer)}, too little to say more: --coverage is {coverage:g} %")
+    if missed:
+        return ExitCode.CHECK_FAILED
+    return Level.UNKNOWN if unknown or not answer.kept else ExitCode.OK
+
+
+def _least(each: ObjectiveKept) -> float:
+    """Return the lower of the shares that are known; without any, all of it is missed."""
+    known = [share for share in (each.share, each.messages_share) if share is not None]
+    return min(known, default=0.0)
+
+
+def _known(each: ObjectiveKept, answer: ObjectivesAnswer) -> str:
+    """Say how much of the span is known of a queue, on average."""
+    known_ms = (each.kept_ms + each.over_ms) // max(1, each.queues)
+    return f"known {age(known_ms / 1000)} of {age(answer.asked_ms / 1000)}"
 
 
 def _of_files(journal: str, target_ms: int, span_ms: int, group: str | None) -> ObjectivesAnswer:
@@ -68,23 +91,25 @@ def _of_files(journal: str, target_ms: int, span_ms: int, group: str | None) -> 
 
 
 def _print(answer: ObjectivesAnswer) -> None:
-    span = age((answer.until_ms - answer.since_ms) / 1000)
+    span = age(answer.asked_ms / 1000)
     title = f"No unfinished message older than {age(answer.objective_ms / 1000)}, over the last {span}"
     if answer.shortened:
-        title += ": more is too much for the node to read, --journal DIR reads all"
+        read = age((answer.until_ms - answer.since_ms) / 1000)
+        title += f": the node read the last {read}, --journal DIR reads all"
     if not answer.kept:
         print_line(f"{title}: nothing is recorded")
         return
     by_queue = any(each.queue is not None for each in answer.kept)
-    columns = ["group", *(("topic", "queue") if by_queue else ()), "time", "messages", "over", "not known"]
+    columns = ["group", *(("topic", "queue") if by_queue else ()), "time", "messages", "lost", "over", "known"]
     rows = [
         [
             each.group,
             *((each.topic or "", f"{each.queue}") if by_queue else ()),
             _share(each.share),
             _share(each.messages_share),
+            f"{each.lost}",
             age(each.over_ms / 1000),
-            age(each.unknown_ms / 1000),
+            _share(each.coverage),
         ]
         for each in sorted(answer.kept, key=lambda each: each.share if each.share is not None else -1.0)
     ]

@@ -1,19 +1,34 @@
-"""`pyddmq lag report`: consumption lag over a window, judged by Spark, as one page, Markdown, CSV or JSON."""
+"""`pyddmq lag report`: consumption lag over a window, by this process or Spark, as a page, Markdown, CSV or JSON."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
+from lag.report.data import Report
+from lag.report.local import make_locally
+from lag.report.options import Input, ReportOptions, Window
+from lag.report.reading import samples_at_most
+from lag.report.rendering import FORMATS, rendered
+from lag.rules.limits import Limits, limits_from
+from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_backlog_command import progress_file
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import moment_option
+from proxy.cli.output import print_error, print_line
 from proxy.process.exit_codes import ExitCode
+
+ENGINES: Final = ("auto", "local", "spark")
+LOCAL_MAX: Final = 500_000
+"""Samples up to which a report is made without Spark."""
 
 Journals = Annotated[
     list[str] | None,
@@ -28,60 +43,188 @@ Data = Annotated[
     typer.Option("--data", metavar="DIR", help="A data directory: backlogs by age are counted from its messages."),
 ]
 Since = Annotated[
-    str, typer.Option("--since", metavar="TIME", help="Begin of the window; 2h: two hours ago.", show_default=True)
+    str,
+    typer.Option("--since", metavar="TIME", help="Begin of the window; 2h means two hours ago.", show_default=True),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="End of the window; else now.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group; repeatable. Else all.")]
 Target = Annotated[float, typer.Option("--target", help="Oldest that an unfinished message may be, in seconds.")]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option("--rule", metavar="NAME=VALUE", help="A limit of the lag rules, such as stop=5m; repeatable."),
+]
 Title = Annotated[str, typer.Option("--title", help="Title of the report.")]
-Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Look at the period before, too, as long.")]
+Compare = Annotated[
+    bool, typer.Option("--compare/--no-compare", help="Also compare with the preceding period of equal length.")
+]
 Format = Annotated[str, typer.Option("--format", help="html, markdown, json, csv (queues) or incidents-csv.")]
 Parquet = Annotated[
     str | None,
     typer.Option("--parquet", metavar="PLACE", help="Where figures by queue and part of the window go, by date."),
 ]
 Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where the report goes; -: the standard output.")]
-Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[*], spark://HOST:PORT, ...")]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="Name whom to call about a group: its alarmGroup in this file."),
+]
+TimeZone = Annotated[
+    str | None,
+    typer.Option("--timezone", metavar="NAME", help="Time zone shown beside UTC; the machine's by default."),
+]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="auto, local (this process) or spark; auto is local below 500,000 samples.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", help="Where Spark runs: spark://HOST:PORT, ...; this machine by default.")
+]
 Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Spark's own log goes.")]
 
 
 def report_lag(
     *, journals: Journals = None, exported: Exported = None, data: Data = None, since: Since = "24h",
-    until: Until = None, groups: Groups = None, target: Target = 60.0, title: Title = "Consumption lag",
+    until: Until = None, groups: Groups = None, target: Target = 60.0, rules: Rules = None,
+    title: Title = "Consumption lag",
     compared: Compare = True, form: Format = "html", out: Out = "lag.html", parquet: Parquet = None,
-    master: Master = "local[*]", log: Log = None,
+    config: Config = None, timezone: TimeZone = None, engine: EngineName = "auto", master: Master = None,
+    log: Log = None,
 ) -> int:  # fmt: skip
-    """Report on how far groups were behind over a window, since when, why, and what to do."""
-    try:
-        from lag.spark.jobs import program
-    except ImportError as error:
-        raise CliError(
-            f"`pyddmq lag report` runs on Spark, and there is no {error.name}: pip install 'pyddmq[server,spark]'",
-            ExitCode.WRONG_PYTHON,
-        ) from error
-    clock = SystemClock()
-    disk = RealDisk(read_only=True)
-    if form not in program.FORMATS:
-        raise CliError(f"--format is {form!r}: it is one of {', '.join(program.FORMATS)}", ExitCode.USAGE)
+    """Report on how far groups were behind over a window, since when, why, and what to do.
+
+    Ends with the worst level at the window's end: 0 OK, 1 WARN, 2 ERR, 3 unknown.
+    """
+    disk, clock = RealDisk(read_only=True), SystemClock()
+    if form not in FORMATS:
+        raise CliError(f"--format is {form!r}: it is one of {', '.join(FORMATS)}", ExitCode.USAGE)
     if bool(journals) == bool(exported):
         raise CliError("give --journal, or --exported: samples come from the one or the other", ExitCode.USAGE)
-    if exported:
-        arguments = ["--exported", ",".join(exported)]
+    now_ms = clock.wall_ms()
+    try:
+        options = ReportOptions(
+            given=Input(
+                journals=list(dict.fromkeys(os.path.realpath(journal_folder(disk, each)) for each in journals or ())),
+                exported=exported or (),
+                groups=frozenset(groups) if groups else None,
+            ),
+            window=Window(
+                from_ms=moment_option(since, option="--since", clock=clock),
+                to_ms=now_ms if until is None else moment_option(until, option="--until", clock=clock),
+            ),
+            limits=_limits(target, rules or ()),
+            title=title,
+            compared=compared,
+            made_ms=now_ms,
+            parquet="" if parquet is None else parquet if "://" in parquet else os.path.abspath(parquet),
+            contacts={} if config is None else _contacts(config),
+            timezone=timezone_of(timezone),
+        )
+    except ValueError as error:
+        raise CliError(str(error), ExitCode.USAGE) from error
+    needs = {"--exported": exported, "--data": data, "--parquet": parquet, "--master": master}
+    by_spark = [name for name, value in needs.items() if value]
+    if _is_local(engine, disk, options, by_spark):
+        report = make_locally(disk, options)
     else:
-        arguments = ["--journal", ",".join(journal_folder(disk, each) for each in journals or ())]
-    arguments += ["--from", str(moment_option(since, option="--since", clock=clock))]
-    if until is not None:
-        arguments += ["--to", str(moment_option(until, option="--until", clock=clock))]
-    if groups:
-        arguments += ["--group", ",".join(groups)]
-    if log is not None:
-        arguments += ["--log", log]
-    if parquet is not None:
-        arguments += ["--parquet", os.path.abspath(parquet) if "://" not in parquet else parquet]
-    if not compared:
-        arguments.append("--no-compare")
-    arguments += ["--target", str(target), "--title", title, "--format", form, "--out", out, "--master", master]
-    if data is None:
-        return program.main(arguments)
-    with progress_file(data) as path:
-        return program.main([*arguments, "--data", data, "--progress", path])
+        found = _by_spark(options, data, master, log)
+        if found is None:
+            return Level.UNKNOWN
+        report = found
+    text = rendered(report, form)
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        with open(out, "w", encoding="utf-8") as file:
+            file.write(text)
+        print_line(report.summary)
+        print_line(f"wrote {out}")
+    return Level[report.level]
+
+
+def _limits(target: float, rules: Sequence[str]) -> Limits:
+    """Return the limits of the rules. Raises ValueError: one is wrong."""
+    target_ms = int(target * 1000)
+    given = {}
+    for each in rules:
+        name, _, given[name] = each.partition("=")
+    return limits_from(given, Limits(target_ms=target_ms, floor_ms=min(Limits().floor_ms, target_ms)))
+
+
+def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Sequence[str]) -> bool:
+    """Whether this process makes the report by itself.
+
+    Raises:
+        CliError: It is to, and has no way to.
+    """
+    if engine not in ENGINES:
+        raise CliError(f"--engine is {engine!r}: it is one of {', '.join(ENGINES)}", ExitCode.USAGE)
+    if engine == "local" and by_spark:
+        raise CliError(f"{by_spark[0]} needs Spark: leave out --engine local, or {by_spark[0]}", ExitCode.USAGE)
+    if engine != "auto" or by_spark:
+        return engine == "local"
+    window = options.window
+    since_ms = window.from_ms - (window.length_ms if options.compared else 0)
+    return samples_at_most(disk, options.given.journals, since_ms, window.to_ms) <= LOCAL_MAX
+
+
+def _by_spark(options: ReportOptions, data: str | None, master: str | None, log: str | None) -> Report | None:
+    """Make the report by Spark; null where that failed, which is printed.
+
+    Raises:
+        CliError: Spark is not installed, or an option is wrong.
+    """
+    try:
+        from lag.spark.jobs import program
+        from lag.spark.jobs.arguments import SPARK_ERRORS, first_sentence
+        from lag.spark.sources.options import OptionRefused
+        from lag.spark.sources.store_files import StoreUnreadable
+    except ImportError as error:
+        name = (error.name or "").partition(".")[0]
+        raise CliError(
+            f"this report runs on Spark, and {name} is not installed: pip install 'pyddmq[server,spark]'; up to "
+            f"{LOCAL_MAX:,} samples it needs none: --engine local, or a shorter --since",
+            ExitCode.WRONG_PYTHON,
+        ) from error
+    try:
+        if data is None:
+            return program.made(options, None, master=master, log=log)
+        with progress_file(data) as path:
+            return program.made(options, program.backlog_of(data, options, path), master=master, log=log)
+    except (OptionRefused, StoreUnreadable) as error:
+        raise CliError(str(error), ExitCode.USAGE) from error
+    except SPARK_ERRORS as error:
+        print_error(f"pyddmq lag report: {first_sentence(error)}", code=Level.UNKNOWN, as_json=False)
+        return None
+
+
+def _contacts(config: str) -> dict[str, tuple[str, ...]]:
+    """Return whom to call about each group, by a configuration's `alarmGroup`. Raises CliError: it cannot be read."""
+    from conf import ConfigError, load
+    from proxy.recording.limits import recipients_of
+
+    try:
+        groups = load(config).config.groups
+    except ConfigError as error:
+        raise CliError(f"--config: {error}", ExitCode.USAGE) from error
+    return {name: recipients_of(group) for name, group in groups.items()}
+
+
+def timezone_of(given: str | None) -> str:
+    """Return the name of a time zone, the machine's where none is given, or UTC where that has no name.
+
+    Raises:
+        CliError: There is no such time zone.
+    """
+    if given is not None:
+        try:
+            ZoneInfo(given)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise CliError(
+                f"--timezone is {given!r}: give a name such as Europe/Berlin, or UTC", ExitCode.USAGE
+            ) from error
+        return given
+    for name in (os.environ.get("TZ", "").lstrip(":"), os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]):
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            continue
+        return "UTC" if name in ("Etc/UTC", "Universal", "Zulu", "Etc/Universal", "Etc/Zulu") else name
+    return "UTC"

@@ -62,6 +62,7 @@ def watch_lag(
     except ValueError as error:
         raise CliError(str(error), ExitCode.USAGE) from error
     groups = [] if found is None else list(found.groups.values())
+    rules = None if found is None else found.lag.rules
     disk = RealDisk(read_only=True)
     wanted = watch.WatchOptions(
         journals=[journal_folder(disk, each) for each in journals],
@@ -70,7 +71,7 @@ def watch_lag(
         options=options,
         subscribed={
             (group.group, each.topic): watch.Subscribed(
-                limits=limits_of_config(group, each.topic), counts=is_alarmed(group, each.topic)
+                limits=limits_of_config(group, each.topic, rules), counts=is_alarmed(group, each.topic)
             )
             for group in groups
             for each in group.topics

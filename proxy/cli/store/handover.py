@@ -108,9 +108,9 @@ def to_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iterat
         "acks_above",
         acks,
         "messages are acknowledged above their group's committed offset; RocketMQ delivers them again",
-        "let the groups finish what lies below",
+        "let the groups finish the messages below",
     )
-    yield from _counted("attempts", tried, "messages failed before; RocketMQ begins their attempts anew")
+    yield from _counted("attempts", tried, "messages failed before; RocketMQ counts their attempts from 0")
     pauses = Pauses.open(found.root, disk=found.runtime.disk, clock=found.runtime.clock)
     paused = [group if topic is None else f"{group}/{topic}" for group, topic in pauses.paused]
     yield from _named("paused", paused, "are paused here; RocketMQ delivers to them")
@@ -127,18 +127,18 @@ def from_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iter
         advice = "start the node once with `pyddmq serve --accept`" if each.content else ""
         yield Point(each.kind, each.count, (), each.sentence, advice, needs_accept=bool(each.content))
     if not seen.clean:
-        yield Point("not_closed", 1, (), "RocketMQ did not close the store: what it delivered last may come again")
+        yield Point("not_closed", 1, (), "RocketMQ did not close the store: its last deliveries may be repeated")
     facts, metrics = found.store.recovery, found.runtime.metrics
     yield from _named(
         "topics_deleted",
         sorted(facts.deleted),
-        "were deleted there: they are gone here, too; made again, they go on behind the offsets that they had",
+        "were deleted there and are deleted here too; created again, they continue after their former offsets",
     )
     groups = sorted({group for group, _, _ in progress.trackers})
     yield from _counted(
         "popped",
         Counter({group: metrics.value(POPPED_TAKEN, group) for group in groups}),
-        "messages are in the hand of POP consumers, below their group's committed offset: they come again, in place",
+        "messages are in flight with POP consumers, below the committed offset: they are redelivered, in place",
     )
     yield from _retries(found, progress)
     yield from _counted(
@@ -149,7 +149,7 @@ def from_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iter
     yield from _named(
         "loops_interrupted",
         [f"at {physical}" for physical in facts.marked.get(LOOP_FEATURE.mark, ())],
-        "occurrences of loops were delivered there, and nothing follows them: the loops go on, with what was missed",
+        "occurrences of loops were delivered there and none follows: the loops continue with the missed ones",
     )
     answers = Answers(found)
     levels = {str(each.level): each.pending for each in answers.opened_delays().levels.values()}
@@ -198,7 +198,7 @@ def _queues(found: StoppedStore, seen: Before) -> Iterator[Point]:
     )
     yield from _counted("fillers", fillers, text)
     if seen.older:
-        text = "the store is of an older format, whose fillers hide messages from RocketMQ"
+        text = "the store has an older format, whose filler records hide messages from RocketMQ"
         yield Point("format_old", 1, (), text, "start and stop a node of this version once")
     yield from _named(
         "topics_made_again",
@@ -228,15 +228,15 @@ def _levels_there(answers: Answers) -> Iterator[Point]:
     yield from _counted(
         "levels_settled",
         cancelled,
-        "messages of delay levels were cancelled, or delivered after one that still waits: RocketMQ knows neither, and"
-        " delivers them",
+        "messages of delay levels were cancelled, or delivered after one that still waits: RocketMQ does not "
+        "know this and delivers them",
         "wait until what is before them is delivered",
     )
     yield from _counted(
         "levels_aside",
         refused,
         "messages of delay levels were refused by their topics: RocketMQ stops at them, or delivers later ones again",
-        "`pyddmq timers delays` tells why",
+        "`pyddmq timers delays` shows why",
     )
     yield from _counted(
         "levels", pending, "messages of delay levels are pending; RocketMQ delivers them by its level list"
@@ -265,11 +265,11 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
     yield from _named(
         "loops",
         loops,
-        "loops are pending: RocketMQ delivers one occurrence of each, then they stand still until the store comes back",
+        "loops are pending: RocketMQ delivers one occurrence of each, then they pause until the store comes back",
     )
     if timers.due.refused:
         text = "timed messages were refused by their topics; they are not in RocketMQ's wheel"
-        yield Point("timers_aside", len(timers.due.refused), (), text, "`pyddmq timers list` tells why")
+        yield Point("timers_aside", len(timers.due.refused), (), text, "`pyddmq timers list` shows why")
     log, next_ms = timers.table.log, timers.table.next_ms
     units = (log.unit(log.position(number)) for number in range(log.first, log.count))
     # The unit of what was cancelled is emptied in its slot.
@@ -289,7 +289,11 @@ def _transactions(found: StoppedStore, answers: Answers, *, there: bool) -> Iter
             continue
         if any(find_property(bytes(block), name) for name in _COMMIT_DELAYS):
             delayed[f"{half.group}/{half.topic}"] += 1
-    other = "RocketMQ asks their producers, and counts checks anew" if there else "their producers are asked from here"
+    other = (
+        "RocketMQ checks back with their producers, counting from 0"
+        if there
+        else "this node checks back with their producers"
+    )
     yield from _counted("transactions", undecided, f"transactions are undecided: {other}")
     if there:
         yield from _counted(

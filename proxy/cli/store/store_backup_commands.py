@@ -59,7 +59,7 @@ def backup(
         content = f"{amount(len(manifest['files']), 'file')}, {amount(size, 'byte')}"
         print_line(f"{target}: {content}, log up to {manifest['logEnd']:,}{checked}")
         if found:
-            print_line(f"they are copied from {data} as they are: `pyddmq store check {data}` tells more")
+            print_line(f"they are copied from {data} as they are: `pyddmq store check {data}` shows more")
     return ExitCode.DAMAGE_FOUND if found else ExitCode.OK
 
 

@@ -19,7 +19,7 @@ def broker_conf(
     *,
     data: Annotated[Path, typer.Argument(help="Data directory.", readable=False)],
     delay_levels: Annotated[
-        str, typer.Option(help="The node's messageDelayLevel, if it is not the standard list.")
+        str, typer.Option(help="The node's messageDelayLevel, if it is not the default.")
     ] = STANDARD_LEVELS,
     as_json: AsJson = False,
 ) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at TIME or later.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored before TIME.")]
-Limit = Annotated[int, typer.Option(min=0, help="Stop after so many; 0 is no limit.")]
+Limit = Annotated[int, typer.Option(min=0, help="Stop after N; 0 means no limit.")]
 WithBody = Annotated[bool, typer.Option("--body", help="Show bodies.")]
 
 Place = tuple[int, int]
@@ -47,7 +47,7 @@ def stat(*, data: DataFolder, as_json: AsJson = False) -> int:
     for name in ("first", "last"):
         print_line(f"  {name + ' stored':<16} {moment_text(shown[name]) if shown[name] is not None else 'none'}")
     if shown["holes"]:
-        print_line(f"  {amount(len(shown['holes']), 'damaged place')}; `pyddmq store check` tells more")
+        print_line(f"  {amount(len(shown['holes']), 'damaged place')}; `pyddmq store check` shows more")
     rows = [
         [each["topic"], str(queue["queue"]), str(queue["min"]), str(queue["max"]), str(queue["max"] - queue["min"])]
         for each in shown["topics"]
@@ -295,7 +295,7 @@ def _print_all(
         if found == limit:
             break
     if damaged and not as_json:
-        print_line(f"passed over: {amount(damaged, 'damaged record')}; `pyddmq store check` tells more")
+        print_line(f"passed over: {amount(damaged, 'damaged record')}; `pyddmq store check` shows more")
     return found
 
 
@@ -360,5 +360,5 @@ def _body_conditions(text: str | None, hex_bytes: str | None, pattern: str | Non
         try:
             compiled = re.compile(pattern.encode("utf-8", "surrogateescape"))
         except re.error as error:
-            raise CliError(f"--regex {pattern!r} is no regular expression: {error}", ExitCode.USAGE) from error
+            raise CliError(f"--regex {pattern!r} is not a valid regular expression: {error}", ExitCode.USAGE) from error
         yield lambda shown: compiled.search(shown.body) is not None

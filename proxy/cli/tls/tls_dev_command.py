@@ -39,7 +39,7 @@ def dev(
         raise CliError(text, ExitCode.USAGE) from error
     there = [each for each in FILES if (folder / each).exists()]
     if there and not force:
-        text = f"{folder / there[0]} is there; name another folder, or replace what is there with --force"
+        text = f"{folder / there[0]} exists; name another folder, or replace its files with --force"
         raise CliError(text, ExitCode.USAGE)
     try:
         make(folder, names=(*_NAMES, *(name or ())), client=client, days=days)
@@ -49,7 +49,7 @@ def dev(
     if as_json:
         return print_json({"folder": str(path), "files": list(FILES), "days": days, "client": client})
     print_line(f"A CA, a certificate for the node and one for a client {client!r}, good for {days} days, in {path}.")
-    print_line("Not for production: whoever has ca.key can be anybody. In the node's configuration:")
+    print_line("Not for production: anyone who has ca.key can impersonate any client. In the node's configuration:")
     print_line(
         "\n"
         "tls:\n"

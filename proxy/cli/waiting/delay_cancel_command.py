@@ -21,7 +21,7 @@ def cancel(
     messages: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids (UNIQ_KEY).")] = None,
     topic: OnlyTopic = None,
     level: Annotated[int | None, typer.Option("--level", min=1, help="Only messages of this level.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that wait in delay levels.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All messages that wait in delay levels.")] = False,
     rate: Annotated[int, typer.Option(min=1, max=100_000, help="Cancels a second at most, of a selection.")] = 1_000,
     yes: Annotated[bool, typer.Option("--yes", help="Cancel a selection; without this it is only shown.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,

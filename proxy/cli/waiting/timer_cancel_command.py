@@ -24,7 +24,7 @@ def cancel(
     topic: OnlyTopic = None,
     begin: From = None,
     end: To = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that are pending.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All pending timers.")] = False,
     rate: Annotated[int, typer.Option(min=1, max=100_000, help="Cancels a second at most, of a selection.")] = 1_000,
     yes: Annotated[bool, typer.Option("--yes", help="Cancel a selection; without this it is only shown.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,

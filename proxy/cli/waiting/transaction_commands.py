@@ -42,10 +42,11 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of tran
 OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only those of messages for this topic.")]
 OnlyGroup = Annotated[str | None, typer.Option("--group", help="Only those of this producer group.")]
 State = Annotated[
-    Standing, typer.Option("--state", help="`undecided`, or `discarded`: given up after their checks or their age.")
+    Standing,
+    typer.Option("--state", help="`undecided`, or `discarded`: abandoned after too many checks or too long a time."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All of the state.")]
-Rate = Annotated[float, typer.Option(min=0.1, max=10_000, help="At most so many a second, of a selection.")]
+Rate = Annotated[float, typer.Option(min=0.1, max=10_000, help="With a selection: maximum per second.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it with a selection; without this it is only shown.")]
 
 

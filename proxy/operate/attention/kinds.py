@@ -10,12 +10,26 @@ from typing import Any, Literal, NamedTuple
 
 from proxy.operate.views.findings import Finding
 
+_HELD = ("BLOCKED", "STALL", "STOP")
+_STANDS = (*_HELD, "NOT_CONSUMED")
+
 
 class Kind(NamedTuple):
-    """A kind of findings: the trouble in a few words, and what to do about it."""
+    """A kind of findings.
+
+    Attributes:
+        trouble: The trouble in a few words.
+        advice: What to do about it.
+        statuses: Lag statuses of the same group and topic that it explains (`proxy.operate.attention.judgement`).
+        causes: Causes that it explains, whatever the lag status is.
+        stops_all: Whether, of the node, it stops every group.
+    """
 
     trouble: str
     advice: str
+    statuses: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    stops_all: bool = False
 
 
 KINDS: dict[str, Kind] = {
@@ -23,15 +37,20 @@ KINDS: dict[str, Kind] = {
     "failed": Kind(
         "a write or a sync failed",
         "Look at the disk and the kernel's log; restart the node once the disk is sound.",
+        stops_all=True,
     ),
-    "not_ready": Kind("the node starts, recovers or stops", "Wait; /readyz?verbose and the log say how far it is."),
+    "not_ready": Kind(
+        "the node starts, recovers or stops", "Wait; /readyz?verbose and the log say how far it is.", stops_all=True
+    ),
     "acks_refused": Kind(
         "the disk is full, even for the ack journal",
         "Free space; or lower retentionBytes, which may need `pyddmq reload --accept-loss`.",
+        stops_all=True,
     ),
     "disk_full": Kind(
         "the disk is full",
         "Free space; or lower retentionBytes, which may need `pyddmq reload --accept-loss`.",
+        stops_all=True,
     ),
     "disk_low": Kind(
         "the disk is nearly full", "Free space; or lower retentionBytes, which may need `pyddmq reload --accept-loss`."
@@ -154,9 +173,13 @@ KINDS: dict[str, Kind] = {
     "stopped": Kind(
         "a message is out of attempts, and its key or queue waits for you",
         "Mend the cause, then end the wait with the command: retry, skip or dead-letter.",
+        statuses=_HELD,
     ),
     "poison": Kind(
-        "a message fails again and again", "Mend the consumer, or end it with the command; others of its key wait."
+        "a message fails again and again",
+        "Mend the consumer, or end it with the command; others of its key wait.",
+        statuses=_HELD,
+        causes=("poison_message", "all_fail"),
     ),
     "poison_retried": Kind(
         "messages in the retry topic fail again and again",
@@ -165,9 +188,20 @@ KINDS: dict[str, Kind] = {
     "call_stuck": Kind(
         "a call of an action goes on beyond its time limit",
         "Look at what the action waits for; `process: true` lets such calls be killed.",
+        statuses=_HELD,
     ),
-    "key_held": Kind("a key is held for a minute", "Look at the client that has it, or end it with the command."),
-    "no_answer": Kind("a client holds messages and does not answer", "Look at that client; stop it if it hangs."),
+    "key_held": Kind(
+        "a key is held for a minute",
+        "Look at the client that has it, or end it with the command.",
+        statuses=_HELD,
+        causes=("unanswered",),
+    ),
+    "no_answer": Kind(
+        "a client holds messages and does not answer",
+        "Look at that client; stop it if it hangs.",
+        statuses=_HELD,
+        causes=("unanswered",),
+    ),
     "timeouts": Kind(
         "messages come again since clients do not answer in time",
         "Look at the clients, or raise `timeout` above the longest time that they work on a batch.",
@@ -175,13 +209,14 @@ KINDS: dict[str, Kind] = {
     "retry_storm": Kind(
         "more attempts fail than succeed",
         "Mend the consumers or what they need; `pyddmq groups pause` stops deliveries meanwhile.",
+        statuses=("STALL",),
     ),
     "dead_letters": Kind(
         "many messages go to the dead letters",
         "See `pyddmq dlq stats`; pause the group if the cause is outside, and redrive when it is gone.",
     ),
     "dead_letters_refused": Kind(
-        "dead letters cannot be written", "Free space: their keys wait until the store takes them."
+        "dead letters cannot be written", "Free space: their keys wait until the store takes them.", statuses=_HELD
     ),
     "unreadable": Kind(
         "messages were skipped, since they cannot be read",
@@ -190,30 +225,50 @@ KINDS: dict[str, Kind] = {
     "reading_stopped": Kind(
         "too many messages wait for their keys, so reading has stopped",
         "End what holds the keys (see Keys that hold others up), or raise maxWaitingPerTopic and reload.",
+        statuses=_STANDS,
     ),
-    "no_puller": Kind("no client pulls", "Start the group's clients; do they use this group's name and this port?"),
+    "no_puller": Kind(
+        "no client pulls",
+        "Start the group's clients; see that they use this group's name and this port.",
+        statuses=("STOP", "NOT_CONSUMED"),
+    ),
     "push_failing": Kind(
         "a URL that messages are pushed to fails",
         "Mend the receiver; it is probed by itself, and its messages wait or go to the other URLs.",
+        statuses=_STANDS,
+        causes=("push_target_failing",),
     ),
     "sink_waits": Kind(
         "a sink waits: its server is away, full, or refuses the password",
         "Mend what the finding quotes; passwords and certificates are read again, and the messages continue.",
+        statuses=_STANDS,
+        causes=("sink_waits",),
     ),
     "paused": Kind("a group is paused", "Resume it with the command."),
     "queues_owned": Kind(
-        "the group's queues are consumed by somebody else", "Stop that consumer, or take the group out here."
+        "the group's queues are consumed by somebody else",
+        "Stop that consumer, or take the group out here.",
+        statuses=_STANDS,
     ),
     "not_starting": Kind(
-        "a subscription does not start", "Mend what its action says; it is tried again every few seconds."
+        "a subscription does not start",
+        "Mend what its action says; it is tried again every few seconds.",
+        statuses=_STANDS,
     ),
     "lost_to_retention": Kind(
-        "retention deleted messages that a group was not given",
-        "Raise retentionHours or retentionBytes and reload; a backup may have them.",
+        "messages were deleted that a group was not given",
+        "Unless the topic was deleted on purpose: raise retentionHours or retentionBytes and reload; a backup may have "
+        "the messages.",
+        statuses=("DATA_LOSS",),
     ),
     "near_retention": Kind(
         "retention is about to delete messages of a group",
         "Let the group catch up, or raise retentionHours or retentionBytes and reload.",
+        statuses=("RETENTION_RISK",),
+    ),
+    "lag": Kind(
+        "the lag rules find queues of a group not OK",
+        "Do what the finding says; `pyddmq lag explain STATUS` and `pyddmq lag explain CAUSE` have more.",
     ),
 }
 """By name; the order is that of the page among equals."""

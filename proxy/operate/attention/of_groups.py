@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
+from broker.format.numbers import whole_number
+from lag.rules.limits import Limits
 from proxy.node.trouble_facts import Labels, Risen
 from proxy.operate.attention.kinds import command, found
 from proxy.operate.text import age, amount, byte_size, short
@@ -14,13 +17,12 @@ from upstream.views import GroupView, PushView, StuckKey, SubscriptionView, Targ
 
 STUCK_SECONDS = 60.0
 """A key that is held this long is named; shorter is ordinary work."""
-UNPULLED_SECONDS = 60.0
-"""A lag this old with nothing out with clients means that nobody pulls."""
 SILENT_SECONDS = 60.0
 """A client that has messages this long without an answer is named."""
 EXPIRES_SHARE = 0.1
 """Part of a retention limit that is left when a group is told of."""
 LOST_SECONDS = 24 * 3600.0
+"""How long a loss is shown; for the window of the lag rules as bad."""
 SINK_SECONDS = 1.0
 """A sink that waits this long is shown; a failover is often shorter."""
 FAILURES = 5
@@ -31,6 +33,7 @@ FLOOD = 10
 STORM = 100
 """Failed attempts within a minute, more than what was finished, that are a storm of retries."""
 _NAMED = 5
+_WINDOW_SECONDS = Limits().window_ms / 1000
 
 
 def findings(group: GroupView, risen: Risen, now_ms: int) -> Iterator[Finding]:
@@ -52,15 +55,8 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
     if topic.paused_since_ms is not None:
         since = age((now_ms - topic.paused_since_ms) / 1000)
         resume = command("groups", "resume", group.group, "--topic", topic.topic)
-        yield found("paused", False, f"{where}: paused for {since}, from {topic.paused_by}. To go on: {resume}")
-    elif (
-        topic.lag
-        and not (topic.in_flight or topic.failing_total or group.fetchers or topic.push)
-        and topic.lag_seconds is not None
-        and topic.lag_seconds >= UNPULLED_SECONDS
-    ):
-        behind, since = amount(topic.lag, "message"), age(topic.lag_seconds)
-        yield found("no_puller", False, f"{where}: lag {behind}, the oldest for {since}; no client has any.")
+        text = f"{where}: paused for {since}, from {topic.paused_by}. To go on: {resume}"
+        yield found("paused", False, text, since_ms=topic.paused_since_ms)
     if topic.owner is not None:
         text = f"{where}: waits for its queues, which {topic.owner} consumes inside the program."
         yield found("queues_owned", False, text)
@@ -90,7 +86,7 @@ def _of_stops(where: str, group: GroupView, topic: SubscriptionView, now_ms: int
         why = f" The last failure: {short(each.reason)}." if each.reason else ""
         since = age((now_ms - each.since_ms) / 1000)
         text = f"{where}: {what} is stopped, failing for {since} ({_place(each)}{behind}).{why}{_way_out(group, each)}"
-        yield found("stopped", True, text, key=each.key, attempts=each.attempts, reason=each.reason)
+        yield found("stopped", True, text, **_about(each))
     if topic.stopped_total > _NAMED:
         more = topic.stopped_total - min(_NAMED, len(topic.stopped))
         yield found("stopped", True, f"{where}: {amount(more, 'more message')} that are stopped.", count=more)
@@ -106,7 +102,7 @@ def _of_push(where: str, push: PushView, now_ms: int) -> Iterator[Finding]:
             f"{where}: pushes to {url.url} fail for {since}: {amount(url.failures, 'failure')} in a row, "
             f"the last with: {short(url.reason or 'unknown')}. {what}"
         )
-        yield found("push_failing", every, text, count=url.failures, reason=url.reason)
+        yield found("push_failing", every, text, count=url.failures, reason=url.reason, since_ms=url.since_ms)
 
 
 def _of_sinks(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
@@ -120,7 +116,7 @@ def _of_sinks(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[Find
             f"{where}: {sink.action} has waited {age(seconds)} for {sink.server}, "
             f"the last time with: {short(sink.reason)}. {what}"
         )
-        yield found("sink_waits", not sink.messages_alone, text, reason=sink.reason)
+        yield found("sink_waits", not sink.messages_alone, text, reason=sink.reason, since_ms=sink.since_ms)
 
 
 def failing_urls(push: PushView) -> list[TargetView]:
@@ -131,14 +127,15 @@ def failing_urls(push: PushView) -> list[TargetView]:
 def _of_calls(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
     """Calls of actions that go on beyond their time limits."""
     for each in topic.calls_stuck[:_NAMED]:
-        queue = each.qid.rpartition("_")[2]
+        queue = _queue(each.qid)
         place = ("--topic", topic.topic, "--queue", queue, "--offset", str(each.offset), "--force")
         text = (
             f"{where}: action {each.action} has had a message for {age((now_ms - each.since_ms) / 1000)}, beyond its "
             f"limit of {each.limit_ms:,} ms (queue {queue}, offset {each.offset}); its key waits until it returns. "
             f"To go on without it: {command('groups', 'skip', group.group, *place)} (or dead-letter)"
         )
-        yield found("call_stuck", True, text, reason=each.action)
+        about = {"since_ms": each.since_ms, "queue": whole_number(queue, 9), "offset": each.offset}
+        yield found("call_stuck", True, text, reason=each.action, **about)
     if topic.calls_stuck_total > _NAMED:
         more = topic.calls_stuck_total - min(_NAMED, len(topic.calls_stuck))
         yield found("call_stuck", True, f"{where}: {amount(more, 'more message')} in calls beyond limits.", count=more)
@@ -155,7 +152,7 @@ def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int)
             f"{where}: {what} fails again and again: {amount(each.attempts, 'delivery')} in {since} "
             f"({_place(each)}){why}.{_end(group, each)}"
         )
-        yield found("poison", True, text, key=each.key, attempts=each.attempts, reason=each.reason)
+        yield found("poison", True, text, **_about(each))
     if topic.failing_total > _NAMED:
         more = topic.failing_total - min(_NAMED, len(topic.failing))
         yield found("poison", True, f"{where}: {amount(more, 'more message')} that fail again and again.", count=more)
@@ -163,10 +160,13 @@ def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int)
     held = sorted((key for key in stuck if (key.qid, key.offset) not in failing), key=lambda each: each.since_ms)
     for key in held[:_NAMED]:
         text = f"{where}: {_held_text(key, now_ms)}{_way_out(group, key)}"
-        yield found("key_held", False, text, key=key.key, attempts=key.attempts, reason=key.reason)
+        yield found("key_held", False, text, **_about(key))
     if len(held) > _NAMED:
         more = len(held) - _NAMED
-        yield found("key_held", False, f"{where}: {more} more keys are held for a minute or longer.", count=more)
+        # Only the keys held longest are listed in the view.
+        least = "at least " if topic.stuck_keys_total > len(topic.stuck_keys) else ""
+        text = f"{where}: {least}{more} more keys are held for a minute or longer."
+        yield found("key_held", False, text, count=more)
 
 
 def _of_rises(where: str, labels: Labels, risen: Risen) -> Iterator[Finding]:
@@ -209,8 +209,9 @@ def _of_retention(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[
     """What the group lost to retention within a day, and what it is about to lose."""
     ago = (now_ms - (topic.lost_at_ms or 0)) / 1000
     if topic.lost and ago < LOST_SECONDS:
-        text = f"{where}: {amount(topic.lost, 'message')} lost to retention, the last {age(ago)} ago."
-        yield found("lost_to_retention", True, text, count=topic.lost)
+        lost = amount(topic.lost, "message")
+        text = f"{where}: {lost} deleted before the group was given them, the last {age(ago)} ago."
+        yield found("lost_to_retention", ago < _WINDOW_SECONDS, text, count=topic.lost, since_ms=topic.lost_at_ms)
     share = topic.expires_share
     if share is None or share >= EXPIRES_SHARE:
         return
@@ -220,7 +221,7 @@ def _of_retention(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[
     if topic.expires_bytes is not None:
         limits.append(f"after another {byte_size(topic.expires_bytes)} of messages")
     text = f"{where}: retention deletes its oldest unfinished message {' or '.join(limits)}."
-    yield found("near_retention", True, text)
+    yield found("near_retention", False, text)
 
 
 def _of_holders(group: GroupView, now_ms: int) -> Iterator[Finding]:
@@ -239,15 +240,32 @@ def _of_holders(group: GroupView, now_ms: int) -> Iterator[Finding]:
         long = age((now_ms - min(since)) / 1000)
         what = f"{holder} has {amount(len(since), 'message')} for {long}, unanswered"
         text = f"Group {group.group} on topic {topic}: {what}."
-        yield found("no_answer", False, text, group=group.group, topic=topic, count=len(since))
+        about = {"group": group.group, "topic": topic, "since_ms": min(since)}
+        yield found("no_answer", False, text, count=len(since), **about)
+
+
+def _about(key: StuckKey) -> dict[str, Any]:
+    """The fields of a finding about one message."""
+    return {
+        "since_ms": key.since_ms,
+        "queue": whole_number(_queue(key.qid), 9),
+        "offset": key.offset,
+        "key": key.key,
+        "attempts": key.attempts,
+        "reason": key.reason,
+    }
+
+
+def _queue(qid: str) -> str:
+    return qid.rpartition("_")[2]
 
 
 def _place(key: StuckKey) -> str:
-    return f"queue {key.qid.rpartition('_')[2]}, offset {key.offset}"
+    return f"queue {_queue(key.qid)}, offset {key.offset}"
 
 
 def _head_command(what: str, group: GroupView, key: StuckKey) -> str:
-    place = ("--topic", key.topic, "--queue", key.qid.rpartition("_")[2], "--offset", str(key.offset))
+    place = ("--topic", key.topic, "--queue", _queue(key.qid), "--offset", str(key.offset))
     force = ("--force",) if key.holder else ()
     return command("groups", what, group.group, *place, *force)
 

@@ -27,12 +27,12 @@ REFUSALS = 30
 """Refusals of one kind within a minute that are a flood."""
 
 
-def findings(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> Iterator[Finding]:
+def findings(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     """Return what there is about a node."""
     yield from _of_state(node, troubles)
     yield from _of_disk(node, troubles)
     yield from _of_damage(node, troubles)
-    yield from _of_process(node, troubles, loop_lag_seconds)
+    yield from _of_process(node, troubles, node.loop_lag())
     yield from _of_configuration(troubles)
     yield from _of_waiting(troubles)
     yield from _of_refusals(troubles.risen)

@@ -141,7 +141,7 @@ class _Topics:
         listed = body.topic in node.config.topics
         if listed and not body.force:
             text = (
-                f"The configuration lists topic {body.topic}: take it out and reload first, or say force; then it is "
+                f"The configuration lists topic {body.topic}: remove it and reload first, or say force; then it is "
                 "emptied, and there again at once."
             )
             raise ChangeRefused(409, text)

@@ -43,13 +43,14 @@ def objectives_steps(
     found = Objectives(target_ms, span.since_ms, span.until_ms, group)
     yield from gather(JournalReader(disk, folder), span, found)
     if group is None:
-        kept = [_kept(name, None, None, each) for name, each in found.groups().items()]
+        kept = [_kept(name, None, None, each, span.asked_ms) for name, each in found.groups().items()]
     else:
-        kept = [_kept(*place, each) for place, each in sorted(found.queues.items())]
+        kept = [_kept(*place, each, span.asked_ms) for place, each in found.queues().items()]
     return ObjectivesAnswer(
         objective_ms=target_ms,
         since_ms=span.since_ms,
         until_ms=span.until_ms,
+        asked_ms=span.asked_ms,
         shortened=span.shortened,
         kept=kept,
     )
@@ -62,14 +63,18 @@ def _line(group: str, topic: str | None, queue: int | None, line: Line) -> LagLi
     )
 
 
-def _kept(group: str, topic: str | None, queue: int | None, each: Kept) -> ObjectiveKept:
+def _kept(group: str, topic: str | None, queue: int | None, each: Kept, span_ms: int) -> ObjectiveKept:
     return ObjectiveKept(
         group=group,
         topic=topic,
         queue=queue,
         share=each.share,
         messages_share=each.messages_share,
+        coverage=each.coverage(span_ms),
+        messages=each.messages,
+        lost=each.lost,
+        queues=each.queues,
         kept_ms=each.kept_ms,
         over_ms=each.over_ms,
-        unknown_ms=each.unknown_ms,
+        unknown_ms=each.unknown_ms(span_ms),
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from msgspec.structs import replace
-
-from broker.runtime.seams import Disk
+from broker.runtime.seams import Disk, SystemClock
 from broker.runtime.steps import run_now
 from conf import GroupConfig
 from lag.blocks import Gap
@@ -15,10 +14,12 @@ from lag.journal.files import Tier
 from lag.journal.reader import JournalReader, Wanted
 from lag.journal.writer import FILE_MS
 from lag.rules.limits import Limits
-from lag.samples import EventKind
+from lag.samples import EventKind, LagEvent
 from lag.verdicts.windows import Windows
-from proxy.operate.lookups.lag import Asked, answer_steps
+from proxy.operate.attention.judgement import LagQueues, judgement
+from proxy.operate.lookups.lag import queue_of
 from proxy.operate.views.lag import LagAnswer
+from proxy.recording.judging import QueueJudge
 
 
 def lag_of_files(
@@ -54,18 +55,26 @@ def lag_of_files(
         for event in block.events:
             windows.note(event)
             if event.kind is EventKind.LEFT:
-                windows.forget((event.group, event.topic, event.queue))
+                _forget(windows, event)
         for place, time_ms, row in block.queues:
             if time_ms >= since_ms:
                 windows.add(place, queue_sample(time_ms, row))
-    asked = Asked(
+    found = run_now(QueueJudge(windows, SystemClock(), config_of).judging(now_ms))
+    queues = LagQueues(
         now_ms=now_ms,
-        group=group,
-        limit=limit,
+        every_ms=every_ms,
         groups=[] if group is None else [group],
-        config_of=config_of,
+        queues=[queue_of(each) for each in found.judged],
+        empty=found.empty,
     )
-    answer = run_now(answer_steps(windows, asked))
-    # Nothing that was noted is nothing that is known.
-    level = answer.level if answer.groups else "UNKNOWN"
-    return replace(answer, every_ms=every_ms, level=level)
+    made = judgement(queues)
+    # Without one group in the files nothing is known.
+    return (made if made.groups else replace(made, level="UNKNOWN")).as_lag(limit=limit, group=group)
+
+
+def _forget(windows: Windows, left: LagEvent) -> None:
+    """Forget a queue that left its group, or all queues of a group that left."""
+    for (group, topic), queues in windows.topics(left.group).items():
+        for queue in queues:
+            if left.topic in ("", topic) and left.queue in (-1, queue):
+                windows.forget((group, topic, queue))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.views import View
+from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag_history import LagTrend
 
 
@@ -39,6 +40,7 @@ class LagQueue(View, frozen=True, kw_only=True):
         committed: The committed offset.
         end: End of the queue.
         held_key: Order key whose first message holds others up, or has failed, for longest.
+        held_offset: Offset of that message.
         samples: Samples in the window.
     """
 
@@ -69,6 +71,7 @@ class LagQueue(View, frozen=True, kw_only=True):
     committed: int | None
     end: int | None
     held_key: str | None
+    held_offset: int | None
     samples: int | None
 
 
@@ -77,8 +80,11 @@ class LagGroup(View, frozen=True, kw_only=True):
 
     Attributes:
         group: The group.
-        status: The worst of its queues'.
-        level: What that makes of it.
+        status: The worst lag status of its queues and findings.
+        level: The worst level of its queues and findings.
+        finding: Kind of its worst finding; null: it has none.
+        queues: Queues that were judged, whether they are listed or not.
+        queues_unknown: Those of them whose lag is not known, so that the sums are without them.
         lag: Sum over the queues in which it is known; null: in none.
         unfinished: Likewise.
         time_lag_ms: The largest that is known; null: none is.
@@ -87,6 +93,9 @@ class LagGroup(View, frozen=True, kw_only=True):
     group: str
     status: str
     level: str
+    finding: str | None
+    queues: int
+    queues_unknown: int
     lag: int | None
     unfinished: int | None
     time_lag_ms: int | None
@@ -100,10 +109,13 @@ class LagAnswer(View, frozen=True, kw_only=True):
         enabled: Whether the node samples at all (`lag.enabled`).
         every_ms: How far apart samples are.
         trouble: Why the last ones are not in the lag journal; null: they are.
-        level: The worst of the groups'; UNKNOWN where none is ERR and something is not known.
+        level: The worst of the groups' and of the node's own findings; UNKNOWN where none is ERR and something is not
+            known. For one group: its own, and the worst of the node's findings that stop every group.
+        findings: What that is made of, the bad first, as in `/api/attention`.
         groups: By name.
-        queues_total: How many queues there are.
-        queues: By group, topic and number.
+        queues_total: Number of judged queues; `queues` has fewer where `limit` was lower.
+        queues_empty: Queues that were never written to; they are neither judged nor listed.
+        queues: The worst first, then by group, topic and number.
         trend: How lag went before; null: it was not asked for.
     """
 
@@ -112,7 +124,9 @@ class LagAnswer(View, frozen=True, kw_only=True):
     every_ms: int
     trouble: str | None
     level: str
+    findings: Sequence[Finding]
     groups: Sequence[LagGroup]
     queues_total: int
+    queues_empty: int
     queues: Sequence[LagQueue]
     trend: LagTrend | None = None

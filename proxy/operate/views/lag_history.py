@@ -54,11 +54,15 @@ class ObjectiveKept(View, frozen=True, kw_only=True):
         group: The group.
         topic: The topic; null: all of the group.
         queue: The queue; null: all of the group.
-        share: Share of the time within the objective, 0.0 to 1.0; null: nothing is recorded.
-        messages_share: Share of the messages that came while it was kept; null: none came.
-        kept_ms: Time within it, over all queues.
+        share: Share of the known time within the objective, 0.0 to 1.0; null: nothing is known.
+        messages_share: Share of the messages that were finished in time; null: there were none.
+        coverage: Share of the span that is known, 0.0 to 1.0; the other shares are of this part alone.
+        messages: Messages that were finished or lost, or waited over the objective at the end.
+        lost: Those of them that retention took unfinished; they count as missed.
+        queues: Queues that this is the sum of.
+        kept_ms: Time within the objective, over all queues.
         over_ms: Time over it, likewise.
-        unknown_ms: Time of which it cannot be told, likewise; it counts as not kept.
+        unknown_ms: The rest of the span, likewise: nothing was recorded, or the age is not known.
     """
 
     group: str
@@ -66,6 +70,10 @@ class ObjectiveKept(View, frozen=True, kw_only=True):
     queue: int | None
     share: float | None
     messages_share: float | None
+    coverage: float
+    messages: int
+    lost: int
+    queues: int
     kept_ms: int
     over_ms: int
     unknown_ms: int
@@ -78,6 +86,7 @@ class ObjectivesAnswer(View, frozen=True, kw_only=True):
         objective_ms: The age that the oldest unfinished message is to stay under.
         since_ms: Begin of the span.
         until_ms: Its end.
+        asked_ms: The length that was asked for; what was not read of it counts as unknown.
         shortened: Whether the span is shorter than was asked for: a node reads a million rows at most.
         kept: By group or, where one is asked for, by its queues.
     """
@@ -85,5 +94,6 @@ class ObjectivesAnswer(View, frozen=True, kw_only=True):
     objective_ms: int
     since_ms: int
     until_ms: int
+    asked_ms: int
     shortened: bool
     kept: Sequence[ObjectiveKept]

@@ -96,6 +96,7 @@ class ReadinessAnswer(View, frozen=True, kw_only=True):
         reasons: Why it does not, a sentence each.
         memory: What it holds in memory.
         publishes_refused: Publishes are refused since the disk is full; messages are handed out and acks taken.
+        level: `OK`, `WARN`, `ERR` or `UNKNOWN`, by findings and lag; readiness does not depend on it.
         findings: What needs attention.
         phase: While the store is recovered: see recovery in the node's figures.
         scanned_bytes: Likewise.
@@ -109,6 +110,7 @@ class ReadinessAnswer(View, frozen=True, kw_only=True):
     reasons: Sequence[str]
     memory: MemoryView
     publishes_refused: bool
+    level: str
     findings: Sequence[Finding]
     phase: str | UnsetType = UNSET
     scanned_bytes: int | UnsetType = UNSET

@@ -50,7 +50,7 @@ class SignIn:
         elif connection.requests != 1:
             self._deny(connection, call, "authenticate is the first call of a connection: open a new one")
         elif token is None or (proven := access.proven(token)) is None:
-            self._deny(connection, call, "the token is none, is wrong, or has expired: get a new one")
+            self._deny(connection, call, "the token is missing, wrong or expired: get a new one")
         else:
             self._metrics.counter(SIGNED_IN, proven.way).add()
             connection.rights = access.rights_by(proven)

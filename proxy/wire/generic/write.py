@@ -60,14 +60,14 @@ def _present(kind: StructType, values: Mapping[str, Any], depth: int) -> list[tu
 def _integer(kind: int, value: Any) -> int:
     bits = _BITS[kind]
     if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise WireMisuse(f"{value!r} is no number of {bits} bits")
+        raise WireMisuse(f"{value!r} is not a number of {bits} bits")
     return int(value)
 
 
 def _raw(kind: Type, value: Any) -> bytes:
     if kind.text and not (kind.loose and isinstance(value, bytes)):
         if not isinstance(value, str):
-            raise WireMisuse(f"{value!r} is no text")
+            raise WireMisuse(f"{value!r} is not text")
         return value.encode()
     if not isinstance(value, bytes | bytearray | memoryview):
         raise WireMisuse(f"{value!r} is not bytes")

@@ -30,7 +30,7 @@ def _scan(call: Call, scan: _Scanner[_Result]) -> _Result:
     except (IndexError, struct.error) as error:
         raise ArgumentsError(f"the arguments of {call.method} end early") from error
     except UnicodeDecodeError as error:
-        raise ArgumentsError(f"a text in the arguments of {call.method} is no UTF-8") from error
+        raise ArgumentsError(f"a string in the arguments of {call.method} is not UTF-8") from error
 
 
 def scan_pull(call: Call) -> PullRequest:

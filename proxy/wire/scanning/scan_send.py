@@ -89,7 +89,7 @@ def _messages(reading: Reading, frame: bytes, pos: int, count: int, steps: Steps
 
     Raises:
         ArgumentsError: There are too many, or one is wrong.
-        MessageError: A text is no UTF-8, or there are too many properties; says which message it is.
+        MessageError: A text is not UTF-8, or there are too many properties; says which message it is.
     """
     if count > MESSAGES_MAX:
         raise ArgumentsError(f"a batch of {count} messages: at most {MESSAGES_MAX} are allowed")

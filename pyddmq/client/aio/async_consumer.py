@@ -222,7 +222,7 @@ class AsyncConsumer(Pulls):
         except ClientError as closing:
             if error is None:
                 raise
-            error.add_note(f"besides, {len(self._results)} results were not submitted: {closing}")
+            error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
 
     async def _pull_once(self, count_max: int) -> list[PulledMessage]:
         """Pull, or take what a pull brings that nobody waits for any more."""
@@ -303,6 +303,6 @@ class AsyncConsumer(Pulls):
             raise ClientMisuse("this consumer is closed: make a new one")
         if self._is_calling:
             raise ClientMisuse(
-                "this consumer is making a call in another task: give each task a consumer of its own; only ack, fail "
-                "and stop may come from any"
+                "this consumer is making a call in another task: give each task its own consumer; only ack, fail and "
+                "stop may be called from any task"
             )

@@ -318,5 +318,5 @@ class AsyncProducer:
         loop = asyncio.get_running_loop()
         self._loop = self._loop or loop
         if self._loop is not loop:
-            raise ClientMisuse("this producer belongs to another event loop: give each loop one of its own")
+            raise ClientMisuse("this producer belongs to another event loop: give each loop its own producer")
         return loop

@@ -35,7 +35,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
     """
 
     _name = "consumer"
-    _others = "give each thread a consumer of its own; only ack, fail and stop may come from any"
+    _others = "give each thread its own consumer; only ack, fail and stop may be called from any thread"
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
         except ClientError as closing:
             if error is None:
                 raise
-            error.add_note(f"besides, {len(self._results)} results were not submitted: {closing}")
+            error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
 
     def _call(
         self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0

@@ -39,7 +39,7 @@ class Fetcher(Taking[FetchedMessage]):
     """
 
     _name = "fetcher"
-    _others = "give each thread one of its own"
+    _others = "give each thread its own"
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class Fetcher(Taking[FetchedMessage]):
         except ClientError as closing:
             if error is None:
                 raise
-            error.add_note(f"besides, positions were not told: {closing}")
+            error.add_note(f"also, positions were not reported: {closing}")
 
     def _ack(self, positions: Mapping[Queue, int]) -> Any:
         result = self._idl.AckResult(

@@ -60,7 +60,7 @@ class ProducerHabits:
         out_after_application: The same after a TApplicationException.
         body_in_value: It puts the body, any bytes, into the text field of old clients.
         numbered: It numbers its messages (docs/deduplication.md), as none of DDMQ's does.
-        odd_key_share: Of its sends, how many have a key that is no UTF-8; they are refused, whatever comes of it.
+        odd_key_share: Of its sends, how many have a key that is not UTF-8; they are refused, whatever comes of it.
     """
 
     name: str

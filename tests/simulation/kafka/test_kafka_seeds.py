@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
@@ -23,7 +24,10 @@ from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.partitions import Partitions
 from upstream.kafka.silence import Silence
 
-SEEDS = 10
+SEEDS = 4
+SEEDS_MORE = 2
+SEEDS_MOST = 24
+"""The first seeds, and further ones until all of them together hit everything. `make simulate` has the rest."""
 SEEDS_LONG = 200
 PROCESSES = 2
 COMMAND = "python -m tests.simulation.kafka --seed"
@@ -52,32 +56,53 @@ def _reports(seeds: range) -> Iterator[Report]:
             yield result
 
 
-def _run(seeds: range) -> None:
-    """Run the seeds, print what they did, and assert that together they hit everything."""
-    faults: Counter[str] = Counter()
-    events: Counter[str] = Counter()
-    published, seconds = 0, 0.0
-    for report in _reports(seeds):
-        faults += report.faults
-        events += report.events
-        published += report.published
-        seconds += report.seconds
-    print(f"\n{len(seeds)} seeds, {seconds:.0f} virtual seconds, {published} messages")
-    print("faults:", dict(sorted(faults.items())))
-    print("events:", dict(sorted(events.items())))
-    assert not [name for name in FAULTS if not faults[name]]
-    assert not [name for name in HAPPENINGS if not events[name]]
+@dataclass
+class _Sum:
+    """What seeds did together."""
+
+    seeds: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    published: int = 0
+    seconds: float = 0.0
+
+    def run(self, seeds: range) -> None:
+        """Run some more."""
+        for report in _reports(seeds):
+            self.seeds += 1
+            self.faults += report.faults
+            self.events += report.events
+            self.published += report.published
+            self.seconds += report.seconds
+
+    def missing(self) -> list[str]:
+        """What none of them did."""
+        wanted = [(FAULTS, self.faults), (HAPPENINGS, self.events)]
+        return [name for names, found in wanted for name in names if not found[name]]
+
+    def print(self) -> None:
+        """Print all of it."""
+        print(f"\n{self.seeds} seeds, {self.seconds:.0f} virtual seconds, {self.published} messages")
+        print("faults:", dict(sorted(self.faults.items())))
+        print("events:", dict(sorted(self.events.items())))
 
 
 def test_seeds_hit_every_fault_and_break_no_promise() -> None:
     """The promises over Kafka hold: nothing lost, out of order, handed out by two, or committed and given again."""
-    _run(range(SEEDS))
+    done = _Sum()
+    while done.seeds < SEEDS or (done.missing() and done.seeds < SEEDS_MOST):
+        done.run(range(done.seeds, done.seeds + (SEEDS_MORE if done.seeds else SEEDS)))
+    done.print()
+    assert not done.missing()
 
 
 @pytest.mark.long
 def test_many_seeds_break_no_promise() -> None:
     """The same over some hundreds."""
-    _run(range(1_000, 1_000 + SEEDS_LONG))
+    done = _Sum()
+    done.run(range(1_000, 1_000 + SEEDS_LONG))
+    done.print()
+    assert not done.missing()
 
 
 def test_seed_replays_exactly() -> None:
@@ -139,7 +164,7 @@ def test_broken_node_is_caught(
     """The account names the promise that these nodes break; with whole ones the same seed passes."""
     broken(monkeypatch)
     # Whole nodes are done in less; a broken one is simulated to the end of it.
-    monkeypatch.setattr(world, "SETTLE_SECONDS", 30.0)
+    monkeypatch.setattr(world, "SETTLE_SECONDS", 12.0)
     with pytest.raises(PromiseBroken) as raised:
         run_seed(seed)
     assert raised.value.promise == promise

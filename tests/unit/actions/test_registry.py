@@ -162,7 +162,7 @@ groups:
         loads(text, actions=Registry())
     told = "\n".join(str(problem) for problem in failed.value.problems)
     assert "actions[1]" in told
-    assert "is async or blocking and stands before the order gate" in told
+    assert "is async or blocking and comes before the order gate" in told
     assert "Waits.process" in told
     assert "Blocks.timeLimit" in told
 

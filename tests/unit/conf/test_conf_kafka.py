@@ -50,9 +50,9 @@ def test_settings_of_librdkafka_are_kept_as_written() -> None:
     ("entry", "said"),
     [
         ("", "kafka.main.bootstrapServers: is absent; add `bootstrapServers: ...`"),
-        ("bootstrapServers: host", "'host' is no server; write host:port"),
-        ("bootstrapServers: 'a:1,b:0'", "'b:0' is no server"),
-        ("bootstrapServers: 'kafka://a:1'", "is no server"),
+        ("bootstrapServers: host", "'host' is not a valid server; write host:port"),
+        ("bootstrapServers: 'a:1,b:0'", "'b:0' is not a valid server"),
+        ("bootstrapServers: 'kafka://a:1'", "is not a valid server"),
         ("groupProtocol: share", "write 'auto', 'classic' or 'consumer'"),
         ("takeover: late", "write 'prompt' or 'strict'"),
         ("sessionTimeout: 45s", "write 45000"),
@@ -65,8 +65,8 @@ def test_settings_of_librdkafka_are_kept_as_written() -> None:
         ("librdkafka: {acks: 1}", "librdkafka.acks: is pyddmq's own: a send is answered when all"),
         ("librdkafka: {bootstrap.servers: x}", "write the cluster's `bootstrapServers`"),
         ("librdkafka: {sasl.jaas.config: x}", "is a setting of Java's client; write `sasl.username`"),
-        ("librdkafka: {error_cb: x}", "is a function of a program; take it out"),
-        ("librdkafka: {SASL: x}", "is no setting of librdkafka"),
+        ("librdkafka: {error_cb: x}", "is a function of a program; remove it"),
+        ("librdkafka: {SASL: x}", "is not a setting of librdkafka"),
         ("librdkafka: {sasl.username: [a]}", "librdkafka.sasl.username: a value is text, a number"),
         ("librdkafka: {sasl.username: }", "librdkafka.sasl.username: a value is text, a number"),
         ("librdkafka: {sasl.password: {}}", "a secret has one place; write {file: PATH} or {env: NAME}"),
@@ -104,7 +104,7 @@ def test_secret_as_text_is_refused_and_not_shown(key: str, value: str) -> None:
 def test_own_keys_say_what_to_do() -> None:
     """Each names its remedy, whatever the value."""
     for key, remedy in OWN_KEYS.items():
-        assert "write " in remedy or "take it out" in remedy
+        assert "write " in remedy or "remove it" in remedy
         assert librdkafka_problem(key, Secret(env="X")) == f"is pyddmq's own: {remedy}"
     assert librdkafka_problem("ssl.key.location", "/etc/key.pem") is None
 
@@ -138,13 +138,13 @@ def test_topics_say_where_they_stand() -> None:
 @pytest.mark.parametrize(
     ("topic", "said"),
     [
-        ("t: {brokerCluster: man}", "topics.t.brokerCluster: 'man' is no cluster; did you mean main?"),
+        ("t: {brokerCluster: man}", "topics.t.brokerCluster: 'man' is not a cluster; did you mean main?"),
         ("t: {brokerCluster: main, queues: 8}", "topics.t.queues: its queues are its partitions in Kafka"),
         ("t: {brokerCluster: main, messageType: DELAY}", "delays, timers and transactions on Kafka topics are not in"),
         ("t: {brokerCluster: main, messageType: TRANSACTION}", "write NORMAL or FIFO, or leave it out"),
         ("t: {brokerCluster: main, messageType: MIXED}", "write NORMAL or FIFO, or leave it out"),
-        ("t%u: {brokerCluster: main}", "'t%u' is no name that Kafka takes"),
-        ("'^(': {brokerCluster: main}", "is no regular expression"),
+        ("t%u: {brokerCluster: main}", "'t%u' is not a valid Kafka topic name"),
+        ("'^(': {brokerCluster: main}", "is not a valid regular expression"),
         (
             r"'^t\d+': {brokerCluster: main}",
             r"has '\\d', which librdkafka and brokers read in other ways; write classes",
@@ -176,7 +176,8 @@ def test_topic_of_a_wrong_cluster_is_not_wrong() -> None:
     text = refused("kafka: {main: {bootstrapServers: x}}\ntopics: {t: {brokerCluster: main}}\n")
     assert (
         text
-        == "f.yaml:1: kafka.main.bootstrapServers: 'x' is no server; write host:port, several with commas between them"
+        == "f.yaml:1: kafka.main.bootstrapServers: 'x' is not a valid server; write host:port, several with commas "
+        "between them"
     )
 
 
@@ -186,14 +187,14 @@ GROUP = "topics: {k: {brokerCluster: main}, l: {brokerCluster: other}, s: }\ngro
 @pytest.mark.parametrize(
     ("group", "topics", "said"),
     [
-        ("g", "{topic: k}, {topic: s}", "groups[g].topics: the topics of a group stand in one cluster, and these do "
-         "not: k in main; s in pyddmq; make two groups"),
+        ("g", "{topic: k}, {topic: s}", "groups[g].topics: all topics of a group must be in one cluster, and these "
+         "are not: k in main; s in pyddmq; make two groups"),
         ("g", "{topic: k}, {topic: l}", "k in main; l in other; make two groups"),
         ("g", "{topic: k, brokerCluster: other}", "'other' is not that of k; write 'main' (topics.k.brokerCluster)"),
         ("g", "{topic: s, brokerCluster: main}", "'main' is not this node's; write 'pyddmq' (node.brokerCluster)"),
-        ("g", "{topic: k, actions: [LowLevel]}", "k stands in Kafka (main), and LowLevel would only repeat"),
-        ("g", "{topic: k, retryTopic: true}", "where what failed is retried in place; take it out"),
-        ("g|h", "{topic: k}", "g|h.DLQ is no name of a topic"),
+        ("g", "{topic: k, actions: [LowLevel]}", "k is in Kafka (main), and LowLevel would only repeat"),
+        ("g", "{topic: k, retryTopic: true}", "where failed messages are retried in place; remove it"),
+        ("g|h", "{topic: k}", "g|h.DLQ is not a valid topic name"),
     ],
 )  # fmt: skip
 def test_group_that_cannot_read_kafka_is_told(group: str, topics: str, said: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conf import Config, LagConfig, loads
+from conf import Config, LagConfig, LagRules, loads
 from conf.diff import diff
 from tests.unit.conf_tools import refused
 
@@ -33,12 +33,20 @@ def test_section_is_read() -> None:
         ("lag: {every: 10}", "lag.every: must be text"),
         ("lag: {every: 500ms}", "lag.every: 500ms is not within 1s and 1h; take 10s"),
         ("lag: {every: 2h}", "lag.every: 2h is not within 1s and 1h"),
-        ("lag: {every: soon}", "lag.every: 'soon' is no duration; write a number and one of ms, s, m, h, d"),
+        ("lag: {every: soon}", "lag.every: 'soon' is not a valid duration; write a number and one of ms, s, m, h, d"),
         ("lag: {keys: secret}", "write 'plain', 'hashed' or 'off'"),
         ("lag: {keep: {week: 1d}}", "write 'raw', 'minute' or 'hour'"),
         ("lag: {keep: {raw: 2}}", "lag.keep.raw"),
         ("lag: {bytesMax: 1}", "must be at least 4194304"),
         ("lag: {evry: 10s}", "did you mean every?"),
+        ("lag: {rules: {stopp: 3m}}", "did you mean stop?"),
+        ("lag: {rules: {stop: 3}}", "lag.rules.stop: must be text"),
+        (
+            "lag: {rules: {stop: soon}}",
+            "lag.rules.stop: 'soon' is no duration; write a number and one of ms, s, m, h, d",
+        ),
+        ("lag: {rules: {deadBand: 1.0}}", "lag.rules.deadBand: is 1.0; must be less than 1"),
+        ("lag: {rules: {stop: 6m, window: 5m}}", "a window must be at least as long as stop"),
         ("lagg: {}", "did you mean lag? there are node, access, admin, limits, lag, tls, kafka, topics and groups"),
     ],
 )
@@ -53,6 +61,15 @@ def test_change_of_the_section_is_live() -> None:
     assert changes.sentences() == ["lag.every: changes at once", "lag.keys: changes at once"]
     assert not changes.refusals
     assert not changes.empty
+
+
+def test_change_of_the_rules_is_live() -> None:
+    """Of the node, and of a group alone."""
+    rules = LagRules.model_validate({"stop": "2m"})
+    assert diff(Config(), Config(lag=LagConfig(rules=rules))).sentences() == ["lag.rules: changes at once"]
+    before = loads("topics: {t: {}}\ngroups: [{group: g, topics: [{topic: t}]}]\n").config
+    after = loads("topics: {t: {}}\ngroups: [{group: g, lagRules: {stop: 2m}, topics: [{topic: t}]}]\n").config
+    assert diff(before, after).sentences() == ["group g: changes at once: lagRules"]
 
 
 GROUP = "topics: {t: {}}\ngroups: [{group: g, ackLog: %s, topics: [{topic: t, actions: [%s]}]}]\n"
@@ -77,4 +94,4 @@ def test_share_that_is_none_is_told(text: str) -> None:
 def test_low_level_group_has_no_ack_log() -> None:
     """Its clients acknowledge offsets, not messages."""
     said = refused(GROUP % ("all", "LowLevel"))
-    assert "ackLog: clients of 'g' acknowledge offsets (LowLevel), and no message has an end of its own" in said
+    assert "ackLog: clients of 'g' acknowledge offsets (LowLevel), so single messages do not finish" in said

@@ -17,12 +17,15 @@ ACCESS = "access: {rules: []}\n"
         ("[]", "f.yaml:2: limits: must be a mapping; write `limits:` and below it `addresses:` and a list"),
         ("{addresses: {}}", "limits.addresses: must be a list; write `addresses:`"),
         ("{share: 0}", "limits.share: is 0; must be more than 0"),
-        ("{shares: 1}", "limits.shares: is no key here; did you mean share?"),
+        ("{shares: 1}", "limits.shares: is not a known key; did you mean share?"),
         ("{addresses: [{networks: [10.0.0.0/8]}]}", "limits.addresses[0]: limits nothing; write `requestsPerSecond`"),
         ("{addresses: [{networks: [], connections: 1}]}", "limits.addresses[0].networks: has too few entries"),
-        ("{addresses: [{networks: [10.0.0.1/8], connections: 1}]}", "is no network; write 10.0.0.0/8"),
+        ("{addresses: [{networks: [10.0.0.1/8], connections: 1}]}", "is not a valid network; write 10.0.0.0/8"),
         ("{addresses: [{networks: [10.0.0.0/8], connections: 0}]}", "limits.addresses[0].connections: is 0; must be"),
-        ("{addresses: [{networks: [10.0.0.0/8], pendingTimers: 1}]}", "limits.addresses[0].pendingTimers: is no key"),
+        (
+            "{addresses: [{networks: [10.0.0.0/8], pendingTimers: 1}]}",
+            "limits.addresses[0].pendingTimers: is not a known key",
+        ),
         ("{principals: [{principals: [a b], connections: 1}]}", "'a b' names no principal"),
         ("{principals: [{principals: [a], requestsPerSecond: 0}]}", "requestsPerSecond: is 0; must be more than 0"),
         ("{principals: [{principals: [a], bytesInPerSecond: 1}]}", "bytesInPerSecond: is 1; must be at least 1024"),
@@ -37,7 +40,7 @@ def test_wrong_sections_are_told_with_what_would_be_right(section: str, said: st
 def test_principals_need_a_section_access() -> None:
     """Without one nobody has a principal, and the line would limit nobody without a word."""
     line = "limits: {principals: [{principals: [a], connections: 1}]}\n"
-    assert "limits.principals: without a section `access` nobody has a principal" in refused(line)
+    assert "limits.principals: without a section `access` no client has a principal" in refused(line)
     assert loads(ACCESS + line).config.limits.principals[0].connections == 1
 
 

@@ -104,7 +104,7 @@ def test_retry_intervals_accepts_what_has_a_meaning(intervals: list[int]) -> Non
 
 @pytest.mark.parametrize(
     ("intervals", "words"),
-    [([-1], "stands first"), ([5, -1, 6], "never reached"), ([5, -2], "no interval"), ([86_400_001], "a day")],
+    [([-1], "cannot be first"), ([5, -1, 6], "never used"), ([5, -2], "not a valid interval"), ([86_400_001], "a day")],
 )
 def test_retry_intervals_refuses_what_ddmq_misreads(intervals: list[int], words: str) -> None:
     """W20: unreachable entries, a leading -1 and other negatives are errors."""
@@ -135,10 +135,10 @@ def test_order_key_comes_back_in_its_full_spelling(text: str, expected: str) -> 
     [
         ("key", "ambiguous"),
         ("Qid", "ambiguous"),
-        ("", "no order key"),
-        (" $.a", "no order key"),
-        ("$.a[", "no JSON path"),
-        ("$.a b", "no JSON path"),
+        ("", "not a valid order key"),
+        (" $.a", "not a valid order key"),
+        ("$.a[", "not a valid JSON path"),
+        ("$.a b", "not a valid JSON path"),
         ("$..a", "several values"),
         ("$.a[*]", "several values"),
         ("$.a[?@.b]", "several values"),
@@ -175,7 +175,7 @@ def test_consume_timestamp_reads_iso_8601_with_a_zone() -> None:
             {"consumeFromWhere": "timestamp", "consumeTimestamp": 1_760_000_000},
             "looks like seconds: write 1760000000000",
         ),
-        ({"consumeFromWhere": "timestamp", "consumeTimestamp": "soon"}, "no point in time"),
+        ({"consumeFromWhere": "timestamp", "consumeTimestamp": "soon"}, "not a valid point in time"),
         ({"consumeFromWhere": "timestamp", "consumeTimestamp": 20_240_501_000_000}, "less than or equal"),
     ],
 )

@@ -67,7 +67,7 @@ def test_errors_name_the_field_that_stands_in_the_file() -> None:
     """Not the option that it became; given twice, it is refused."""
     text = "actions: [Json, Transit, PullServer]\ntransit:\n  $.a: $.b\n  $.c: 'x ['"
     [said] = problems(text)
-    assert said.startswith("node.yaml:10: groups[g].topics[t].transit.$.c: 'x [' is no JSON path")
+    assert said.startswith("node.yaml:10: groups[g].topics[t].transit.$.c: 'x [' is not a valid JSON path")
     [said] = problems("actions: [Json, Transit, PullServer]\ntransit: {a: b}\noptions: {Transit: {fields: {a: c}}}")
     assert "transit: is given twice, as options.Transit.fields too; keep options.Transit.fields" in said
 
@@ -110,7 +110,7 @@ def test_place_in_an_escaped_text_is_told_by_the_text() -> None:
     ("options", "said"),
     [
         ("Transit: {fields: {}}", "at least 1 item"),
-        ("Transit: {fields: {a.*: b}}", "'a.*' is no place to set a value at"),
+        ("Transit: {fields: {a.*: b}}", "'a.*' is not a place to set a value at"),
         ("Transit: {fields: {'a[1000]': b}}", "index above 999"),
         ("Transit: {fields: {'[0]': b}}", "the body is an object"),
         ("Transit: {}", "fields: is absent"),

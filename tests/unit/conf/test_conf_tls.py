@@ -42,10 +42,13 @@ def test_port_has_what_stands_above_and_its_own() -> None:
             f"tls: {{{PAIR}, clientCertificates: required, producer: {{port: 1}}}}",
             "tls.producer: asks for client certificates (required), and no `tls.clientCa` says whose",
         ),
-        (f"tls: {{{PAIR}, producer: {{port: 1, clientCa: c}}}}", "tls.producer.clientCa: is read only where"),
+        (f"tls: {{{PAIR}, producer: {{port: 1, clientCa: c}}}}", "tls.producer.clientCa: is used only where"),
         (f"tls: {{{PAIR}, producer: {{port: 9613}}}}", "tls.producer.port: 9613 is node.producerPort's as well"),
         (f"tls: {{{PAIR}, producer: {{port: 1}}, admin: {{port: 1}}}}", "tls.admin.port: 1 is tls.producer.port's"),
-        (f"tls: {{{PAIR}, producer: {{port: 1, host: 0.0.0.0}}}}", "tls.producer.host: 0.0.0.0 is no address of the"),
+        (
+            f"tls: {{{PAIR}, producer: {{port: 1, host: 0.0.0.0}}}}",
+            "tls.producer.host: 0.0.0.0 is not a loopback address",
+        ),
         ("tls: {minimumVersion: '1.1'}", "tls.minimumVersion"),
         ("tls: {clientCertificates: maybe}", "tls.clientCertificates"),
         ("node: {producerPort: null}", "node.producerPort: is null, and there is no `tls.producer`"),
@@ -70,7 +73,7 @@ def test_plain_ports_may_be_left_out() -> None:
 def test_word_that_opens_the_thrift_ports_does_not_open_the_admin_port() -> None:
     """By TLS neither: rules do."""
     text = f"tls: {{{PAIR}, admin: {{port: 1, host: 0.0.0.0}}}}"
-    with pytest.raises(ConfigError, match=r"tls\.admin\.host: 0\.0\.0\.0 is no address of the loopback"):
+    with pytest.raises(ConfigError, match=r"tls\.admin\.host: 0\.0\.0\.0 is not a loopback address"):
         loads(f"node: {{access: open}}\n{text}")
     assert loads(f"access: {{rules: []}}\n{text}").config.tls.admin is not None
 

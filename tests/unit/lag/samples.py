@@ -49,6 +49,16 @@ queue_samples = st.builds(
     limited=st.booleans(),
     pushing=st.booleans(),
     matched=st.none() | st.floats(0.0, 1.0),
+    skipped=_counts,
+    failing=_counts,
+    succeeded_ms=_moments,
+    out_offset=_offsets,
+    out_client=_texts,
+    out_since_ms=_moments,
+    sink_server=_texts,
+    sink_reason=_texts,
+    sink_since_ms=_moments,
+    base=_offsets,
 )
 scheduled_samples = st.builds(
     ScheduledSample,

@@ -247,7 +247,7 @@ def test_time_disk_network_and_chance_come_through_the_seams() -> None:
 def test_exceptions_to_the_seams_are_still_needed() -> None:
     """An exception whose file is gone, or which no longer needs it, is taken out (named ones only)."""
     for place, rules in ALLOWED.items():
-        assert (ROOT / place).exists(), f"{place} is gone: take it out of ALLOWED"
+        assert (ROOT / place).exists(), f"{place} is gone: remove it of ALLOWED"
         if rules is not _EDGE:
             used = {rule for _, rule, _ in outside_world(ast.parse((ROOT / place).read_text()))}
             assert rules <= used, f"{place} no longer needs {sorted(rules - used)}"

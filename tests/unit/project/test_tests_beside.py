@@ -24,7 +24,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # The whole of a push, over real sockets and over simulated ones.
     "actions/http/action.py": ("test_push", "test_pushes"),
     # What is shown, by those who ask for it.
-    "proxy/admin/exposition.py": ("test_admin_http", "test_troubles"),
+    "proxy/admin/exposition.py": ("test_admin_http", "test_verdicts"),
     "proxy/cli/commands/node_commands.py": ("test_cli",),
     # Two makes of one thing, each case run over both.
     "upstream/kafka/broker.py": ("test_source", "test_partitions", "test_many_nodes"),
@@ -61,7 +61,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/node/parts.py": ("test_node", "test_startup"),
     # Each finding is staged on a simulated node.
     "proxy/operate/attention/kinds.py": ("test_troubles",),
-    "proxy/operate/attention/of_node.py": ("test_troubles",),
+    "proxy/operate/attention/of_node.py": ("test_verdicts",),
     "proxy/operate/attention/of_groups.py": ("test_attention", "test_admin_http"),
     "proxy/operate/changes/groups.py": ("test_admin_changes",),
     "proxy/operate/changes/desk.py": ("test_admin_changes", "test_topic_changes"),

@@ -20,6 +20,7 @@ TWO_PHASES = {
     "upstream/kafka/partitions.py::begin": "a group is made over its member; what it has in hand is asked of it",
     "upstream/kafka/membership.py::begin": "likewise: whether anything is out is asked of the group",
     "upstream/group_parts.py::serve": "a group is made first; what serves its fetches is made over it",
+    "proxy/operate/live_node.py::observe": "the admin port, which measures the loop and judges, is made over the view",
     "upstream/progress/tracker.py::stage_to": "what a replay finishes is in the journal, and is staged nowhere",
 }
 """Methods that set what their object calls from then on, and the circle or the change that makes them needed."""

@@ -170,9 +170,9 @@ def test_absent_node_is_reported_with_its_address() -> None:
     ("answer", "text"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "admin port"),
-        (b"\xff\xff\xff\xff", "no frame length"),
+        (b"\xff\xff\xff\xff", "not a valid frame length"),
         (b"\x00\x00\x00\x02hi", "does not decode"),
-        (b"\x7f\xff\xff\xff", "no frame length"),
+        (b"\x7f\xff\xff\xff", "not a valid frame length"),
     ],
 )
 def test_answer_that_is_no_thrift_is_named(answer: bytes, text: str) -> None:
@@ -228,5 +228,7 @@ def test_malformed_addresses_are_misuse() -> None:
     for text in ("", "9613", "host", "host:", ":9613", "host:0", "host:65536", "host:x"):
         with pytest.raises(ClientMisuse, match="host:port"):
             Producer(text)
+    with pytest.raises(ClientMisuse, match="speak Thrift, not http; write host:port"):
+        Producer("http://127.0.0.1:9613")
     with pytest.raises(ClientMisuse):
         Producer("h:1", resends=-1)

@@ -132,7 +132,7 @@ def test_half_carries_the_whole_message_and_its_group() -> None:
         (LocalState.ROLLBACK, LocalState.ROLLBACK, None),
         (ValueError("no stock"), LocalState.UNKNOWN, "ValueError: no stock"),
         (KeyError(), LocalState.UNKNOWN, "KeyError"),
-        (8, LocalState.UNKNOWN, "the listener answered 8, which is no LocalState"),
+        (8, LocalState.UNKNOWN, "the listener answered 8, which is not a LocalState"),
     ],
 )
 def test_every_answer_and_failure_of_a_listener_becomes_a_state(

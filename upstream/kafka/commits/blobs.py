@@ -32,11 +32,11 @@ _VERSION = "b1"
 _SUM = 32
 
 WRITTEN = declare(
-    "pyddmq_kafka_commit_blobs_total", "Commits whose text was too large, and stands in the commit topic.", ("group",)
+    "pyddmq_kafka_commit_blobs_total", "Commits whose text was too large and is in the commit topic.", ("group",)
 )
 UNREAD = declare(
     "pyddmq_kafka_commit_blobs_unread_total",
-    "Blobs that a commit names and that are not there, not in time, or not what it says: some of it comes again.",
+    "Blobs that a commit names and that are missing, late or wrong: some messages are delivered again.",
     ("group",),
 )
 

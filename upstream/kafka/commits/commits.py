@@ -29,7 +29,7 @@ COMMITS = declare("pyddmq_kafka_commits_total", "Commits of offsets to Kafka tha
 COMMIT_ERRORS = declare("pyddmq_kafka_commit_errors_total", "Commits of offsets that Kafka refused.", ("group", "code"))
 CUT = declare(
     "pyddmq_kafka_commit_texts_cut_total",
-    "Commits whose text had no room for all that is finished above the offset: after a crash some of it comes again.",
+    "Commits whose text had no room for all acks above the offset: after a crash some messages are delivered again.",
     ("group",),
 )
 

@@ -82,7 +82,7 @@ def test_checkpoint_that_says_more_than_the_log_is_not_believed() -> None:
     known = memory(store, other)
     assert [known.judge([key(number)]).places for number in (0, 1)] == [[0], ()]
     file = other.open(f"{ROOT}/pyddmq/deduplication")
-    assert file.read(0, file.size()) != later, "it is written anew before anything is appended"
+    assert file.read(0, file.size()) != later, "it is rewritten before anything is appended"
     store.close()
 
 

@@ -369,8 +369,8 @@ def test_retry_of_a_message_of_a_transaction_is_an_ordinary_one() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"group": ""}, "is no name"),
-        ({"group": "a\x01b"}, "is no name"),
+        ({"group": ""}, "is not a valid name"),
+        ({"group": "a\x01b"}, "is not a valid name"),
         ({"delay_level": -1}, "negative"),
         ({"delay_ms": 1 << 50}, "timerMaxDelaySec"),
         ({"block": b"k\x01" + b"v" * 32_500 + b"\x02"}, "are allowed"),

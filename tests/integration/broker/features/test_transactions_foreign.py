@@ -63,7 +63,7 @@ def handles(made: Broker) -> list[str]:
 
 
 def test_op_bodies_of_both_forms_are_read() -> None:
-    """One offset without a comma, many with one each, and what is no number; letters are ours."""
+    """One offset without a comma, many with one each, and what is not a number; letters are ours."""
     assert members_of(b"17", b"TAGS\x01d\x02") == [Member(17, None)]
     assert members_of(b"1,22,3,", b"") == [Member(1, None), Member(22, None), Member(3, None)]
     assert members_of(b"1,x,,3,", b"") == [Member(1, None), Member(3, None)]

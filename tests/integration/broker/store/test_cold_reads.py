@@ -67,7 +67,7 @@ def test_sum_is_compared_by_the_quick_way_too() -> None:
 
 
 def test_queue_file_deleted_beneath_a_running_store_costs_nothing() -> None:
-    """Units are made anew from the log."""
+    """Units are rebuilt from the log."""
     disk, metrics = SimDisk(), Metrics()
     store = aged(disk, metrics)
     for queue in store.topics["t"].queues:

@@ -200,7 +200,7 @@ def test_checkpoint_of_any_shape_is_none(queues: Any) -> None:
 
 @pytest.mark.parametrize("content", [[], {"topicConfigTable": []}, {"topicConfigTable": {"t": 7}}, 7, "x"])
 def test_topic_file_of_any_shape_is_refused_with_a_sentence(content: Any) -> None:
-    """JSON that is no table of topics."""
+    """JSON that is not a table of topics."""
     found = files()
     for path in ("pyddmq/topics.json", "config/topics.json.bak"):
         found.pop(f"{ROOT}/{path}", None)

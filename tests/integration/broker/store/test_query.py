@@ -151,7 +151,7 @@ def test_query_by_key_is_bounded_by_time_and_number() -> None:
         (lambda s: at_offset(s, "t", 0, 2), NotFound, "no offset 2; it ends before 2"),
         (lambda s: at_physical(s, 1), NotFound, "no message begins"),
         (lambda s: at_physical(s, 1 << 40), NotFound, "the log has no offset"),
-        (lambda s: by_id(s, "xyz"), QueryRefused, "no message id"),
+        (lambda s: by_id(s, "xyz"), QueryRefused, "not a valid message id"),
         (lambda s: by_id(s, "0" * 32), NotFound, "no message with the id"),
         (lambda s: by_key(s, "nope", "k"), NotFound, "no topic"),
         (lambda s: Listing(s, "t", queue=9), NotFound, "no queue 9"),

@@ -211,7 +211,7 @@ def test_queue_files_go_with_their_messages_but_never_the_last() -> None:
 
 
 def test_lost_queue_file_after_retention_skips_nothing() -> None:
-    """A unit that is missing is not taken for one of a deleted record: the queues are made anew from the log."""
+    """A unit that is missing is not taken for one of a deleted record: the queues are rebuilt from the log."""
     disk, clock = SimDisk(), ManualClock()
     store = filled(disk, clock, count=60)
     store.retention.limits = RetentionLimits(log_bytes=8 * SEGMENT_BYTES)

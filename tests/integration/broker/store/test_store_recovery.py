@@ -104,7 +104,7 @@ def test_all_derived_files_gone_are_rebuilt_from_the_log() -> None:
 
 @pytest.mark.parametrize("reads", [[(17, 3), (30, 1), (16, 1), (24, 8)], [(20, 1)], [(0, 60)]])
 def test_lost_queue_files_in_the_middle_cost_nothing(reads: list[tuple[int, int]]) -> None:
-    """Wherever reading begins, units of lost files are made anew from the log, and none passes for a filler."""
+    """Wherever reading begins, units of lost files are rebuilt from the log, and none passes for a filler."""
     disk, metrics = SimDisk(), Metrics()
     filled(disk, count=60).close()
     for first in (16, 24):

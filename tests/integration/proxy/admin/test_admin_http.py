@@ -75,6 +75,7 @@ def test_health_follows_the_node(run: Run) -> None:
                 "reasons": ["The log is being read."],
                 "memory": {"heldBytes": 1_048_576, "maxBytes": 536_870_912, "pressure": "none"},
                 "publishesRefused": False,
+                "level": "WARN",
                 "findings": [
                     {
                         "finding": "not_ready",
@@ -83,6 +84,12 @@ def test_health_follows_the_node(run: Run) -> None:
                         "advice": KINDS["not_ready"].advice,
                         "group": None,
                         "topic": None,
+                        "status": None,
+                        "cause": None,
+                        "evidence": "",
+                        "sinceMs": NOW_MS,
+                        "queue": None,
+                        "offset": None,
                         "key": None,
                         "attempts": None,
                         "reason": None,

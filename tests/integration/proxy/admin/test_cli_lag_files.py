@@ -41,8 +41,8 @@ def test_last_samples_of_files_are_judged(tmp_path: Path, capsys: pytest.Capture
     assert run(["lag", "--journal", data, "--json", "--trend", "1m"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [(each["group"], each["lag"], each["samples"]) for each in answer["queues"]] == [
-        ("good", 0, 5),
         ("late", 97, 5),
+        ("good", 0, 5),
     ]
     assert (answer["everyMs"], len(answer["trend"]["lines"])) == (10_000, 2)
     assert run(["lag", "late", "--journal", f"{data}/{FOLDER}"]) == 0

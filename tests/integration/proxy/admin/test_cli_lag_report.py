@@ -1,22 +1,54 @@
-"""`pyddmq lag report`, asked as its users ask it; what it reports is tests/spark's."""
+"""`pyddmq lag report`, as its users call it; what it reports is tested with the engines."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from proxy.cli.app import run
+from proxy.cli.lag import lag_report_command
 from tests.integration.proxy.admin.test_cli_lag_export import data_directory
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what to install."""
-    assert run(["lag", "report", "--journal", data_directory(tmp_path)]) == 8
+def test_small_report_needs_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In each form; an old journal says nothing of now, and the exit code is that of unknown."""
+    data = data_directory(tmp_path)
+    for form in ("json", "markdown", "csv", "incidents-csv"):
+        assert run(["lag", "report", "--journal", data, "--since", "30000d", "--format", form, "--out", "-"]) == 3
+    capsys.readouterr()
+    assert run(["lag", "report", "--journal", data, "--since", "30000d", "--format", "json", "--out", "-"]) == 3
+    report = json.loads(capsys.readouterr().out)
+    assert report["samples"] > 0
+    assert report["level"] == "UNKNOWN"
+    assert "nothing is known of" in report["summary"]
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("options", [["--engine", "spark"], ["--parquet", "there"]])
+def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+    """With what to install, where only Spark makes the report."""
+    assert run(["lag", "report", "--journal", data_directory(tmp_path), *options]) == 8
     message = " ".join(capsys.readouterr().err.split())
-    assert "runs on Spark, and there is no pyspark" in message
+    assert "runs on Spark, and pyspark is not installed" in message
     assert "pip install 'pyddmq[server,spark]'" in message
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_large_report_without_spark_says_what_else_can_be_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its own engine it is slow, and possible."""
+    monkeypatch.setattr(lag_report_command, "LOCAL_MAX", 0)
+    data = data_directory(tmp_path)
+    assert run(["lag", "report", "--journal", data, "--since", "30000d"]) == 8
+    assert "--engine local, or a shorter --since" in " ".join(capsys.readouterr().err.split())
+    out = str(tmp_path / "lag.json")
+    arguments = ["--engine", "local", "--format", "json", "--since", "30000d", "--out", out]
+    assert run(["lag", "report", "--journal", data, *arguments]) == 3
+    assert json.loads(Path(out).read_text())["samples"] > 0
 
 
 @pytest.mark.parametrize(
@@ -25,15 +57,27 @@ def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
         (["--journal", "/nowhere"], 11, "has no lag journal: give a data directory"),
         (["--journal", "x", "--exported", "y"], 2, "give --journal, or --exported"),
         (["--format", "pdf"], 2, "--format is 'pdf': it is one of html, markdown, json, csv, incidents-csv"),
+        (["--engine", "duck"], 2, "--engine is 'duck': it is one of auto, local, spark"),
+        (["--engine", "local", "--parquet", "x"], 2, "--parquet needs Spark"),
+        (["--timezone", "Mars/Olympus"], 2, "give a name such as Europe/Berlin"),
+        (["--rule", "patience=3"], 2, "patience is not a limit of the lag rules"),
         (["--since", "soon"], 2, "--since"),
         (["--since", "1h", "--until", "2h"], 2, "which is not behind its begin"),
     ],
 )
-def test_wrong_options_are_told_before_spark_starts(
+def test_wrong_options_are_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, sentence: str
 ) -> None:
     """In a sentence."""
-    pytest.importorskip("pyspark")
     journal = [] if "--journal" in options else ["--journal", data_directory(tmp_path)]
     assert run(["lag", "report", *journal, *options]) == code
     assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_time_zone_is_the_machines_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By TZ, else by the link of /etc/localtime; a nameless one is UTC."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert lag_report_command.timezone_of(None) == "Asia/Tokyo"
+    assert lag_report_command.timezone_of("UTC") == "UTC"
+    monkeypatch.setenv("TZ", "Etc/UTC")
+    assert lag_report_command.timezone_of(None) == "UTC"

@@ -189,13 +189,13 @@ def test_find_by_unique_key_and_of_nothing(data: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["dump", "--since", "yesterday"], "no moment"),
+        (["dump", "--since", "yesterday"], "not a valid moment"),
         (["dump", "--since", "2023-11-14T22:50:20"], "no time zone"),
         (["dump", "--offset", "1"], "--offset needs"),
         (["dump", "--queue", "1"], "--queue needs"),
         (["find"], "say what to look for"),
         (["find", "--hex", "0"], "pairs of hex digits"),
-        (["find", "--regex", "("], "no regular expression"),
+        (["find", "--regex", "("], "not a valid regular expression"),
         (["find", "--property", "x"], "NAME=VALUE"),
     ],
 )

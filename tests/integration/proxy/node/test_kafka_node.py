@@ -14,13 +14,12 @@ from actions.registry import Registry
 from broker.runtime.steps import run_now
 from conf import loads
 from proxy.admin.exposition import Exposition
-from proxy.admin.loop_lag import LoopLag
 from proxy.admin.page import render
 from proxy.cli.app import run
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
 from proxy.operate.answers import readiness
-from proxy.operate.attention.findings import findings
+from proxy.operate.attention.findings import judged
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.offsets import ResetBody, offset_changes
 from proxy.operate.live_node import LiveNode
@@ -78,12 +77,11 @@ class World(HostileWorld):
 
     def found(self) -> list[Finding]:
         """What the node says needs attention."""
-        return findings(self.view, self.view.groups(details_max=10), 0.0)
+        return list(judged(self.view).findings)
 
 
 def _metrics_of(world: World) -> str:
-    loop_lag = LoopLag(world.loop, world.node.seams.clock)
-    return Exposition(world.view, loop_lag, "asyncio").render("")[0].decode()
+    return Exposition(world.view, "asyncio").render("")[0].decode()
 
 
 def _result(qid: str, *offsets: int) -> Any:
@@ -117,7 +115,7 @@ def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
     world.kafka.append(Place("invoices", 0), b"k", b"body")
     [topic] = world.view.groups(details_max=10)[0].topics
     assert (topic.lag, topic.lag_seconds, topic.unknown, running_text(topic)) == (None, None, WAITING, WAITING)
-    page = render(world.view, loop_lag_seconds=0.0) or ""
+    page = render(world.view, judged(world.view)) or ""
     assert WAITING in page
     assert "<dt>lag, messages</dt><dd>unknown</dd>" in page
     assert "\npyddmq_group_lag_messages{" not in _metrics_of(world)
@@ -214,7 +212,7 @@ def test_member_that_ended_by_a_fault_is_replaced_and_shown_meanwhile() -> None:
         [finding] = world.found()
         assert (finding.finding, finding.bad) == ("kafka_trouble", True)
         assert "has ended by KeyError" in finding.text
-        assert readiness(world.view, loop_lag_seconds=0.0).findings
+        assert readiness(world.view, judged(world.view)).findings
         world.run(1.5)
         assert len(billing.members) == 1
         assert world.found() == []

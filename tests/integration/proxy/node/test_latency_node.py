@@ -15,6 +15,7 @@ from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.operate import answers
+from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
 from proxy.services.publishing import PUBLISH_SECONDS
 from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
@@ -113,7 +114,7 @@ def test_each_stretch_of_a_messages_way_is_observed_and_shows_where_an_operator_
     assert machine.seen(SYNC_SECONDS, "ack_journal") == {0: 1}
     machine.let_pass(0.1)
     assert machine.seen(SYNC_SECONDS, "ack_journal") == {0: 1, 12: 1}
-    shown = answers.stats(machine.view, limit=0, loop_lag_seconds=0.0).latencies
+    shown = answers.stats(machine.view, judged(machine.view), limit=0).latencies
     assert [(each.name, each.labels, each.count) for each in shown] == [
         ("publish", {}, 3),
         ("sync", {"file": "commit_log"}, 1),
@@ -123,7 +124,7 @@ def test_each_stretch_of_a_messages_way_is_observed_and_shows_where_an_operator_
     ]
     assert shown[0].p50_seconds == 0.003072
     assert shown[0].p99_seconds == 0.004076
-    page = render(machine.view, loop_lag_seconds=0.0)
+    page = render(machine.view, judged(machine.view))
     assert page is not None
     assert '<td class="k" data-label="What">publish</td>' in page
     assert "3.07 ms" in page

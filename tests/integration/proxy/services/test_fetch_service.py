@@ -15,6 +15,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocol
 from conf.loader import loads
 from proxy.admin.page import render
 from proxy.node.reload import Reloader
+from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
 from pyddmq import Consumer, Producer, PullRefused
 from pyddmq.codes import PullCode
@@ -213,7 +214,7 @@ def test_operators_see_who_fetches(tmp_path: Path) -> None:
         assert (fetcher.id, list(fetcher.queues)) == ("tasks", [f"orders {qid}" for qid in QIDS])
         assert fetcher.address.startswith("127.0.0.1:")
         assert low.topics[0].lag == 2
-        page = node.call(lambda: render(live, group="low", loop_lag_seconds=0.0))
+        page = node.call(lambda: render(live, judged(live), group="low"))
         assert page is not None
         assert "Fetchers of low-level groups" in page
         assert "tasks" in page

@@ -187,7 +187,7 @@ def test_name_that_resolves_to_a_refused_address_is_not_connected_to(address: st
     """Where the socket is made, whatever the name looks like."""
     answer, context = asyncio.run(push_to("http://hooks.example.com/", Names([address])))
     assert isinstance(answer, Unprocessable)
-    assert "is no public address" in str(answer)
+    assert "is not a public address" in str(answer)
     assert context.events["callback_refused"] == 1
 
 
@@ -204,7 +204,7 @@ def test_socket_is_not_made_for_a_refused_address(address: str) -> None:
 
 
 def test_one_bad_address_among_good_ones_ends_the_attempt() -> None:
-    """A name that has a private address beside a public one is no name to trust."""
+    """A name that has a private address beside a public one is not a valid name to trust."""
     answer, _ = asyncio.run(push_to("http://hooks.example.com/", Names(["127.0.0.1", "1.1.1.1"])))
     assert isinstance(answer, Unprocessable)
 
@@ -266,7 +266,7 @@ def test_origin_of_the_list_matches_itself_and_nothing_near(origin: str, url: st
     if allowed:
         assert check(url, [parse_origin(origin)], networks) == url
     else:
-        with pytest.raises(UrlRefused, match="none of the origins"):
+        with pytest.raises(UrlRefused, match="not one of the allowed origins"):
             check(url, [parse_origin(origin)], networks)
 
 
@@ -275,7 +275,7 @@ def test_origin_of_the_list_matches_itself_and_nothing_near(origin: str, url: st
 )
 def test_text_that_is_no_origin_is_said_so(text: str) -> None:
     """With what one looks like."""
-    with pytest.raises(ValueError, match=r"no origin|no port"):
+    with pytest.raises(ValueError, match=r"not a valid origin|not a valid port"):
         parse_origin(text)
 
 

@@ -53,8 +53,8 @@ def test_field_of_ddmqs_without_the_action_is_said_so() -> None:
     ("fields", "said"),
     [
         ({"urls": []}, "AsyncHttp needs options: urls"),
-        ({"urls": ["ftp://a/"]}, "urls[0]: 'ftp://a/' is no URL to push to"),
-        ({"urls": ["http://"]}, "is no URL to push to"),
+        ({"urls": ["ftp://a/"]}, "urls[0]: 'ftp://a/' is not a valid push URL"),
+        ({"urls": ["http://"]}, "is not a valid push URL"),
         ({"urls": ["http://u:p@a/"]}, "a URL with a user shows its password"),
         ({"urls": ["http://a/ b"]}, "has a character that no URL has"),
         ({"urls": ["http://a/#x"]}, "has a fragment"),
@@ -73,20 +73,20 @@ def test_wrong_option_is_named_where_it_stands(fields: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"headers": {"X-A": "1\n2"}}, "is no value of a header"),
+        ({"headers": {"X-A": "1\n2"}}, "is not a valid header value"),
         ({"headers": {"Host": "x"}}, "Host is set by the node itself"),
-        ({"headers": {"X A": "x"}}, "is no name of a header"),
-        ({"messageHeaders": ["*"]}, "is no name of a header"),
+        ({"headers": {"X A": "x"}}, "is not a valid header name"),
+        ({"messageHeaders": ["*"]}, "is not a valid header name"),
         ({"messageHeaders": ["Authorization"]}, "is a header that no message may set"),
         ({"messageHeaders": ["Proxy-*"]}, "is a header that no message may set"),
-        ({"callback": {"origins": ["a"]}}, "'a' is no origin"),
-        ({"callback": {"origins": ["http://a"], "networks": ["10.0.0.1/8"]}}, "is no block of addresses"),
+        ({"callback": {"origins": ["a"]}}, "'a' is not a valid origin"),
+        ({"callback": {"origins": ["http://a"], "networks": ["10.0.0.1/8"]}}, "is not a valid block of addresses"),
         ({"callback": {}}, "callback.origins: is absent; add `origins: ...`"),
-        ({"signature": {"keyId": "a b", "secret": {"env": "X"}}}, "is no key id"),
+        ({"signature": {"keyId": "a b", "secret": {"env": "X"}}}, "is not a valid key id"),
         ({"signature": {"keyId": "a", "secret": "hunter2"}}, "a secret is not written here"),
         ({"signature": {"keyId": "a", "secret": {"env": "X", "file": "y"}}}, "a secret has one place"),
         ({"connections": 0}, "greater than or equal to 1"),
-        ({"url": ["http://a"]}, "is no option; did you mean urls?"),
+        ({"url": ["http://a"]}, "is not an option; did you mean urls?"),
     ],
 )
 def test_wrong_value_says_what_is_right(options: dict[str, Any], said: str) -> None:

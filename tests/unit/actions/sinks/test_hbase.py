@@ -118,7 +118,7 @@ def test_amount_that_no_counter_can_take_is_unprocessable(text: str) -> None:
     [answer] = sink(server, tables=tables).act_many([asking(1, body=text.encode())])
 
     assert isinstance(answer, Unprocessable)
-    assert "no whole number" in str(answer)
+    assert "not a whole number" in str(answer)
     assert not server.cells
 
 
@@ -194,7 +194,7 @@ def test_server_that_is_away_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        (RedisCommand("set", ("a", "b")), "no command of HBase"),
+        (RedisCommand("set", ("a", "b")), "not a command of HBase"),
         (HBasePut("t", "", {"d:a": b"1"}), "not empty"),
         (HBasePut("t", "r", {"a": b"1"}), "family:qualifier"),
         (HBasePut("t", "r", {}), "no columns"),

@@ -195,14 +195,14 @@ def test_once_tells_messages_apart_by_their_store_time(ground: Ground) -> None:
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        (RedisCommand("FLUSHALL", ()), "no command that a message may ask for"),
+        (RedisCommand("FLUSHALL", ()), "not a command that a message may ask for"),
         (RedisCommand("set", ("a",)), "SET cannot have 1 arguments"),
         (RedisCommand("hset", ("a", "b")), "HSET cannot have 2 arguments"),
         (RedisCommand("hset", ("a", "b", "c", "d")), "HSET cannot have 4 arguments"),
         (RedisCommand("mset", ("a", "b", "c")), "MSET cannot have 3 arguments"),
         (RedisCommand("set", ("a", ["b"])), "argument of type list"),  # type: ignore[arg-type]
         (RedisCommand("set", ("a", True)), "argument of type bool"),
-        (HBaseDelete("t", "r"), "HBaseDelete is no command of Redis"),
+        (HBaseDelete("t", "r"), "HBaseDelete is not a command of Redis"),
     ],
 )
 def test_message_with_a_wrong_command_is_unprocessable(command: object, text: str) -> None:
@@ -352,11 +352,11 @@ def test_wrong_password_is_waited_out_and_not_shown(server: RedisServer, tmp_pat
         ({}, "hosts"),
         ({"hosts": []}, "at least 1"),
         ({"hosts": ["localhost"]}, "host:port"),
-        ({"hosts": ["h:1"], "commands": [["FLUSHALL"]]}, "no command that a message may ask for"),
+        ({"hosts": ["h:1"], "commands": [["FLUSHALL"]]}, "not a command that a message may ask for"),
         ({"hosts": ["h:1"], "commands": [["SET", "a"]]}, "SET cannot have 1 arguments"),
         ({"hosts": ["h:1"], "commands": [["SET", "a", "${nothing}"]]}, "names nothing"),
         ({"hosts": ["h:1"], "commands": [["SET", "a", "5$"]]}, "write $$"),
-        ({"hosts": ["h:1"], "commands": [["SET", "a", "${$.[}"]]}, "no JSON path"),
+        ({"hosts": ["h:1"], "commands": [["SET", "a", "${$.[}"]]}, "not a valid JSON path"),
         ({"hosts": ["h:1"], "password": "abc"}, "a secret is not written here"),
         ({"hosts": ["h:1"], "jedisPool": {}}, "jedisPool is DDMQ's"),
         ({"hosts": ["h:1"], "caFile": "x"}, "write `tls: true`"),

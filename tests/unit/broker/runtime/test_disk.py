@@ -338,7 +338,7 @@ def test_simulated_stop_ends_everything_until_the_power_is_back() -> None:
 
 
 def test_simulated_failed_sync_leaves_what_no_later_sync_makes_durable() -> None:
-    """As on Linux: the bytes can be read, also after a kill; they go with the power unless they are written anew."""
+    """As on Linux: the bytes can be read, also after a kill; they go with the power unless they are rewritten."""
     for anew in (False, True):
         disk = SimDisk()
         file = disk.open("/f", create=True)

@@ -14,7 +14,8 @@ from lag.journal.reader import JournalReader
 from lag.rules.history_rules import objective
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import judge
-from lag.samples import QueueSample
+from lag.samples import EventKind, LagEvent, QueueSample
+from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.history.test_trend import BEGIN_MS, EVERY_MS, Rounds, journal
 from tests.unit.lag.journal.grounds import FOLDER
 from tests.unit.lag.journal.test_tiers import run
@@ -31,11 +32,21 @@ def late(age_ms: int | None, at: int = 0) -> QueueSample:
     )
 
 
+def done(sample: QueueSample, at: int, lost: int = 0) -> QueueSample:
+    """Return a sample of a queue that finishes 10 messages a round, and lost some."""
+    return replace(sample, committed=10 * at, end=10 * at + 5, expired=lost)
+
+
 def kept(rounds: Rounds) -> Objectives:
     """Return what the journal says over all rounds."""
-    until_ms = BEGIN_MS + len(rounds) * EVERY_MS
+    return gathered(journal(rounds), len(rounds))
+
+
+def gathered(disk: SimDisk, rounds: int) -> Objectives:
+    """Read a journal of as many rounds."""
+    until_ms = BEGIN_MS + rounds * EVERY_MS
     found = Objectives(TARGET_MS, BEGIN_MS, until_ms)
-    for _ in gather(JournalReader(journal(rounds), FOLDER), span_of(BEGIN_MS, until_ms), found):
+    for _ in gather(JournalReader(disk, FOLDER), span_of(BEGIN_MS, until_ms), found):
         pass
     return found
 
@@ -43,23 +54,62 @@ def kept(rounds: Rounds) -> Objectives:
 def test_time_counts_by_the_sample_that_it_begins_with() -> None:
     """Four intervals: two within, one over, one unknown."""
     ages = [0, 59_000, 61_000, None, 0]
-    [found] = kept([{PLACE: late(age, at)} for at, age in enumerate(ages)]).queues.values()
-    assert found == Kept(kept_ms=20_000, over_ms=10_000, unknown_ms=10_000, messages=4, messages_kept=2)
-    assert (found.share, found.messages_share) == (0.5, 0.5)
+    [found] = kept([{PLACE: done(late(age, at), at)} for at, age in enumerate(ages)]).queues().values()
+    assert found == Kept(kept_ms=20_000, over_ms=10_000, messages=40, messages_kept=20)
+    assert (found.share, found.messages_share) == (2 / 3, 0.5)
+    assert (found.unknown_ms(50_000), found.coverage(50_000)) == (20_000, 0.6)
 
 
 def test_nothing_recorded_is_no_share() -> None:
-    """Neither kept nor missed, and no message came."""
-    assert (Kept().share, Kept().messages_share) == (None, None)
-    [found] = kept([{PLACE: late(0)}]).queues.values()
+    """Neither kept nor missed, and no message ended."""
+    assert (Kept().share, Kept().messages_share, Kept().coverage(10)) == (None, None, 0.0)
+    assert Kept(queues=0).coverage(10) == 0.0
+    [found] = kept([{PLACE: late(0)}]).queues().values()
     assert found.share is None
 
 
 def test_gap_counts_for_nothing() -> None:
     """Nobody knows what was then."""
     rounds: Rounds = [{PLACE: late(0, at)} if at in (0, 1, 20, 21) else {} for at in range(22)]
-    [found] = kept(rounds).queues.values()
-    assert (found.kept_ms, found.over_ms, found.unknown_ms) == (20_000, 0, 0)
+    [found] = kept(rounds).queues().values()
+    assert (found.kept_ms, found.over_ms, found.unknown_ms(220_000)) == (20_000, 0, 200_000)
+    assert found.coverage(220_000) == pytest.approx(1 / 11)
+
+
+def test_lost_messages_are_missed() -> None:
+    """The committed offset passes over what retention took: that is not consumption, and is counted over gaps too."""
+    lost = [0, 8, 8, 16, 16]
+    [found] = kept([{PLACE: done(late(0, at), at, lost[at])} for at in range(5)]).queues().values()
+    assert (found.messages, found.messages_kept, found.lost) == (40, 24, 16)
+    assert found.messages_share == 0.6
+    rounds: Rounds = [{PLACE: done(late(0, at), at, 8 * (at > 9))} if at in (0, 20) else {} for at in range(21)]
+    [found] = kept(rounds).queues().values()
+    assert (found.messages, found.messages_kept, found.lost) == (8, 0, 8)
+
+
+def test_messages_that_wait_too_long_at_the_end_are_missed() -> None:
+    """A group that stopped has finished nothing, and its backlog is not forgotten."""
+    [found] = kept([{PLACE: late(99_000, at)} for at in range(3)]).queues().values()
+    assert (found.messages, found.messages_kept, found.messages_share) == (52, 0, 0.0)
+
+
+def test_reset_by_an_operator_finishes_no_message() -> None:
+    """The messages that it passes over are in no share."""
+    event = LagEvent(time_ms=BEGIN_MS + 15_000, kind=EventKind.RESET, group="g", topic="t")
+    other = replace(event, group="other")
+    for events, messages in (([event], 10), ([other], 510)):
+        ends = [0, 10, 510]
+        samples = [replace(late(0, at), committed=end, end=end) for at, end in enumerate(ends)]
+        disk = journal([{PLACE: each} for each in samples], {2: events})
+        [found] = gathered(disk, 3).queues().values()
+        assert found.messages == messages
+
+
+def test_skipped_messages_are_in_no_share() -> None:
+    """An operator took them: the group neither finished nor lost them."""
+    rounds: Rounds = [{PLACE: replace(done(late(0, at), at), skipped=7 * (at > 0))} for at in range(3)]
+    [found] = kept(rounds).queues().values()
+    assert (found.messages, found.messages_kept) == (13, 13)
 
 
 def test_group_weighs_its_queues_by_their_time() -> None:
@@ -73,7 +123,7 @@ def test_time_over_is_that_of_the_rules(seed: int) -> None:
     """On random samples, judged one by one by `lag.rules`."""
     rng = random.Random(seed)
     samples = [late(rng.choice((0, 30_000, 60_000, 60_001, 90_000)), at) for at in range(40)]
-    [found] = kept([{PLACE: each} for each in samples]).queues.values()
+    [found] = kept([{PLACE: each} for each in samples]).queues().values()
     limits = Limits(target_ms=TARGET_MS)
     verdicts = [judge(samples[: at + 1], samples[at].time_ms, limits) for at in range(len(samples))]
     wanted = objective(verdicts, limits)
@@ -92,7 +142,21 @@ def test_minute_counts_by_its_worst_sample() -> None:
     span = replace(span_of(BEGIN_MS, until_ms), finest=Tier.MINUTE)
     for _ in gather(JournalReader(disk, FOLDER), span, found):
         pass
-    [each] = found.queues.values()
+    [each] = found.queues().values()
     assert each.share is not None
     assert 0.88 < each.share < 0.92, "one minute in ten has a sample that is over"
-    assert each.unknown_ms == 0
+    assert each.coverage(hours * 3_600_000) > 0.99, "from the first sample to the last"
+
+
+def test_summary_stands_for_what_was_recorded_in_it() -> None:
+    """An outage within an hour that is kept as one row is not known."""
+    rounds: Rounds = [{PLACE: late(0, at)} if at not in range(60, 300) else {} for at in range(3 * 360)]
+    disk = journal(rounds, silent=range(60, 300))
+    until_ms = BEGIN_MS + len(rounds) * EVERY_MS
+    run(disk, until_ms + 30 * 86_400_000)
+    found = Objectives(TARGET_MS, BEGIN_MS, until_ms)
+    span = replace(span_of(BEGIN_MS, until_ms), finest=Tier.HOUR)
+    for _ in gather(JournalReader(disk, FOLDER), span, found):
+        pass
+    [each] = found.queues().values()
+    assert each.coverage(until_ms - BEGIN_MS) == pytest.approx(1 - 240 / 1080, abs=0.01)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lag.history.reading import gather, span_of
 from lag.history.trend import Line, Trend
 from lag.journal.reader import JournalReader
-from lag.samples import QueueSample
+from lag.samples import LagEvent, QueueSample
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.journal.grounds import FOLDER, writer
 
@@ -23,11 +24,17 @@ def sample(lag: int | None, at: int = 0) -> QueueSample:
     return known if lag is not None else replace(known, start=None, end=None)
 
 
-def journal(rounds: Rounds) -> SimDisk:
-    """Write a round every 10 s."""
+def journal(
+    rounds: Rounds, events: Mapping[int, Sequence[LagEvent]] | None = None, silent: Sequence[int] = ()
+) -> SimDisk:
+    """Write a round every 10 s, with events before some, and without those in which the node was silent."""
     disk = SimDisk()
     journal = writer(disk)
     for at, queues in enumerate(rounds):
+        if at in silent:
+            continue
+        for event in (events or {}).get(at, ()):
+            journal.note(event)
         journal.begin(BEGIN_MS + at * EVERY_MS)
         journal.add((key, replace(each, time_ms=BEGIN_MS + at * EVERY_MS)) for key, each in queues.items())
         assert journal.end()

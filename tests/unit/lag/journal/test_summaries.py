@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lag.journal.columns import QUEUES, SCHEDULED
+from lag.journal.columns import FIRST_COLUMNS, QUEUES, SCHEDULED, queue_sample, table_of
 from lag.journal.rows import RowDecoder, RowEncoder
 from lag.journal.summaries import (
     QUEUE_SUMMARIES,
     SCHEDULED_SUMMARIES,
+    QueueSummary,
     QueueSums,
     ScheduledSums,
     queue_summary,
@@ -41,6 +44,28 @@ def test_summary_of_summaries_is_that_of_all_samples(parts: list[list[QueueSampl
         assert queue_summary(time_ms, row) == summary
         merged.add_summary(time_ms, row)
     assert merged.summary() == sums_of([each for part in parts for each in part]).summary()
+
+
+def test_rows_of_the_first_version_are_read() -> None:
+    """Samples and summaries without the columns that came later; these have their defaults."""
+    sample = QueueSample(time_ms=NOW_MS, start=1, end=9, committed=4, expired=2, held_reason="x", matched=0.5)
+    summary = sums_of([sample]).summary()
+    count = len(FIRST_COLUMNS)
+    for table, record, read in (
+        (QUEUES, sample, lambda row: queue_sample(NOW_MS, row)),
+        (QUEUE_SUMMARIES, summary, lambda row: queue_summary(NOW_MS, row)),
+    ):
+        first = [each for each in table.columns if each.name.removeprefix("last.") in _FIRST_NAMES]
+        assert first == list(table.columns[: len(first)]), "columns that came later are last"
+        assert len(first) >= count
+        encoder, decoder = RowEncoder(table_of(tuple(first))), RowDecoder(table)
+        encoder.begin(NOW_MS)
+        encoder.add(("g", "t", 0), NOW_MS, record)
+        ((_, _, row),) = decoder.rows(encoder.end(), NOW_MS)
+        assert read(row) == record
+
+
+_FIRST_NAMES = {*FIRST_COLUMNS, *(field.name for field in fields(QueueSummary))}
 
 
 def test_lag_and_age_are_null_where_nothing_is_known() -> None:

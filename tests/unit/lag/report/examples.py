@@ -12,11 +12,15 @@ from lag.report.data import (
     HeatRow,
     Incident,
     Line,
+    Mark,
     Objective,
     QueueFigures,
     Report,
     Span,
 )
+from lag.report.findings import findings_of, worst_open
+from lag.report.options import Window
+from lag.report.summary import summary_of
 
 FROM_MS = 1_714_950_000_000
 HOUR_MS = 3_600_000
@@ -57,7 +61,11 @@ def group_part(name: str, status: str = "OK", *, queues: int = 8, height: int = 
             samples_share=0.9312 if height else 1.0,
             messages_share=0.97 if height else 1.0,
             over_seconds=5_900.0 if height else 0.0,
+            samples=8_640,
+            coverage=0.998,
             earlier_samples_share=0.99,
+            earlier_samples=8_000,
+            earlier_coverage=0.92,
         ),
         spans=spans,
         line=Line(times_ms=times, lag=lag, seconds=seconds, produced=[20.0] * BUCKETS, consumed=[19.0] * BUCKETS),
@@ -95,6 +103,7 @@ def _incidents(status: str, height: int) -> list[Incident]:
             evidence="One key failed 41 times.",
             peak_lag=height,
             peak_seconds=height / 40,
+            lost=12 if status == "DATA_LOSS" else 0,
         )
         for start, end in ((8, 11), (20, None))
     ]
@@ -120,8 +129,9 @@ def _queue(queue: int, status: str, height: int) -> QueueFigures:
     )
 
 
-def report(groups: Sequence[GroupPart], *, gaps: Sequence[str] = ()) -> Report:
-    """Make a report of groups."""
+def report(groups: Sequence[GroupPart], *, gaps: Sequence[str] = (), marks: Sequence[Mark] = ()) -> Report:
+    """Make a report of groups, with the findings that the engines' reports have."""
+    findings, left_out = findings_of(groups)
     return Report(
         title="Consumption lag of main",
         from_ms=FROM_MS,
@@ -131,6 +141,18 @@ def report(groups: Sequence[GroupPart], *, gaps: Sequence[str] = ()) -> Report:
         samples=8_640 * len(groups),
         gaps=gaps,
         groups=groups,
+        summary=summary_of(groups, Window(from_ms=FROM_MS, to_ms=TO_MS), "UTC"),
+        level=worst_open(groups),
+        findings=findings,
+        findings_left_out=left_out,
+        marks=marks,
+    )
+
+
+def mark(kind: str, hour: int, group: str = "", *, count: int = 1, detail: str = "") -> Mark:
+    """Make an event at an hour of the window."""
+    return Mark(
+        time_ms=FROM_MS + hour * HOUR_MS, kind=kind, node="node-1", group=group, topic="", count=count, detail=detail
     )
 
 
@@ -147,4 +169,9 @@ def troubled() -> Report:
             group_part("audit", "OK"),
         ],
         gaps=["node-2: no samples from 10:00 to 12:00 UTC: the node was stopped"],
+        marks=[
+            mark("reset", 9, "mailer", count=1_024, detail="to the end"),
+            mark("stop", 10),
+            mark("start", 12),
+        ],
     )

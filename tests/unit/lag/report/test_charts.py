@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.unit.lag.report.examples import FROM_MS, TO_MS, group_part
+from tests.unit.lag.report.examples import FROM_MS, TO_MS, group_part, mark
 
 pytest.importorskip("matplotlib")
 
@@ -15,8 +15,8 @@ from lag.report import charts
 
 def test_a_gap_is_not_bridged() -> None:
     """No line is drawn over hours of which nothing is known."""
-    whole = charts.lag_lines(group_part("a", height=900).line, (), FROM_MS, TO_MS, 0)
-    parted = charts.lag_lines(group_part("a", height=900, gap=True).line, (), FROM_MS, TO_MS, 0)
+    whole = charts.lag_lines(group_part("a", height=900), FROM_MS, TO_MS)
+    parted = charts.lag_lines(group_part("a", height=900, gap=True), FROM_MS, TO_MS)
 
     moves = [max(text.count("M ") for text in re.findall(r'd="([^"]*)"', svg)) for svg in (whole, parted)]
     assert moves == [1, 2]
@@ -29,3 +29,22 @@ def test_ages_have_few_round_ticks(longest: float) -> None:
     assert 1 <= len(ticks) <= 6
     assert ticks[0] == 0
     assert ticks[-1] <= longest
+
+
+def test_events_and_rates_are_drawn() -> None:
+    """An event is a line with its kind, and one close behind another has no text that would cover it."""
+    part = group_part("a", height=900)
+    marks = [mark("reset", 9), mark("reload", 9), mark("pause", 20)]
+    svg = charts.lag_lines(part, FROM_MS, TO_MS, marks=marks)
+    assert ">reset<" in svg
+    assert ">pause<" in svg
+    assert ">reload<" not in svg
+    assert "per second" in svg
+
+
+def test_hours_are_those_of_the_time_zone() -> None:
+    """Of the axis of a chart."""
+    part = group_part("a", height=900)
+    utc, other = (charts.lag_lines(part, FROM_MS, TO_MS, timezone=zone) for zone in ("UTC", "Asia/Kolkata"))
+    assert re.findall(r">\d\d:\d\d<", utc) != []
+    assert utc != other

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.unit.lag.report.examples import group_part, report, troubled
+from tests.unit.lag.report.examples import TO_MS, group_part, report, troubled
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -114,11 +114,11 @@ def test_colours_are_the_style_sheets(text: str) -> None:
 
 
 def test_findings_come_first_and_lead_to_their_sections(text: str) -> None:
-    """The worst on top, in the report's order; what is OK is no finding."""
+    """The worst on top; what is open before what ended; what is OK is not a finding."""
     findings = text.partition("<h2>Findings</h2>")[2].partition("</ol>")[0]
 
     links = re.findall(r'href="#(g\d+)"', findings)
-    assert links == ["g1", "g2", "g3", "g4", "g5", "g6"]
+    assert links == ["g1", "g2", "g3", "g4", "g6", "g5"]
     assert all(f'id="{link}"' in text for link in links)
     assert "audit" not in findings
 
@@ -194,6 +194,33 @@ def test_evidence_and_advice_are_sentences_of_their_own() -> None:
         incidents=[replace(each, evidence="12 wait") for each in part.incidents],
     )
     text = re.sub(r"(?:\s|<[^>]*>)+", " ", page.render_html(report([part])))
-    assert "No client pulls; 5 are ready. Start them." in text
     assert "Poison message. No client pulls; 5 are ready. → Start them." in text
-    assert "12 wait. " in text
+    assert "12 wait. Skip or dead-letter that message, or mend what it needs. Start the consumers, or look" in text
+
+
+def test_summary_stands_first_and_events_have_a_list(text: str) -> None:
+    """One sentence above all; a reset of many queues is one event."""
+    assert "4 of 7 groups were in trouble; 4 still are: billing" in text
+    assert text.index('class="summary bad"') < text.index("<h2>Findings</h2>")
+    assert "reset of mailer (1\u202f024 times): to the end" in text
+    assert "stop of node node-1" in text
+
+
+def test_local_time_stands_beside_utc_and_contacts_beside_the_group() -> None:
+    """A reader at 3 a.m. looks at the clock on the wall."""
+    part = replace(group_part("a", "STOP", height=50), contacts=("night-desk",))
+    found = report([part])
+    found = replace(found, timezone="Europe/Berlin", findings=[replace(found.findings[0], contacts=["night-desk"])])
+    text = page.render_html(found)
+    assert "Since 2024-05-06 21:00 (19:00 UTC), still open after 4 h" in text
+    assert text.count("Call night-desk.") == 2
+
+
+def test_deleted_group_has_left_and_coverage_stands_beside_shares() -> None:
+    """When it left, in place of a status; how many samples the share before is of."""
+    part = replace(group_part("a", "OK"), status="LEFT", left_ms=TO_MS - 3_600_000)
+    text = page.render_html(report([part]))
+    assert "left at 22:00" in text
+    assert "UNKNOWN" not in text
+    assert "8\u202f000 samples" in text
+    assert "99.80 % known" in text

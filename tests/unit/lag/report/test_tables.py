@@ -33,20 +33,22 @@ def test_markdown_has_findings_gaps_and_a_table() -> None:
     """Names break neither table nor emphasis."""
     text = render_markdown(report([group_part("a|b *c*", "STOP", height=50)], gaps=["node-2: nothing"]))
 
-    assert "- **STOP** a\\|b \\*c\\*: poison message." in text
+    assert "- **STOP** a\\|b \\*c\\*: poison message, since " in text
     assert "- node-2: nothing" in text
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert len(table) == 3
     assert table[2].replace("\\|", "").count("|") == table[0].count("|")
 
 
-def test_evidence_and_advice_are_sentences_of_their_own() -> None:
-    """Whatever the rules' texts end with."""
-    part = replace(group_part("a", "STOP", height=50), evidence="no client pulls; 5 are ready", advice="Start them")
-    assert "poison message. No client pulls; 5 are ready. Start them.\n" in render_markdown(report([part]))
+def test_finding_has_its_time_its_cost_and_both_advices() -> None:
+    """And the evidence as a sentence of its own."""
+    text = render_markdown(report([replace(group_part("a", "STOP", height=50), contacts=("night-desk",))]))
+    assert "since 19:00, still open after 4 h, 2 times in the window. Call: night-desk.\n" in text
+    assert "  One key failed 41 times. Peak lag 50, the oldest message 1.2 s. → Skip or dead-letter" in text
+    assert "→ Start the consumers, or look why they do not pull.\n" in text
 
 
 def test_markdown_of_nothing_says_so() -> None:
     """No group is no good news; good news is a sentence, too."""
     assert "nothing can be said" in render_markdown(report([]))
-    assert "All groups are OK" in render_markdown(report([group_part("a")]))
+    assert "**The only group was OK.**" in render_markdown(report([group_part("a")]))

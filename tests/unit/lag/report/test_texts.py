@@ -79,3 +79,11 @@ def test_counts_moments_and_rates() -> None:
 def test_sentence_begins_large_and_ends_with_a_stop(told: str, written: str) -> None:
     """So that two of them can follow each other."""
     assert texts.sentence(told) == written
+
+
+def test_clock_has_the_day_only_where_it_is_another() -> None:
+    """And UTC in brackets, with its own day."""
+    now_ms = 1_714_979_289_000
+    assert texts.clock(now_ms, now_ms) == "07:08"
+    assert texts.clock(now_ms, now_ms, "Asia/Tokyo") == "16:08 (07:08 UTC)"
+    assert texts.clock(now_ms, now_ms + 60_000_000, "Asia/Tokyo") == "2024-05-06 16:08 (07:08 UTC)"

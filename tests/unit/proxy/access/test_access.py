@@ -74,7 +74,7 @@ def access(files: Files | None = None) -> Access:
     ],
 )
 def test_first_network_that_has_an_address_counts(host: str, principal: str) -> None:
-    """IPv4 within IPv6 is IPv4; what is no address is nobody's."""
+    """IPv4 within IPv6 is IPv4; what is not a valid address is nobody's."""
     assert access().rights_of(host, None).principal == principal
 
 

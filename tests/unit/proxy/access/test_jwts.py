@@ -74,7 +74,7 @@ def test_prefix_keeps_subjects_apart_from_other_principals() -> None:
     ],
 )  # fmt: skip
 def test_claims_are_all_required_and_all_compared(claims: dict[str, Any]) -> None:
-    """exp, iss, aud and sub; a subject that is no principal is nobody."""
+    """exp, iss, aud and sub; a subject that is not a valid principal is nobody."""
     token = jwt.api_jws.encode(
         json.dumps({k: v for k, v in {**CLAIMS, **claims}.items() if v is not None}).encode(), EC, algorithm="ES256"
     )
@@ -135,7 +135,7 @@ def test_keys_are_public_ones_for_their_algorithms() -> None:
     private = EC.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     for content, algorithms, said in (
         (private, ["ES256"], "private key"),
-        (b"junk", ["ES256"], "no public key in PEM"),
+        (b"junk", ["ES256"], "not a public key in PEM"),
         (pem(EC), ["RS256"], "RS256 cannot be checked"),
         (pem(RSA), ["RS256", "ES256"], "ES256 cannot be checked"),
     ):

@@ -53,7 +53,7 @@ def test_damaged_line_costs_itself_alone() -> None:
 
 
 def test_names_are_bounded_and_those_nobody_knows_go_first() -> None:
-    """What deduplication has forgotten may be anybody's; the file is written anew now and then."""
+    """What deduplication has forgotten may be anybody's; the file is rewritten now and then."""
     disk, known = SimDisk(), set(NAMES[:5])
     owners = opened(disk, known=known)
     for name in NAMES:

@@ -13,7 +13,7 @@ from broker.runtime.metrics import SPECS
 from proxy.admin.exposition import STEP_SERIES, ZEROS_MAX, Exposition, NodeCollector
 from proxy.admin.loop_lag import TICK_SECONDS, LoopLag
 from proxy.admin.routes import REFUSED
-from tests.admin_node import FixedClock, PlainNode, busy_node
+from tests.admin_node import PlainNode, busy_node
 from tools import metrics_doc
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -65,7 +65,7 @@ class _Loop:
 
 
 def _scrape(node: PlainNode) -> dict[str, float]:
-    text, content_type = Exposition(node, LoopLag(_Loop(), FixedClock()), "asyncio").render("")
+    text, content_type = Exposition(node, "asyncio").render("")
     assert content_type.startswith("text/plain")
     samples = {}
     for family in text_string_to_metric_families(text.decode()):
@@ -184,5 +184,5 @@ def test_scrape_of_many_groups_goes_in_steps() -> None:
     node = PlainNode()
     for number in range(4 * STEP_SERIES):
         node.metrics.counter("pyddmq_finished_messages_total", f"g{number}", "t").add(1)
-    steps = NodeCollector(node, LoopLag(_Loop(), FixedClock()), "asyncio").gathering()
+    steps = NodeCollector(node, "asyncio").gathering()
     assert len(list(steps)) > 4

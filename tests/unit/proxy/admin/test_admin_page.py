@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from proxy.admin import page
 from proxy.admin.entry.access_pages import Viewer
 from proxy.admin.style import CSS, CSS_SHA256
-from proxy.operate.attention.findings import findings
+from proxy.admin.tables import ROWS_MAX
+from proxy.operate.attention.findings import judged
 from proxy.operate.text import age, amount, byte_size
 from proxy.operate.views.node import ConnectionView, StoreView
-from tests.admin_node import NOW_MS, PlainNode, busy_node
+from tests.admin_node import NOW_MS, PlainNode, busy_node, findings
 from upstream.state import State
-from upstream.views import WHEREABOUTS, Delivery, GroupView, QueueLag, SubscriptionView
+from upstream.views import WHEREABOUTS, Delivery, GroupView, QueueLag
 
 _VOID = {"meta"}
 
@@ -51,7 +52,9 @@ def _outline(html: str | None) -> _Outline:
 
 def test_page_of_a_busy_node_shows_who_has_what_since_when() -> None:
     """Lag in messages and seconds, holders by address, stuck keys and clients all stand on the page."""
-    outline = _outline(page.render(busy_node(), loop_lag_seconds=0.0042))
+    node = busy_node()
+    node.loop_lag = lambda: 0.0042
+    outline = _outline(page.render(node, judged(node)))
     text = "|".join(outline.texts)
     for fact in (
         "permits-audit",
@@ -73,7 +76,7 @@ def test_page_without_anything_yet_is_whole() -> None:
     """A node that has neither groups nor clients nor an open store still gives a page."""
     node = PlainNode()
     node.state, node.reasons, node.store_view = "recovering", ("The log is being read, 40 % done.",), None
-    text = "|".join(_outline(page.render(node, loop_lag_seconds=0.0)).texts)
+    text = "|".join(_outline(page.render(node, judged(node))).texts)
     assert "The node is recovering. The log is being read, 40 % done." in text
     assert "No group is configured." in text
 
@@ -92,7 +95,7 @@ def test_page_escapes_whatever_comes_from_outside() -> None:
     node.topic_list = [replace(each, topic=evil) for each in node.topic_list]
     node.connection_list = [ConnectionView(address=evil, service=evil, since_ms=0, requests=1, state=evil, client=evil)]
     for group in (None, evil):
-        html = page.render(node, loop_lag_seconds=0.0, group=group)
+        html = page.render(node, judged(node), group=group)
         assert html is not None
         assert "<script" not in html
         assert evil in _outline(html).texts
@@ -107,7 +110,7 @@ def test_page_bounds_its_tables() -> None:
     ]
     out = [Delivery(topic="permits", qid="q", offset=n, holder=f"h{n}", since_ms=n) for n in range(5_000)]
     node.group_list = [replace(node.group_list[0], in_flight=out)]
-    html = page.render(node, loop_lag_seconds=0.0)
+    html = page.render(node, judged(node))
     assert html is not None
     assert len(html) < 100_000
     assert "50 of 10,000" in html
@@ -116,15 +119,15 @@ def test_page_bounds_its_tables() -> None:
 
 def test_page_of_one_group_lists_its_queues() -> None:
     """The group's own page names each queue with committed offset and end; an unknown group has none."""
-    text = "|".join(_outline(page.render(busy_node(), loop_lag_seconds=0.0, group="permits-audit")).texts)
+    text = "|".join(_outline(page.render(busy_node(), judged(busy_node()), group="permits-audit")).texts)
     assert "pyddmq_broker-0_1" in text
-    assert page.render(busy_node(), loop_lag_seconds=0.0, group="nobody") is None
+    assert page.render(busy_node(), judged(busy_node()), group="nobody") is None
 
 
 def test_page_refreshes_itself_unless_told_not_to() -> None:
     """The refresh is a header of the document, so that it works without scripts and can be stopped."""
-    moving = page.render(PlainNode(), loop_lag_seconds=0.0)
-    still = page.render(PlainNode(), loop_lag_seconds=0.0, refresh=False)
+    moving = page.render(PlainNode(), judged(PlainNode()))
+    still = page.render(PlainNode(), judged(PlainNode()), refresh=False)
     assert moving is not None
     assert still is not None
     assert 'http-equiv="refresh"' in moving
@@ -133,7 +136,7 @@ def test_page_refreshes_itself_unless_told_not_to() -> None:
 
 def test_style_sheet_matches_its_hash() -> None:
     """The sum in the security policy is that of the sheet on the page, else browsers would drop it."""
-    html = page.render(PlainNode(), loop_lag_seconds=0.0)
+    html = page.render(PlainNode(), judged(PlainNode()))
     assert html is not None
     assert f"<style>{CSS}</style>" in html
     assert CSS_SHA256.startswith("sha256-")
@@ -186,7 +189,7 @@ def test_paused_topic_is_shown_with_the_way_back() -> None:
         "pyddmq groups resume orders-billing --topic orders"
     ) in texts
     assert not any("no client has any" in text for text in texts)
-    html = page.render(node, loop_lag_seconds=0.0)
+    html = page.render(node, judged(node))
     assert html is not None
     assert '<td class="late" data-label="State">paused</td>' in html
 
@@ -201,15 +204,6 @@ def test_findings_name_a_topic_that_is_no_longer_read() -> None:
     assert "reading has stopped, 100,000 messages wait for earlier ones of their keys" in finding.text
 
 
-def test_findings_tell_that_nobody_pulls() -> None:
-    """An old lag with nothing out with clients means that the group's clients are gone."""
-    node = busy_node()
-    subscription: SubscriptionView = replace(node.group_list[0].topics[0], in_flight=0, stuck_keys=())
-    group = replace(node.group_list[0], topics=[subscription], in_flight=(), in_flight_total=0)
-    (finding,) = findings(node, [group], 0.0)
-    assert "lag 105 messages, the oldest for 5 min 12 s; no client has any." in finding.text
-
-
 def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:
     """A loss is shown for a day; a group near to one is told how long and how much is left."""
     node = busy_node()
@@ -222,13 +216,16 @@ def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:
         expires_share=0.05,
         stuck_keys=(),
     )
-    group = replace(node.group_list[0], topics=[subscription])
-    texts = [finding.text for finding in findings(node, [group], 0.0) if finding.bad]
-    assert "1,200 messages lost to retention, the last 2 h ago." in texts[0]
+    group = replace(node.group_list[0], topics=[subscription], in_flight=(), in_flight_total=0)
+    found = findings(node, [group], 0.0)
+    texts = [finding.text for finding in found]
+    assert not any(finding.bad for finding in found), "nothing is lost now"
+    assert "1,200 messages deleted before the group was given them, the last 2 h ago." in texts[0]
     assert "retention deletes its oldest unfinished message in 3 h at the earliest or after another 128 MiB" in texts[1]
     quiet = replace(subscription, lost_at_ms=NOW_MS - 90_000_000, expires_share=0.5)
-    group = replace(group, topics=[quiet])
-    assert not [finding for finding in findings(node, [group], 0.0) if finding.bad]
+    assert findings(node, [replace(group, topics=[quiet])]) == []
+    now = replace(quiet, lost_at_ms=NOW_MS - 60_000)
+    assert [finding.bad for finding in findings(node, [replace(group, topics=[now])])] == [True]
 
 
 def test_findings_put_the_failed_node_first() -> None:
@@ -282,9 +279,9 @@ def test_every_place_of_a_held_message_has_words() -> None:
 def test_page_names_ports_that_are_open_to_anybody() -> None:
     """First of all, and only where there are no rules."""
     node = PlainNode()
-    assert "access: open" not in (page.render(node, loop_lag_seconds=0.0) or "")
+    assert "access: open" not in (page.render(node, judged(node)) or "")
     node.access = "open"
-    html = page.render(node, loop_lag_seconds=0.0)
+    html = page.render(node, judged(node))
     assert html is not None
     assert "<code>access: open</code>" in html
     assert html.index("access: open") < html.index("Nothing needs attention")
@@ -293,15 +290,29 @@ def test_page_names_ports_that_are_open_to_anybody() -> None:
 def test_page_says_who_looks_and_how_to_go() -> None:
     """The name is escaped; signing out is a form, for a link of another site could do it else."""
     viewer = Viewer(principal="<anna>", way="token", by_session=True, may_sign_in=True, may_administer=False)
-    html = page.render(PlainNode(), loop_lag_seconds=0.0, viewer=viewer)
+    html = page.render(PlainNode(), judged(PlainNode()), viewer=viewer)
     assert html is not None
     assert "&lt;anna&gt;</b>" in html
     assert '<form method="post" action="/sign-out">' in html
     assert "/audit" not in html
     assert 'content="5; url=/?again=1"' in html
     by_network = Viewer(principal="here", way="network", by_session=False, may_sign_in=True, may_administer=True)
-    html = page.render(PlainNode(), loop_lag_seconds=0.0, viewer=by_network)
+    html = page.render(PlainNode(), judged(PlainNode()), viewer=by_network)
     assert html is not None
     assert "<a href=/sign-in>sign in</a>" in html
     assert 'href="/audit"' in html
     assert 'content="5"' in html
+
+
+def test_findings_that_are_not_shown_are_counted() -> None:
+    """On the page, and within one finding: keys beyond those that a view lists."""
+    node = busy_node()
+    [audit, billing] = node.group_list
+    topics = [replace(billing.topics[0], topic=f"t{number}", reading_stopped=True) for number in range(ROWS_MAX + 7)]
+    node.group_list = [replace(billing, topics=topics)]
+    assert "And 7 more findings" in (page.render(node, judged(node)) or "")
+    [stuck, *_] = audit.topics[0].stuck_keys
+    keys = [replace(stuck, key=f"k{number}") for number in range(100)]
+    topic = replace(audit.topics[0], stuck_keys=keys, stuck_keys_total=5_000)
+    found = findings(node, [replace(audit, topics=[topic])])
+    assert found[-1].text.endswith("at least 95 more keys are held for a minute or longer.")

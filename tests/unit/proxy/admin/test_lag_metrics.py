@@ -13,17 +13,16 @@ from broker.runtime.steps import run_now
 from proxy.admin import lag_metrics
 from proxy.admin.exposition import Exposition
 from proxy.admin.lag_metrics import LAG_NAMES, QUEUES_MAX, lag_gauges, lag_text
-from proxy.admin.loop_lag import LoopLag
-from pyddmq.testing import ManualClock, ManualScheduler
-from tests.admin_node import FixedClock, busy_node
-from tests.lag_answers import lag_answer, lag_queue
+from proxy.operate.views.lag import LagQueue
+from tests.admin_node import busy_node
+from tests.lag_answers import lag_judgement, lag_queue
 
 CLUSTER = "prod"
 
 
-def gauges(*queues: object, topics: bool = False) -> dict[tuple[str, ...], float]:
+def gauges(*queues: LagQueue, topics: bool = False) -> dict[tuple[str, ...], float]:
     """Return the gauges of an answer by name and labels."""
-    answer = lag_answer(queues)  # type: ignore[arg-type]
+    answer = lag_judgement(queues)
     found = list(lag_gauges(answer, busy_node().topic_list if topics else [], CLUSTER))
     assert len({(name, labels) for name, labels, _ in found}) == len(found), "no series comes twice"
     return {(name, *labels): value for name, labels, value in found}
@@ -81,8 +80,9 @@ def test_what_is_not_known_is_absent() -> None:
 
 
 def test_partitions_are_those_of_users_topics() -> None:
-    """Also where no judgement is there."""
-    found = {(name, *labels): value for name, labels, value in lag_gauges(None, busy_node().topic_list, CLUSTER)}
+    """Also where the node takes no samples."""
+    none = lag_judgement([], enabled=False)
+    found = {(name, *labels): value for name, labels, value in lag_gauges(none, busy_node().topic_list, CLUSTER)}
     assert found["kafka_partition_latest_offset", CLUSTER, "permits", "1"] == 1_006
     assert found["kafka_partition_earliest_offset", CLUSTER, "permits", "1"] == 5
     assert not [key for key in found if "%" in key[2]]
@@ -110,10 +110,10 @@ def test_queues_with_gauges_of_their_own_are_bounded_and_the_worst() -> None:
 def test_text_is_read_by_prometheus_in_both_forms(accept: str, parser: Callable[[str], Iterable[Metric]]) -> None:
     """Names of groups are of others' making; each family comes once."""
     odd = 'bill"ing\\\n'
-    answer = lag_answer([lag_queue(odd, lag=7, time_lag_ms=1_500)])
+    answer = lag_judgement([lag_queue(odd, lag=7, time_lag_ms=1_500)])
     node = busy_node()
     text = run_now(lag_text(answer, node.topic_list, CLUSTER))
-    whole, _ = Exposition(node, LoopLag(ManualScheduler(ManualClock()), FixedClock()), "asyncio").render(accept, text)
+    whole, _ = Exposition(node, "asyncio").render(accept, text)
     families = list(parser(whole.decode()))
     assert len({each.name for each in families}) == len(families)
     found = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
@@ -126,4 +126,4 @@ def test_text_is_read_by_prometheus_in_both_forms(accept: str, parser: Callable[
 def test_names_are_all_that_is_written() -> None:
     """So that no family is written twice, or left out."""
     queue = lag_queue(time_lag_ms=1, retention_ratio=1.0, cause="hot_queue", catch_up_s=1.0)
-    assert {name for name, *_ in lag_gauges(lag_answer([queue]), busy_node().topic_list, CLUSTER)} == LAG_NAMES
+    assert {name for name, *_ in lag_gauges(lag_judgement([queue]), busy_node().topic_list, CLUSTER)} == LAG_NAMES

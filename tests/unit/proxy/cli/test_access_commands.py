@@ -63,8 +63,8 @@ def test_tokens_are_listed_and_revoked_by_id_or_principal(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("create", "-p", "anonymous"), 2, "is no principal"),
-        (("create", "-p", "a b"), 2, "is no principal"),
+        (("create", "-p", "anonymous"), 2, "is not a valid principal"),
+        (("create", "-p", "a b"), 2, "is not a valid principal"),
         (("create", "-p", "a", "--days", "0"), 2, "days"),
         (("list",), 3, "cannot be read"),
     ],
@@ -95,7 +95,7 @@ def test_file_that_is_none_is_left_as_it_is(tmp_path: Path, capsys: pytest.Captu
         (("billing", "view", "x"), 0, "allowed: {}:4: b* has view on *"),
         (("billing", "produce", "x"), 1, "denied: {}: none of the rules that name billing gives produce on x\n  {}:3"),
         (("x", "view", "x"), 1, "denied: {}: no rule names x"),
-        (("x", "publish", "x"), 2, "publish is no action; there are produce, consume"),
+        (("x", "publish", "x"), 2, "publish is not an action; there are produce, consume"),
     ],
 )
 def test_explain_names_the_line(

@@ -229,7 +229,7 @@ def test_wrong_line_with_json_is_json(command: list[str], capsys: pytest.Capture
     ],
 )
 def test_wrong_values_with_json_are_json(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no command, missing, or no value of its option."""
+    """What is not a command, missing, or no value of its option."""
     assert run(arguments) == ExitCode.USAGE
     error = json.loads(capsys.readouterr().err)["error"]
     assert (error["exitCode"], text in error["message"]) == (ExitCode.USAGE, True), error
@@ -347,7 +347,7 @@ def test_foreign_admin_port_is_named(
     pages["/api/stats"] = 500, b"[]"
     assert run(["topics", "--admin", admin]) == ExitCode.CANNOT_CONNECT
     assert run(["stats", "--admin", admin]) == ExitCode.CANNOT_CONNECT
-    assert capsys.readouterr().err.count("no pyddmq admin port") == 2
+    assert capsys.readouterr().err.count("not a pyddmq admin port") == 2
     assert run(["groups", "--admin", admin]) == ExitCode.NOT_FOUND
     assert "the node refused: no" in capsys.readouterr().err
 

@@ -56,11 +56,11 @@ def test_each_line_is_a_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         (["--expire", "now"], "give --every or --growth"),
         (["--every", "5s"], "a loop needs an end"),
         (["--every", "5s", "--growth", "2", "--times", "1"], "takes one"),
-        (["--every", "5s", "--times", "1", "--key", "k"], "leave key"),
-        (["--every", "5s", "--times", "1", "--delay-level", "1"], "leave key"),
+        (["--every", "5s", "--times", "1", "--key", "k"], "leave out key"),
+        (["--every", "5s", "--times", "1", "--delay-level", "1"], "leave out key"),
         (["--every", "1500ms", "--times", "1"], "whole number of seconds"),
-        (["--every", "soon", "--times", "1"], "no time span"),
-        (["--every", "5s", "--expire", "never"], "no moment"),
+        (["--every", "soon", "--times", "1"], "not a valid time span"),
+        (["--every", "5s", "--expire", "never"], "not a valid moment"),
     ],
 )
 def test_options_that_make_no_loop(capsys: pytest.CaptureFixture[str], options: list[str], text: str) -> None:

@@ -85,4 +85,4 @@ def test_broker_conf_has_the_delay_levels(data: Path, capsys: pytest.CaptureFixt
     assert run(["store", "broker-conf", str(data), "--delay-levels", "7s 1d"]) == ExitCode.OK
     assert "messageDelayLevel = 7s 1d" in capsys.readouterr().out
     assert run(["store", "broker-conf", str(data), "--delay-levels", "soon"]) == ExitCode.USAGE
-    assert "'soon' is no delay" in capsys.readouterr().err
+    assert "'soon' is not a valid delay" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_lines_off_a_terminal_are_json_with_time_and_level() -> None:
 
 
 def test_lines_on_a_terminal_are_for_people() -> None:
-    """On a terminal the line is no JSON and shows event and facts."""
+    """On a terminal the line is not JSON and shows event and facts."""
     stream = _Terminal()
     logs.configure(stream=stream, clock=FixedClock())
     structlog.get_logger().warning("store_full", free=0)

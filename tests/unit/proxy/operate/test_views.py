@@ -11,6 +11,7 @@ from msgspec import inspect
 
 from broker.views import View
 from proxy.operate import answers
+from proxy.operate.attention.findings import judged
 from proxy.operate.views.dead_letters import DeadLetterView, RedriveTarget
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.groups import GroupsAnswer
@@ -48,7 +49,8 @@ def test_view_is_encoded_as_it_is_and_read_back(view: type[View]) -> None:
 
 def test_answer_of_a_node_is_read_back_as_it_was() -> None:
     """A command has the very records that the node made."""
-    answer = answers.groups(busy_node(), limit=10)
+    node = busy_node()
+    answer = answers.groups(node, judged(node), limit=10)
     assert answer is not None
     written = msgspec.json.encode(answer)
     read = msgspec.json.decode(written, type=GroupsAnswer)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from conf import GroupConfig
-from lag.rules.limits import NO_LIMIT, Limits
-from proxy.recording.limits import limits_of_config
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from conf import Config, GroupConfig, LagRules, SubscriptionConfig
+from conf.durations import duration_ms
+from lag.rules.limits import NAMES, NO_LIMIT, Limits, limits_from, values_of
+from proxy.cli.lag.lag_objective_command import slo
+from proxy.cli.lag.lag_report_command import report_lag
+from proxy.recording.limits import limits_of_config, window_ms_of
 
 
 def test_thresholds_of_a_subscription_are_its_limits() -> None:
@@ -21,3 +30,69 @@ def test_thresholds_of_a_subscription_are_its_limits() -> None:
     assert limits_of_config(group, "a") == Limits(target_ms=500, target_messages=70, floor_ms=500)
     assert limits_of_config(group, "b").target_messages == NO_LIMIT
     assert limits_of_config(group, "other") == limits_of_config(None, "a") == Limits()
+
+
+def test_defaults_are_those_of_the_rules() -> None:
+    """One default target, and one of each limit: in `lag.rules`, in DDMQ's thresholds, and in the rules themselves."""
+    rules = LagRules()
+    written = {str(info.alias): getattr(rules, name) for name, info in LagRules.model_fields.items()}
+    assert written.keys() == NAMES.keys()
+    assert limits_from({name: value for name, value in written.items() if value is not None}) == Limits()
+    for model in (GroupConfig, SubscriptionConfig):
+        assert model.model_fields["delay_time_threshold"].default == Limits().target_ms
+    assert inspect.signature(report_lag).parameters["target"].default * 1000 == Limits().target_ms
+    assert duration_ms(inspect.signature(slo).parameters["objective"].default) == Limits().target_ms
+
+
+def group_of(**settings: Any) -> GroupConfig:
+    """Return a group on topic `t`."""
+    topic = {"topic": "t", **settings.pop("topic", {})}
+    return GroupConfig.model_validate({"group": "g", "topics": [topic], **settings})
+
+
+def test_what_is_nearer_to_a_subscription_goes_first() -> None:
+    """The subscription's threshold, the group's, `lagRules` of the group, `lag.rules`, the default."""
+    rules = LagRules.model_validate({"target": "10s", "stop": "4m", "deadBand": 0.2})
+    assert limits_of_config(None, "t", rules) == Limits(target_ms=10_000, stop_ms=240_000, dead_band=0.2)
+    group = group_of(lagRules={"target": "20s", "stop": "2m"})
+    assert limits_of_config(group, "t", rules) == Limits(target_ms=20_000, stop_ms=120_000, dead_band=0.2)
+    group = group_of(lagRules={"target": "20s", "targetMessages": 7}, delayTimeThreshold=30_000)
+    assert limits_of_config(group, "t", rules).target_ms == 30_000
+    assert limits_of_config(group, "t", rules).target_messages == 7
+    group = group_of(delayTimeThreshold=30_000, topic={"delayTimeThreshold": 40_000, "committedLagThreshold": -1})
+    assert limits_of_config(group, "t", rules).target_ms == 40_000
+    assert limits_of_config(group, "t", rules).target_messages == NO_LIMIT
+
+
+def test_window_is_as_long_as_stop_and_the_floor_no_more_than_the_target() -> None:
+    """Also where they come from different sections."""
+    rules = LagRules.model_validate({"window": "6m", "floor": "30s"})
+    group = group_of(lagRules={"stop": "10m"}, delayTimeThreshold=5_000)
+    limits = limits_of_config(group, "t", rules)
+    assert (limits.window_ms, limits.stop_ms, limits.floor_ms) == (600_000, 600_000, 5_000)
+    assert window_ms_of(Config(groups={"g": group})) == 600_000
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"stopp": "3m"}, "stopp is not a limit of the lag rules; there are target, "),
+        ({"stop": "3"}, "stop is '3': write a number and one of ms, s, m, h, d, such as 90s or 3m"),
+        ({"samplesMin": "2.5"}, "samplesMin is '2.5': it takes a whole number"),
+        ({"deadBand": "wide"}, "deadBand is 'wide': it takes a number"),
+        ({"stop": "10m"}, "stop_ms is 600000 and window_ms 300000"),
+    ],
+)
+def test_wrong_limit_is_refused_with_what_would_be_right(given: dict[str, str], said: str) -> None:
+    """As an option has it, `--rule NAME=VALUE`."""
+    with pytest.raises(ValueError, match=re.escape(said)):
+        limits_from(given)
+
+
+def test_limits_are_read_from_texts_and_numbers() -> None:
+    """In the units of the rules; the others stay."""
+    found = limits_from(
+        {"stop": "90s", "lossEtaLimit": "2h", "surge": "2", "floorMessages": 5}, Limits(window_ms=90_000, stop_ms=1)
+    )
+    assert found == Limits(window_ms=90_000, stop_ms=90_000, loss_eta_limit_s=7_200.0, surge=2.0, floor_messages=5)
+    assert values_of({}) == {}

@@ -113,7 +113,7 @@ def test_ended_head_lets_its_key_go_on(action: str) -> None:
     assert len(letters) == dead
     if letters:
         assert letters[0]["DLQ_ATTEMPTS"] == "1"
-        said = "given up by an operator at 10.9.9.9; before: failed by 10.0.0.1:5000"
+        said = "abandoned by an operator at 10.9.9.9; before: failed by 10.0.0.1:5000"
         assert letters[0]["DLQ_REASON"] == said
     world.advance(200)
     assert stuck(world) == [] or stuck(world)[0].offset == 1

@@ -176,8 +176,11 @@ def test_all_failures_of_an_offset_are_an_entry_for_each_kind_there_was() -> Non
         (struct.pack("<BIqqIH", form.ACKED, 1, -1, -1, 5, 0), "outside of any queue"),
         (struct.pack("<BIHHIqqqBBII", form.TRACKER, 1, 1, 1, 0, -1, -1, -1, 0, 1, 0, 0) + b"gt", "a watermark of -1"),
         (struct.pack("<BIHHIqqqBBII", form.TRACKER, 1, 1, 1, 0, 0, -1, -1, 0, 3, 8, 0) + b"gt", "unknown form 3"),
-        (struct.pack("<BIHHIqqqBBII", form.TRACKER, 1, 2, 1, 0, 0, -1, -1, 0, 1, 0, 0) + b"..t", "no name of a group"),
-        (struct.pack("<BHIq", form.SCANNED, 1, 0, 5) + b"/", "no name of a topic"),
+        (
+            struct.pack("<BIHHIqqqBBII", form.TRACKER, 1, 2, 1, 0, 0, -1, -1, 0, 1, 0, 0) + b"..t",
+            "not a valid group name",
+        ),
+        (struct.pack("<BHIq", form.SCANNED, 1, 0, 5) + b"/", "not a valid topic name"),
         (struct.pack("<BIqqq", form.COUNTED, 1, -1, 0, 0), "counts of"),
     ],
 )

@@ -36,8 +36,8 @@ def few(
     monkeypatch: pytest.MonkeyPatch, bound: int, journals: Sequence[str] = (), exported: Sequence[str] = ()
 ) -> list[bool]:
     """Return whether there are few samples, by a bound: about now, and two days later."""
+    from lag.report.options import Input
     from lag.spark.jobs import input_size
-    from lag.spark.jobs.inputs import Input
 
     monkeypatch.setattr(input_size, "FEW", bound)
     begins = (NOW_MS - HOUR_MS, NOW_MS + 48 * HOUR_MS)
@@ -72,11 +72,9 @@ def test_what_is_elsewhere_is_not_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_jvm_of_a_small_report_here_is_started_quickly(tmp_path: Path) -> None:
     """And no other: not on a cluster, and not where there is much."""
+    from lag.report.options import Input, ReportOptions, Window
     from lag.rules.limits import Limits
-    from lag.spark.jobs.history import Window
-    from lag.spark.jobs.inputs import Input
     from lag.spark.jobs.program import _java_options
-    from lag.spark.jobs.report import ReportOptions
     from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, settings_of
 
     window = Window(from_ms=NOW_MS, to_ms=NOW_MS + HOUR_MS)

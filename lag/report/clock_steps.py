@@ -12,21 +12,18 @@ and it may wait for long. Its times are taken out of samples; its age is then no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-
 from lag.report import texts
+from lag.report.options import MESSAGE_TIMES
 from lag.rules.limits import Limits
-from lag.samples import EventKind
+from lag.samples import EventKind, QueueSample
 
 LOOK_BACK_MS: Final = 86_400_000
 """How long before a window steps are looked for: their messages may still wait."""
 _STEP: Final = re.compile(r"([+-]\d{1,15}) ms")
-_STORED: Final = ("start_ms", "committed_ms", "started_ms", "end_ms")
-"""Fields that are times of messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,29 +78,26 @@ def told(steps: Sequence[ClockStep], limits: Limits, from_ms: int, to_ms: int) -
     return [each.sentence(limits) for each in steps if _meets(each.unknown(limits), from_ms, to_ms)]
 
 
-def without_lies(samples: DataFrame, steps: Sequence[ClockStep], limits: Limits) -> DataFrame:
-    """Return samples without those that a step made worthless, and without times that it made wrong."""
-    if not steps:
-        return samples
-    kept, wrong = [], []
+def without_lies(steps: Sequence[ClockStep], limits: Limits) -> Callable[[str, str, QueueSample], QueueSample | None]:
+    """Return what makes of a node's sample one without times that a step made wrong; null where it is worthless."""
+    by_node: dict[tuple[str, str], list[ClockStep]] = {}
     for step in steps:
-        of_node = f"cluster = '{_quoted(step.cluster)}' AND node = '{_quoted(step.node)}'"
-        begin, end = step.unknown(limits)
-        kept.append(f"NOT ({of_node} AND time_ms >= {begin}L AND time_ms < {end}L)")
-        wrong.append((f"{of_node} AND time_ms >= {end}L", step.stored_before_ms))
-    columns = []
-    for name in samples.columns:
-        if name in _STORED:
-            cases = " ".join(f"WHEN {after} AND `{name}` <= {before_ms}L THEN NULL" for after, before_ms in wrong)
-            columns.append(f"CASE {cases} ELSE `{name}` END AS `{name}`")
-        else:
-            columns.append(f"`{name}`")
-    return samples.where(" AND ".join(kept)).selectExpr(*columns)
+        by_node.setdefault((step.cluster, step.node), []).append(step)
+
+    def cleaned(cluster: str, node: str, sample: QueueSample) -> QueueSample | None:
+        for step in by_node.get((cluster, node), ()):
+            begin, end = step.unknown(limits)
+            if begin <= sample.time_ms < end:
+                return None
+            if sample.time_ms >= end:
+                times: dict[str, Any] = {name: getattr(sample, name) for name in MESSAGE_TIMES}
+                before_ms = step.stored_before_ms
+                wrong = {name: None for name, moment in times.items() if moment is not None and moment <= before_ms}
+                sample = replace(sample, **{**times, **wrong}) if wrong else sample
+        return sample
+
+    return cleaned
 
 
 def _meets(stretch: tuple[int, int], from_ms: int, to_ms: int) -> bool:
     return stretch[0] < to_ms and stretch[1] > from_ms
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

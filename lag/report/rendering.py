@@ -1,0 +1,30 @@
+"""A report in each of its forms."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from lag.report.backlog import Backlog, age_bins
+from lag.report.data import Report, as_plain
+from lag.report.markdown import render_markdown
+from lag.report.tables import incidents_csv, queues_csv
+
+FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
+
+
+def rendered(report: Report, form: str) -> str:
+    """Return a report in one of `FORMATS`."""
+    if form == "html":
+        from lag.report.page import render_html
+
+        return render_html(report)
+    if form == "json":
+        return json.dumps(as_plain(report), ensure_ascii=False) + "\n"
+    return {"markdown": render_markdown, "csv": queues_csv, "incidents-csv": incidents_csv}[form](report)
+
+
+def with_ages(report: Report, backlog: Backlog) -> Report:
+    """Return a report with its groups' backlogs by age."""
+    return replace(report, groups=[replace(part, ages=age_bins(backlog, part.group)) for part in report.groups])

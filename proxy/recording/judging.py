@@ -1,0 +1,180 @@
+"""The lag rules over the last samples of a node's queues, in steps, and no more often than they can change.
+
+The verdicts on a topic are kept, and returned again while
+
+- no new sample came, for `REUSE_MS`;
+- or, for `QUIET_MS`, every queue of it is idle: OK, without lag, rates or messages in flight, and the new sample has
+  the same offsets as the one that was judged.
+
+A judgement of busy queues takes about a fifth of a millisecond per queue. A caller therefore gets the verdicts of the
+last judgement until `SHARE` of the loop's time allows another one (a leisurely caller until `LEISURELY_SHARE` does),
+and at most `SECONDS_MAX` old ones. However often anyone asks, judging takes no more than that.
+A queue to which nothing was ever written needs no verdict: it is counted only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.runtime.seams import Clock
+from broker.runtime.steps import Ended, step
+from conf import GroupConfig, LagRules
+from lag.rules.limits import Limits
+from lag.samples import QueueSample
+from lag.verdicts.windows import Judged, Windows
+from proxy.recording.limits import limits_of_config
+
+REUSE_MS = 10_000
+QUIET_MS = 300_000
+SHARE = 0.01
+LEISURELY_SHARE = 0.005
+"""Part of the loop's time that judgements take at most."""
+SECONDS_MAX = 60.0
+_REUSED_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueVerdicts:
+    """What the rules say of all queues.
+
+    Attributes:
+        judged: By group, topic and number.
+        empty: By group: queues to which nothing was ever written.
+    """
+
+    judged: list[Judged] = field(default_factory=list)
+    empty: dict[str, int] = field(default_factory=dict)
+
+
+class _Kept(NamedTuple):
+    now_ms: int
+    config: GroupConfig | None
+    rules: LagRules | None
+    limits: Limits
+    samples: Sequence[QueueSample]
+    judged: list[Judged]
+    is_idle: bool
+
+
+class QueueJudge:
+    """Judges the queues of some windows.
+
+    Args:
+        windows: The samples.
+        clock: Measures how long it takes.
+        config_of: Configuration of a group, for its limits; None: it has none.
+        rules_of: Limits of the node; None: the defaults.
+    """
+
+    def __init__(
+        self,
+        windows: Windows,
+        clock: Clock,
+        config_of: Callable[[str], GroupConfig | None],
+        rules_of: Callable[[], LagRules | None] = lambda: None,
+    ) -> None:
+        self._windows = windows
+        self._clock = clock
+        self._config_of = config_of
+        self._rules_of = rules_of
+        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._last: QueueVerdicts | None = None
+        self._judged_at = self._busy = 0.0
+
+    def judging(self, now_ms: int, *, leisurely: bool = False) -> Generator[None, None, QueueVerdicts]:
+        """Judge all queues, in steps of some tenths of a ms.
+
+        Args:
+            now_ms: The moment that is judged.
+            leisurely: For callers that ask again and again: whether older verdicts are good enough.
+        """
+        share = LEISURELY_SHARE if leisurely else SHARE
+        rest = min(self._busy / share, SECONDS_MAX)
+        if self._last is not None and self._clock.monotonic() - self._judged_at < rest:
+            return self._last
+        busy, steps = 0.0, self._judge(now_ms)
+        while True:
+            began = self._clock.monotonic()
+            made = step(steps)
+            busy += self._clock.monotonic() - began
+            if isinstance(made, Ended):
+                self._judged_at, self._busy = self._clock.monotonic(), busy
+                self._last = made.result
+                return made.result
+            yield
+
+    def _judge(self, now_ms: int) -> Generator[None, None, QueueVerdicts]:
+        rules = self._rules_of()
+        found, kept, reused = QueueVerdicts(), dict[tuple[str, str], _Kept](), 0
+        for (group, topic), numbers in self._windows.topics().items():
+            places = [(group, topic, number) for number in numbers]
+            samples = [sample for place in places if (sample := self._windows.newest(place)) is not None]
+            config, before = self._config_of(group), self._kept.get((group, topic))
+            if before is not None and before.config is config and before.rules is rules:
+                limits = before.limits
+            else:
+                before, limits = None, limits_of_config(config, topic, rules)
+            empty = sum(is_unwritten(sample, now_ms, limits) for sample in samples)
+            if empty:
+                found.empty[group] = found.empty.get(group, 0) + empty
+            if empty == len(samples):
+                continue
+            again = None if before is None else _again(before, samples, now_ms)
+            if again is None:
+                judged = []
+                for each in self._windows.judging_topic(group, topic, numbers, now_ms, limits):
+                    if each is not None and not is_unwritten(each.sample, now_ms, limits):
+                        judged.append(each)
+                    yield
+                again = _Kept(now_ms, config, rules, limits, samples, judged, all(map(_is_idle, judged)))
+            else:
+                reused += 1
+                if reused % _REUSED_AT_ONCE == 0:
+                    yield
+            kept[group, topic] = again
+            found.judged.extend(again.judged)
+        self._kept = kept
+        return found
+
+
+def is_unwritten(sample: QueueSample, now_ms: int, limits: Limits) -> bool:
+    """Whether nothing was ever written to a queue, nor consumed, by a sample that is not stale."""
+    return sample.end == 0 and not sample.committed and now_ms - sample.time_ms <= limits.stale_ms
+
+
+def _again(before: _Kept, samples: Sequence[QueueSample], now_ms: int) -> _Kept | None:
+    """Return verdicts that still hold, with the new samples; None: the topic must be judged anew."""
+    age_ms = now_ms - before.now_ms
+    if len(samples) != len(before.samples) or age_ms < 0:
+        return None
+    pairs = list(zip(before.samples, samples, strict=True))
+    if age_ms < REUSE_MS and all(old is new for old, new in pairs):
+        return before
+    stale_ms = before.limits.stale_ms
+    if not before.is_idle or age_ms >= QUIET_MS:
+        return None
+    if not all(_is_same(old, new) and now_ms - new.time_ms <= stale_ms for old, new in pairs):
+        return None
+    newest = {id(old): new for old, new in pairs}
+    judged = [each._replace(sample=newest[id(each.sample)]) for each in before.judged if id(each.sample) in newest]
+    return before._replace(samples=samples, judged=judged) if len(judged) == len(before.judged) else None
+
+
+def _is_idle(each: Judged) -> bool:
+    sample, figures = each.sample, each.verdict.figures
+    return (
+        each.verdict.status == "OK"
+        and figures["lag"] == 0
+        and not (figures["produce_rate"] or figures["consume_rate"] or figures["velocity"] or sample.in_flight)
+    )
+
+
+def _is_same(old: QueueSample, new: QueueSample) -> bool:
+    """Whether a queue without lag is as it was, but for clients that pull and find nothing."""
+    return (
+        (old.start, old.end, old.committed, old.expired) == (new.start, new.end, new.committed, new.expired)
+        and new.time_ms >= old.time_ms
+        and not (new.in_flight or new.waiting or new.retrying or new.paused or new.limited)
+    )

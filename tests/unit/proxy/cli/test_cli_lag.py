@@ -1,0 +1,142 @@
+"""`pyddmq lag`, `lag check` and `lag slo` over answers of a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lag.rules.statuses import Level
+from proxy.cli.commands import node_commands
+from proxy.cli.errors import CliError
+from proxy.cli.lag import lag_commands, lag_objective_command
+from proxy.operate import answers
+from proxy.operate.attention import kinds
+from proxy.operate.attention.findings import judged
+from proxy.operate.attention.judgement import Judgement
+from proxy.operate.moments import parse_duration
+from proxy.operate.views.lag_history import ObjectivesAnswer
+from proxy.process.exit_codes import ExitCode
+from tests.admin_node import busy_node
+from tests.lag_answers import lag_judgement, lag_queue
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A node whose judgement and limit the test sets."""
+    given: dict[str, Any] = {"limit": 100}
+
+    def get(_: str, path: str, kind: type[Any], *, asked: dict[str, Any], **__: object) -> Any:
+        assert path == "/api/lag"
+        found: Judgement = given["judged"]
+        group = asked["group"]
+        if group is not None and group not in {each.group for each in found.groups}:
+            raise CliError(f"There is no group {group!r}", ExitCode.NOT_FOUND)
+        return found.as_lag(limit=given["limit"], group=group)
+
+    monkeypatch.setattr(lag_commands, "get", get)
+    return given
+
+
+def test_groups_come_first_and_only_queues_that_say_something(
+    node: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node of many quiet queues prints a line per group."""
+    quiet = [lag_queue("audit", queue=number) for number in range(50)]
+    late = lag_queue(queue=7, status="STOP", lag=9, unfinished=9, cause="no_consumer", evidence="no client pulls")
+    node["judged"] = lag_judgement([*quiet, late, lag_queue(queue=8, lag=2, unfinished=2)], empty={"audit": 4})
+    assert lag_commands.show() == ExitCode.OK
+    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    [billing] = [words for words in lines if words[:3] == ["billing", "ERR", "STOP"]]
+    assert billing == ["billing", "ERR", "STOP", "no_puller", "2", "11", "11", "0", "s"]
+    assert lines.index(["audit", "OK", "OK", "50", "0", "0", "0"]) > lines.index(billing)
+    assert [words[2] for words in lines if words[:2] == ["billing", "orders"]] == ["7", "8"]
+    assert not [words for words in lines if words[:2] == ["audit", "orders"]]
+
+
+def test_empty_node_prints_no_queue(node: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Queues that were never written to say nothing."""
+    node["judged"] = lag_judgement([], groups=["audit"], empty={"audit": 17})
+    assert lag_commands.show() == ExitCode.OK
+    out = capsys.readouterr().out
+    assert "INCOMPLETE" not in out
+    assert "1 group, OK" in out
+    assert lag_commands.check() == Level.OK
+
+
+def test_check_of_a_group_that_does_not_exist_is_not_ok(
+    node: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And names it."""
+    node["judged"] = lag_judgement([lag_queue()])
+    assert lag_commands.check(group="nobody") == Level.UNKNOWN
+    assert "There is no group 'nobody'" in capsys.readouterr().err
+
+
+def test_check_of_a_group_without_samples_says_so(node: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Not that no message is left."""
+    node["judged"] = lag_judgement([], groups=["audit"])
+    assert lag_commands.check(group="audit") == Level.UNKNOWN
+    assert capsys.readouterr().out.startswith("UNKNOWN: no samples of group audit yet")
+
+
+@pytest.mark.parametrize(("bad", "level"), [(True, Level.ERR), (False, Level.WARN)])
+def test_check_counts_every_finding(
+    node: dict[str, Any], capsys: pytest.CaptureFixture[str], bad: bool, level: Level
+) -> None:
+    """Of the node and of groups, with what to do."""
+    node["judged"] = lag_judgement([lag_queue()], found=[kinds.found("damage", bad, "The log is damaged.", count=1)])
+    assert lag_commands.check() == level
+    assert "The log is damaged." in capsys.readouterr().out
+    assert lag_commands.check(group="billing") == Level.OK, "it stops no group"
+
+
+def test_limit_that_could_not_be_compared_with_every_queue_is_not_ok(
+    node: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node with more queues than an answer lists."""
+    node["judged"] = lag_judgement([lag_queue(queue=number, time_lag_ms=number) for number in range(20)])
+    node["limit"] = 15
+    assert lag_commands.check() == Level.OK
+    assert lag_commands.check(max_lag=3) == Level.UNKNOWN
+    assert "5 more queues could not be compared with the limits; pass --group" in capsys.readouterr().out
+    node["limit"] = 20
+    assert lag_commands.check(max_lag=3) == Level.OK
+
+
+def test_sums_say_what_they_are_without(node: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """A queue whose lag is not known."""
+    unknown = lag_queue(queue=1, status="UNKNOWN", lag=None, unfinished=None, time_lag_ms=None)
+    node["judged"] = lag_judgement([lag_queue(lag=5, unfinished=5), unknown])
+    assert lag_commands.check() == Level.UNKNOWN
+    assert "5 messages and more left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("span", ["30d", "400d", "90s", " 1.5h "])
+def test_spans_of_slo_are_read_by_the_node(monkeypatch: pytest.MonkeyPatch, span: str) -> None:
+    """As the command reads them."""
+    seen = {}
+
+    def get(*_: object, asked: dict[str, str], **__: object) -> ObjectivesAnswer:
+        seen.update(asked)
+        return ObjectivesAnswer(objective_ms=1, since_ms=0, until_ms=1, asked_ms=1, shortened=False, kept=[])
+
+    monkeypatch.setattr(lag_objective_command, "get", get)
+    assert lag_objective_command.slo(objective="60s", since=span) == Level.UNKNOWN
+    assert (parse_duration(seen["objective"]), parse_duration(seen["since"])) == (60_000, parse_duration(span))
+
+
+def test_groups_show_what_waits_for_a_retry(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group whose messages all failed is not idle."""
+    node = busy_node()
+    topic = replace(node.group_list[1].topics[0], retrying=4_321)
+    node.group_list = [replace(node.group_list[1], topics=[topic])]
+    answer = answers.groups(node, judged(node), limit=10)
+    monkeypatch.setattr(node_commands, "get", lambda *_, **__: answer)
+    assert node_commands.groups() == ExitCode.OK
+    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    [row] = [words for words in lines if words[:1] == ["orders-billing"]]
+    assert row[-1] == "4321"
