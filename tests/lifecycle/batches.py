@@ -13,7 +13,7 @@ from broker.store import Store
 from pyddmq.testing import ManualScheduler, PowerCut
 from tests.integration.store_tools import HOST, ROOT, open_store
 from tests.integration.waiting_tools import make_durable, put_durably
-from tests.lifecycle.scenario import DERIVED, START_MS, Scenario
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW, START_MS, Scenario
 from tests.lifecycle.walk import Walk
 
 TOPIC = "t"
@@ -25,6 +25,7 @@ class Batches(Scenario):
 
     table = "storage.md: States of a batch"
     losses = DERIVED
+    spoils = MADE_ANEW
     saves = False
 
     def walk(self, walk: Walk) -> None:

@@ -15,7 +15,7 @@ from pyddmq.testing import ManualScheduler
 from tests.integration.redrive_tools import dead_lettered, opened, redrive, redrives
 from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import make_durable, retain
-from tests.lifecycle.scenario import DERIVED, Scenario
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW, Scenario
 from tests.lifecycle.walk import Walk
 
 GROUP, TOPIC = "g", "t"
@@ -27,6 +27,7 @@ class DeadLetters(Scenario):
 
     table = "retries.md: States of a dead letter"
     losses = DERIVED
+    spoils = MADE_ANEW
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""

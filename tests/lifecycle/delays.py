@@ -21,7 +21,7 @@ from tests.integration.delay_tools import TOPIC, Broker, broker
 from tests.integration.store_tools import ROOT
 from tests.integration.turns import Turns, take_over
 from tests.integration.waiting_tools import drive, put_durably, retain
-from tests.lifecycle.scenario import DERIVED, Scenario
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW, Scenario
 from tests.lifecycle.walk import Walk
 
 GONE = "gone"
@@ -39,6 +39,7 @@ class Delays(Scenario):
 
     table = "delays.md: States"
     losses = DERIVED
+    spoils = MADE_ANEW
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""

@@ -16,7 +16,7 @@ from broker.transaction.states import Known
 from tests.integration.store_tools import ROOT
 from tests.integration.transaction_tools import GROUP, TOPIC, Broker, broker
 from tests.integration.waiting_tools import put_durably, retain
-from tests.lifecycle.scenario import DERIVED, Moment, Scenario
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW, Moment, Scenario
 from tests.lifecycle.walk import NotInTable, Walk
 
 GONE = "gone"
@@ -29,6 +29,7 @@ class Halves(Scenario):
 
     table = "transactions.md: States"
     losses = DERIVED
+    spoils = MADE_ANEW
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)

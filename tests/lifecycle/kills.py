@@ -19,12 +19,16 @@ DOWN_DAYS = (0, 8, 400)
 
 @dataclass(frozen=True, slots=True)
 class KillPoint:
-    """Where a run ends and what comes after: the number of changes before it, a kill or a power loss, what goes."""
+    """Where a run ends and what comes after: the number of changes before it, a kill or a power loss, what goes.
+
+    `spoiled` names files with a page that cannot be read from then on.
+    """
 
     changes: int
     power: bool
     lost: tuple[str, ...]
     down_days: int
+    spoiled: str = ""
 
 
 def whole(kind: type[Scenario], seed: int, *, beside: bool = False) -> tuple[Walk, int, list[str]]:
@@ -47,6 +51,8 @@ def run(kind: type[Scenario], seed: int, point: KillPoint, *, beside: bool = Fal
         scenario.walk(Walk(all_tables()[kind.table]))
     moment.end(power=point.power)
     moment.lose(kind.root, point.lost)
+    if point.spoiled:
+        moment.spoil(kind.root, point.spoiled)
     moment.clock.advance(point.down_days * DAY_S)
     scenario.finish()
     return moment.account.broken()
@@ -82,6 +88,7 @@ def some(kind: type[Scenario], changes: int, count: int, random: Random) -> Iter
 
 
 def _point(kind: type[Scenario], changes: int, *, power: bool, turn: int) -> KillPoint:
-    """Files go after a kill only: a power loss takes copies of its own, and two losses at once are no promise."""
+    """Files go, or pages go bad, after a kill only: a power loss takes copies of its own, and one loss is promised."""
     lost = () if power else tuple(kind.losses[turn % len(kind.losses)])
-    return KillPoint(changes, power, lost, DOWN_DAYS[turn // len(kind.losses) % len(DOWN_DAYS)])
+    spoiled = "" if power or lost else kind.spoils[turn // len(kind.losses) % len(kind.spoils)]
+    return KillPoint(changes, power, lost, DOWN_DAYS[turn // len(kind.losses) % len(DOWN_DAYS)], spoiled)

@@ -13,7 +13,7 @@ from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walk
 from tests.integration.timer_tools import SMALL
 from tests.integration.waiting_tools import drive
 from tests.lifecycle.delays import GONE
-from tests.lifecycle.scenario import DERIVED, Moment, Scenario
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW, Moment, Scenario
 from tests.lifecycle.walk import Walk
 
 TIME = "its time has come, and it "
@@ -25,6 +25,7 @@ class Loops(Scenario):
 
     table = "loops.md: States"
     losses = DERIVED
+    spoils = MADE_ANEW
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)

@@ -22,6 +22,7 @@ from broker.scheduled.delay.due import DueDelays
 from broker.scheduled.delay.level_queue import DelayLevel
 from broker.scheduled.release_plain import Plain, PlainRelease
 from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.table import TimerTable
 from broker.store import Store
 from broker.transaction.names import Fate
 from broker.transaction.ops import OpWriter
@@ -139,6 +140,16 @@ def _remembered_only(append: Any) -> Any:
     return cancel
 
 
+def _only_by_records(_: Any) -> Any:
+    """Retention asks what records the files of the timer log name, and not what is still read from them."""
+
+    def drop_before(table: TimerTable, physical: int, *, saved: int) -> int:
+        del saved
+        return table.log.drop_before(physical, keep=table.log.position(table.log.count))
+
+    return drop_before
+
+
 def _superseded_ignored(apply: Any) -> Any:
     """A start does not ask the log what was replaced."""
 
@@ -234,6 +245,12 @@ MUTANTS = (
         _patched(QueueBuild, "finish", lambda _: keep_half_a_batch),
     ),
     Mutant("timers are delivered half a second early", Timers, "early", _patched(Coming, "take", _ahead)),
+    Mutant(
+        "retention deletes files of the timer log that are read from",
+        Timers,
+        "made anew",
+        _patched(TimerTable, "drop_before", _only_by_records),
+    ),
     Mutant(
         "cancels are not stored",
         Timers,

@@ -12,7 +12,7 @@ from pyddmq.testing import ManualScheduler
 from tests.integration.keyed_tools import NAME, key, memory
 from tests.integration.store_tools import HOST, open_store
 from tests.integration.waiting_tools import make_durable, retain
-from tests.lifecycle.scenario import DERIVED, START_MS, Scenario
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW, START_MS, Scenario
 from tests.lifecycle.walk import NotInTable, Walk
 
 TOPIC = "t"
@@ -26,6 +26,7 @@ class Numbered(Scenario):
 
     table = "deduplication.md: States of a message"
     losses = DERIVED
+    spoils = MADE_ANEW
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""

@@ -9,7 +9,7 @@ from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.queues.topics import dead_letter_topic, retry_topic
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from tests.lifecycle.listening import GROUP, Listening, Program, read
-from tests.lifecycle.scenario import DERIVED
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW
 from tests.lifecycle.walk import Walk
 from tests.unit.consumer_world import ROOT
 
@@ -29,6 +29,7 @@ class Retries(Listening):
     table = "retries.md: States of a message in a concurrent consumer"
     root = ROOT
     losses = DERIVED
+    spoils = MADE_ANEW
     saves = False
 
     def walk(self, walk: Walk) -> None:

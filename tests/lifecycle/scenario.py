@@ -32,6 +32,12 @@ DERIVED: tuple[tuple[str, ...], ...] = (
 )
 """What a kill may be followed by: files and folders that go. The log decides without them (D27)."""
 
+MADE_ANEW = ("consumequeue", "index", *WHEEL, "checkpoint", "config", "pyddmq")
+"""Files and folders whose pages may go bad without loss: the log has what they say."""
+OPENS = ("pyddmq/store.json", "pyddmq/topic_lives.json")
+"""While one of these cannot be read, a store does not open, and says so."""
+PAGE_BYTES = 4096
+
 
 def _nothing() -> None:
     """Do nothing."""
@@ -106,6 +112,16 @@ class Moment:
         for name in names:
             self._lose(f"{root}/{name}")
 
+    def spoil(self, root: str, name: str) -> None:
+        """Have a page of each file below a file or folder go bad: EIO for what reads it."""
+        path = f"{root}/{name}"
+        if self.disk.is_folder(path):
+            for each in self.disk.list(path):
+                self.spoil(path, each)
+        elif self.disk.exists(path) and not path.endswith(OPENS):
+            pages = max(1, -(-self.disk.open(path).size() // PAGE_BYTES))
+            self.disk.bad_pages[path] = {self.random.randrange(pages)}
+
     def _lose(self, path: str) -> None:
         if self.disk.is_folder(path):
             for name in self.disk.list(path):
@@ -122,12 +138,14 @@ class Scenario(ABC):
         saves: Whether state files are saved meanwhile.
         root: Where the store lies.
         losses: What may go after the last stop.
+        spoils: Files and folders that may have bad pages after it.
     """
 
     table: ClassVar[str]
     saves: ClassVar[bool] = True
     root: ClassVar[str] = ROOT
     losses: ClassVar[Sequence[Sequence[str]]] = ((),)
+    spoils: ClassVar[Sequence[str]] = ("consumequeue", "index", "checkpoint")
 
     def __init__(self, moment: Moment) -> None:
         self.moment = moment

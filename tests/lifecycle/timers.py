@@ -21,11 +21,13 @@ from tests.integration.timer_tools import SMALL, TOPIC, Broker, broker
 from tests.integration.turns import Turns, take_over
 from tests.integration.waiting_tools import drive, put_durably, retain
 from tests.lifecycle.delays import GONE, tell
-from tests.lifecycle.scenario import DERIVED, Moment, Scenario
+from tests.lifecycle.scenario import DERIVED, MADE_ANEW, Moment, Scenario
 from tests.lifecycle.walk import Walk
 
 SEVERAL_FILES = replace(SMALL, log_file_bytes=256)
 """Four records a file: what waits is in several, and files go while it does."""
+FURTHER_MS = 5_000
+"""More than passes while the clock is ahead."""
 TIME = "its moment comes"
 REFUSED = "the store refuses the message"
 KILLED = "kill, power loss"
@@ -40,6 +42,7 @@ class Timers(Scenario):
 
     table = "timers.md: States"
     losses = DERIVED
+    spoils = MADE_ANEW
 
     def __init__(self, moment: Moment) -> None:
         super().__init__(moment)
@@ -57,6 +60,10 @@ class Timers(Scenario):
         self._cancels: set[str] = set()
         self._delivered: set[str] = set()
         self._looked: set[int] = set()
+        self._rebuilt = 0.0
+        """How often the start made timer log and wheel anew: without a checkpoint it does."""
+        self._furthest_ms = 0
+        """Store times are at most this, where the clock was ahead: they do not go back with it."""
 
     def walk(self, walk: Walk) -> None:
         """Go along every row."""
@@ -66,10 +73,12 @@ class Timers(Scenario):
         self._roll()
         self._refuse()
         self._retain()
+        self._retain_what_is_read()
         self._cancel_and_reschedule()
         self._fill_the_disk()
         self._kill_while_delivering()
         self._fail_syncs()
+        self._set_the_clock()
         self._damage()
         self._made.close()
 
@@ -135,6 +144,50 @@ class Timers(Scenario):
         assert store.min_offset > before
         self._went(b"old", "its log file is to be deleted")
         self._see()
+
+    def _retain_what_is_read(self) -> None:
+        """Log files go while their timers were read and are not yet due: nothing that the wheel names goes too."""
+        made, store = self._made, self._made.store
+        near = [b"near%d" % number for number in range(6)]
+        start = self.clock.wall_ms()
+        for body in near:
+            self._send(body, start + 4_000 - self.clock.wall_ms())
+        for number in range(16):
+            put_durably(store, made.scheduler, "other", b"%d" % number * 900)
+        # Their slots are read two seconds before.
+        self._advance((start + 3_000 - self.clock.wall_ms()) / 1000)
+        store.checkpoint()
+        made.timers.save()
+        self.moment.saved()
+        self._see()
+        assert made.timers.table.coming.count >= len(near)
+        store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
+        retain(store, made.scheduler, between=self._see)
+        store.retention.limits = RetentionLimits()
+        self._see()
+        self._advance(3)
+        assert all(self._walk.states[self._keys[body]] == "delivered" for body in near)
+
+    def _set_the_clock(self) -> None:
+        """It is ahead, then behind, with a start in each; once it is right again, timers are on time."""
+        for by_ms in (300_000, -60_000):
+            self._send(b"far%d" % by_ms, 600_000)
+            self._set_clock(by_ms)
+            self._set_clock(-by_ms)
+            near = b"near%d" % by_ms
+            self._send(near, 1_500)
+            self._advance(1)
+            assert self._walk.states[self._keys[near]] != "delivered", "early after a clock that was wrong"
+            self._advance(1)
+            assert self._walk.states[self._keys[near]] == "delivered", "late after a clock that was wrong"
+
+    def _set_clock(self, by_ms: int) -> None:
+        self.clock.set_wall_ms(self.clock.wall_ms() + by_ms)
+        self._furthest_ms = max(self._furthest_ms, self.clock.wall_ms() + FURTHER_MS)
+        self._advance(1)
+        self._again()
+        self._made.timers.start()
+        self._advance(1)
 
     def _cancel_and_reschedule(self) -> None:
         made = self._made
@@ -229,6 +282,7 @@ class Timers(Scenario):
 
     def _open(self, *, start: bool = True) -> None:
         made = self._made = broker(self.disk, self.clock, start=False, timers=SEVERAL_FILES)
+        self._rebuilt = made.metrics.value(counted.REBUILT)
         take_over(made.store, Turns(partial(self._soon, made)))
         self.moment.run(made.store, made.scheduler, before=self._before_flush, after=self._see)
         made.store.create_topic("other", 1)
@@ -322,6 +376,8 @@ class Timers(Scenario):
     def _look(self) -> None:
         """Tell the account what is delivered, and read what is new in the topics."""
         store = self._made.store
+        rebuilt = self._made.metrics.value(counted.REBUILT)
+        assert rebuilt == self._rebuilt, "timer log and wheel are made anew, and nothing harmed them"
         tell(self, store)
         for name in (TIMER_TOPIC, TOPIC, GONE):
             topic = store.topics.get(name)
@@ -338,7 +394,7 @@ class Timers(Scenario):
     def _note(self, topic: str, offset: int, record: memoryview) -> None:
         message = message_of(record)
         if topic != TIMER_TOPIC:
-            assert message.store_ms <= self.clock.wall_ms(), "it is shown before its moment"
+            assert message.store_ms <= max(self.clock.wall_ms(), self._furthest_ms), "it is shown before its moment"
             self._delivered.add(message.unique_key)
         elif "TIMER_DEL_UNIQKEY" in message.properties:
             self._cancels.add(message.unique_key)

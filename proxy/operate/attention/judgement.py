@@ -21,7 +21,7 @@ its own kind, with the advice of the rules.
 
 Levels: `bad` is ERR, `watch` is WARN. A group has the worst level of its queues and its findings, the node the worst
 of its groups and of its own findings. UNKNOWN is worse than WARN and better than ERR. INCOMPLETE, as in the first
-seconds of a node, is a level (UNKNOWN) and no finding.
+seconds of a node, is a level (UNKNOWN) and no finding. A node that takes no samples is UNKNOWN unless it is ERR.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def judgement(lag: LagQueues, found: Iterable[Finding] = ()) -> Judgement:
     own = [each for each in findings if each.group is None]
     return Judgement(
         now_ms=lag.now_ms,
-        level=worst_level([*levels(groups), *levels(own)]),
+        level=worst_level([*levels(groups), *levels(own), "OK" if lag.enabled else "UNKNOWN"]),
         findings=findings,
         groups=groups,
         queues=sorted(lag.queues, key=_bad),
@@ -223,9 +223,11 @@ def _is_held(finding: Finding, queues: Sequence[LagQueue]) -> bool:
 
 
 def _with_status(finding: Finding, queue: LagQueue) -> Finding:
-    own = finding.finding in _OWN_KINDS.values() or queue.cause != "no_consumer"
+    is_own = finding.finding in _OWN_KINDS.values()
+    own = is_own or queue.cause != "no_consumer"
     return replace(
         finding,
+        advice=queue.advice if is_own and queue.cause is not None else finding.advice,
         severity="bad" if queue.level == "ERR" else finding.severity,
         status=queue.status,
         cause=queue.cause if own else None,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from proxy.admin import page
 from proxy.admin.entry.access_pages import Viewer
 from proxy.admin.style import CSS, CSS_SHA256
+from proxy.admin.tables import ROWS_MAX
 from proxy.operate.attention.findings import judged
 from proxy.operate.text import age, amount, byte_size
 from proxy.operate.views.node import ConnectionView, StoreView
@@ -219,7 +220,7 @@ def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:
     found = findings(node, [group], 0.0)
     texts = [finding.text for finding in found]
     assert not any(finding.bad for finding in found), "nothing is lost now"
-    assert "1,200 messages lost to retention, the last 2 h ago." in texts[0]
+    assert "1,200 messages deleted before the group was given them, the last 2 h ago." in texts[0]
     assert "retention deletes its oldest unfinished message in 3 h at the earliest or after another 128 MiB" in texts[1]
     quiet = replace(subscription, lost_at_ms=NOW_MS - 90_000_000, expires_share=0.5)
     assert findings(node, [replace(group, topics=[quiet])]) == []
@@ -301,3 +302,17 @@ def test_page_says_who_looks_and_how_to_go() -> None:
     assert "<a href=/sign-in>sign in</a>" in html
     assert 'href="/audit"' in html
     assert 'content="5"' in html
+
+
+def test_findings_that_are_not_shown_are_counted() -> None:
+    """On the page, and within one finding: keys beyond those that a view lists."""
+    node = busy_node()
+    [audit, billing] = node.group_list
+    topics = [replace(billing.topics[0], topic=f"t{number}", reading_stopped=True) for number in range(ROWS_MAX + 7)]
+    node.group_list = [replace(billing, topics=topics)]
+    assert "And 7 more findings" in (page.render(node, judged(node)) or "")
+    [stuck, *_] = audit.topics[0].stuck_keys
+    keys = [replace(stuck, key=f"k{number}") for number in range(100)]
+    topic = replace(audit.topics[0], stuck_keys=keys, stuck_keys_total=5_000)
+    found = findings(node, [replace(audit, topics=[topic])])
+    assert found[-1].text.endswith("at least 95 more keys are held for a minute or longer.")

@@ -79,6 +79,15 @@ def test_sink_that_waits_is_not_called_a_group_without_consumers() -> None:
     assert (finding.finding, finding.bad, finding.status, finding.cause) == ("sink_waits", True, "STOP", None)
 
 
+def test_cause_of_the_rules_brings_its_advice() -> None:
+    """Messages that were deleted with their topic need no longer retention."""
+    queue = lag_queue(
+        status="DATA_LOSS", cause="topic_deleted", evidence="it begins anew", advice="See the audit trail."
+    )
+    [finding] = judged([queue], about("lost_to_retention")).findings
+    assert (finding.text, finding.cause, finding.advice) == ("text", "topic_deleted", "See the audit trail.")
+
+
 def test_status_without_a_finding_becomes_one_with_the_advice_of_the_rules() -> None:
     """One for all queues of a topic that are alike, with the one that is furthest behind as evidence."""
     queues = [
@@ -126,3 +135,10 @@ def test_limit_cuts_the_list_of_queues_and_nothing_else() -> None:
 def test_every_status_of_the_table_of_kinds_is_a_status() -> None:
     """A renamed status would silently be a finding of its own."""
     assert {status for kind in KINDS.values() for status in kind.statuses} <= BY_NAME.keys()
+
+
+def test_node_without_samples_is_unknown_or_err() -> None:
+    """Its findings still count, and nobody takes it for well."""
+    assert judged([], enabled=False).level == "UNKNOWN"
+    assert judged([], about("paused", bad=False), enabled=False).level == "UNKNOWN"
+    assert judged([], about("poison"), enabled=False).level == "ERR"
