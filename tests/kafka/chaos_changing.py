@@ -239,7 +239,7 @@ class Changes:
             _, partition, batch = max(found)
             numbers = [self.account.sent(FENCING_KEY) for _ in range(FENCING)]
             values = [f"{FENCING_KEY} {number}".encode() for number in numbers]
-            offset = take_over(self._address, NAME, partition, batch, FENCING_KEY.encode(), values)
+            offset = take_over(self._address, NAME, partition, batch, key=FENCING_KEY.encode(), values=values)
             for place, number in enumerate(numbers):
                 self.account.stored(number, self.account.life, partition, offset + place)
             return True

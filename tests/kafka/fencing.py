@@ -47,7 +47,7 @@ def batches(folder: Path, topic: str, partition: int) -> Iterator[Stored]:
             at = end
 
 
-def take_over(address: str, topic: str, partition: int, of: Stored, key: bytes, values: Sequence[bytes]) -> int:
+def take_over(address: str, topic: str, partition: int, of: Stored, *, key: bytes, values: Sequence[bytes]) -> int:
     """Send records of a key under the id of another producer, in its next epoch; return the offset of the first.
 
     With several, the numbers of the other producer's next epoch do not fit either: its client gives up.
