@@ -308,7 +308,7 @@ class Replying:
         else:
             # What was written last is not all with the kernel: the transport keeps the whole of it until it is.
             self._stuck_replies = count
-            stuck = transport.get_write_buffer_size()
+            stuck = max(size, transport.get_write_buffer_size())
             self.hold(stuck - self._stuck_bytes)
             self._stuck_bytes = stuck
         if self.ended:
