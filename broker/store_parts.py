@@ -108,7 +108,9 @@ class StoreParts:
             arrivals=store.arrivals,
             runtime=runtime,
         )
-        self._checker = UnitChecker(self.log, runtime=runtime, codes=given.unit_codes, fail=store.fail)
+        self._checker = UnitChecker(
+            self.log, runtime=runtime, codes=given.unit_codes, fail=store.fail, met=store.damage.met
+        )
 
     def _told_unreadable(self, kind: str, where: str, count: int) -> None:
         self._metrics.counter(UNREADABLE, kind).add(count)
