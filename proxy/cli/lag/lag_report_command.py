@@ -13,10 +13,10 @@ import typer
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from lag.report.data import Report
+from lag.report.files import FORMATS, rendered
 from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
 from lag.report.reading import samples_at_most
-from lag.report.rendering import FORMATS, rendered
 from lag.rules.limits import Limits, limits_from
 from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
