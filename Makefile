@@ -20,7 +20,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run programs test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
+.PHONY: help setup run programs test pure lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -74,9 +74,13 @@ programs:
 	  fi; \
 	fi
 
-test: programs setup lint ## check and test everything
+# Lint and the pure run are of one core each.
+test: programs setup ## check and test everything
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-	PYDDMQ_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
+
+pure: setup ## some of the tests with every accelerator in Python
+	PYDDMQ_PURE=1 $(BIN)/python -m pytest -q $(PURE_TESTS)
 
 lint: setup ## formatting, lint, strict types, and how many lines there are
 	$(BIN)/ruff format --check .

@@ -135,6 +135,12 @@ def need_module(name: str, hint: str = "") -> ModuleType:
         raise
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with Spark where two workers share the tests: at the end it would leave one of them without work."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Deal tests out to workers by file, and all those of Spark to one: a session costs more than what it is for."""

@@ -16,6 +16,7 @@ from tests.forking import FORKS, PYDDMQ
 
 _BYTES_MAX = 1 << 20
 _STREAMS = 3
+_one_at_a_time = threading.Lock()
 _SCRIPT = """\
 #!{python} -ISs
 import json, os, socket, sys
@@ -68,19 +69,19 @@ def _run(control: socket.socket) -> None:
     """Run one command to its end; an environment that needs an interpreter of its own gets no answer."""
     with control:
         message, streams, _, _ = socket.recv_fds(control, _BYTES_MAX, _STREAMS)
+        for each in streams:
+            # The process that is forked from may start now: it must not keep a shell's pipe open.
+            os.set_inheritable(each, False)
         given = json.loads(message)
         environment = given["environment"]
         run = None
         if FORKS.fits(environment):
             stdin, stdout, stderr = streams
-            run = FORKS.start(
-                given["words"],
-                cwd=Path(given["cwd"]),
-                environment=environment,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-            )
+            folder = Path(given["cwd"])
+            with _one_at_a_time:
+                run = FORKS.start(
+                    given["words"], cwd=folder, environment=environment, stdin=stdin, stdout=stdout, stderr=stderr
+                )
         for each in streams:
             os.close(each)
         if run is not None:

@@ -56,7 +56,10 @@ FAULTS = (
     "create_topic_again",
     "delete_records",
     "add_partitions",
+    "fence_producer",
 )
+FENCINGS, FENCED_SECONDS = 20, 3.0
+BROKEN = "kafka_producer_broken"
 PAUSE_KAFKA_SECONDS = 9.0
 BIG_SHARE, BIG_BYTES = 0.002, (900_000, 990_000)
 """librdkafka takes 1,000,000 bytes, and Kafka a batch of 1,048,588."""
@@ -383,6 +386,25 @@ class Chaos:
 
     def _add_partitions(self) -> None:
         self.changes.add_partitions()
+
+    def _fence_producer(self) -> None:
+        """Take the ids of nodes' producers away until one has failed: it is replaced, the finding comes and goes."""
+        for _ in range(FENCINGS):
+            self.changes.fence_producer(self._folder / "kafka")
+            time.sleep(FENCED_SECONDS)
+            if self._finds(BROKEN):
+                break
+        else:
+            raise AssertionError("no node says that its producer has failed")
+        until(lambda: not self._finds(BROKEN), "nodes to have replaced their producers")
+
+    def _finds(self, finding: str) -> bool:
+        """Whether a node has a finding."""
+        answers = []
+        for node in self._nodes:
+            with urlopen(f"http://{node.admin}/api/attention", timeout=30) as answer:
+                answers.append(answer.read().decode())
+        return any(finding in each for each in answers)
 
     def _refill(self) -> None:
         while len(self._nodes) < NODES[0]:

@@ -18,11 +18,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from pyddmq import Producer
 from pyddmq.client.errors import ClientError
+from tests.kafka.fencing import batches, take_over
 from tests.kafka.topics import add_partitions, delete_records, delete_topic, make_topic, plain_producer, topic_names
 from tests.patient import until
 
@@ -31,6 +33,8 @@ KEYS, PARTITIONS, PARTITIONS_MAX = 40, 4, 8
 PAUSE_SECONDS = 0.04
 FLUSH_SECONDS = 20
 NODE_TIMEOUT_MS = 10_000
+FENCING_KEY, FENCING = "f", 7
+"""More records than a node sends at once, so that none of its next batch is taken for one of them."""
 
 
 @dataclass(slots=True)
@@ -217,6 +221,28 @@ class Changes:
             if self._partitions < PARTITIONS_MAX:
                 self._partitions += 1
                 add_partitions(self._address, NAME, self._partitions)
+
+    def fence_producer(self, folder: Path) -> bool:
+        """Take the producer id of the node away that sent last; whether one had sent.
+
+        The records that take its place are messages as all others.
+        """
+        with self._lock:
+            found = [
+                (batch.at_ms, partition, batch)
+                for partition in range(self._partitions)
+                for batch in batches(folder, NAME, partition)
+                if batch.producer_id >= 0 and batch.has_key(b"n")
+            ]
+            if not found:
+                return False
+            _, partition, batch = max(found)
+            numbers = [self.account.sent(FENCING_KEY) for _ in range(FENCING)]
+            values = [f"{FENCING_KEY} {number}".encode() for number in numbers]
+            offset = take_over(self._address, NAME, partition, batch, key=FENCING_KEY.encode(), values=values)
+            for place, number in enumerate(numbers):
+                self.account.stored(number, self.account.life, partition, offset + place)
+            return True
 
     # Senders
 

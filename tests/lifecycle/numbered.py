@@ -260,7 +260,8 @@ class Numbered(Scenario):
 
     def finish(self) -> None:
         """Open, send again what was not answered, and go on behind it."""
-        checkpoint = self.disk.exists(f"{self.root}/{FILE}")
+        path = f"{self.root}/{FILE}"
+        checkpoint = self.disk.exists(path) and path not in self.disk.bad_pages
         self._store = open_store(self.disk, clock=self.clock)
         self._scheduler = ManualScheduler(self.clock)
         self._store.create_topic(TOPIC, 2)

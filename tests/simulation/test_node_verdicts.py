@@ -8,10 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.admin.exposition import VERDICT, NodeCollector
-from proxy.operate.changes.groups import PauseBody
 from proxy.recording import verdicts
 from proxy.recording.verdicts import CHANGES, POSTS
-from tests.simulation.operator import change
 from tests.simulation.test_queue_samples import ward_of
 from tests.simulation.ward import Ward
 
@@ -96,21 +94,6 @@ def test_change_is_one_line_one_count_and_one_post(posts: list[Posts]) -> None:
     assert "the webhook answered 400" in ward.appears("lag_webhook").text
     hook.offer([{}])
     ward.goes("lag_webhook")
-
-
-def test_findings_are_changes_too(posts: list[Posts]) -> None:
-    """A paused group, and a full disk of the node, by their kinds; a level is that of the finding."""
-    ward = ward_with(webhook="http://127.0.0.1:1/lag")
-    with capture_logs() as logs:
-        ward.run(30)
-        assert change(ward.world, "pause", PauseBody(group="by-key")) is not None
-        ward.run(15)
-        ward.fill_disk()
-        ward.run(15)
-    assert said(logs) == [("by-key", "OK", "paused"), ("", "OK", "disk_full")]
-    [hook] = posts
-    assert [(each["group"], each["level"]) for each in hook.offered] == [("by-key", "WARN"), ("", "ERR")]
-    assert hook.offered[1]["evidence"].startswith("The disk is full: publishes are refused now.")
 
 
 def test_gauge_has_the_reported_verdict_and_is_absent_without_alarms() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -271,6 +272,19 @@ def waiting(ward: Ward, kind: str) -> list[ScheduledSample]:
     rounds(ward)
     assert ward.node.recorder.last is not None
     return [each for each in ward.node.recorder.last.scheduled if each.kind == kind]
+
+
+def test_what_waits_is_judged_by_the_limits_of_the_node() -> None:
+    """A timer that is due in a while is in time; after its moment has passed undelivered it is late."""
+    ward = ward_of(lambda wanted: wanted.update(lag={"rules": {"late": "2s"}}))
+    ward.send(LATER, "k", delayMs=40_000)
+    rounds(ward)
+    [(row, verdict)] = ward.node.recorder.waiting()
+    assert (row.kind, verdict.status, verdict.figures["scheduled"]) == ("timer", "IN_TIME", 1)
+    late = replace(row, overdue=1, oldest_due_ms=now_ms(ward) - 2_000)
+    assert ward.node.recorder.last is not None
+    ward.node.recorder.last.scheduled[:] = [late]
+    assert [each.status for _, each in ward.node.recorder.waiting()] == ["LATE"]
 
 
 def test_timers_and_delay_levels_are_counted_until_they_are_delivered() -> None:

@@ -284,7 +284,9 @@ def everything_fails(ward: Ward) -> Staging:
 
 @situation("lost_to_retention", "DATA_LOSS", "no_consumer", "near_retention", over_seconds=700.0)
 def retention_takes_messages_without_a_consumer(ward: Ward) -> Staging:
-    """Nobody consumes, and messages are deleted."""
+    """Nobody consumes any more, and messages are deleted."""
+    send(ward, 5)
+    ward.finish()
     ward.fill(6)
     ward.run(70)
     ward.reload(retentionBytes=3 * SEGMENT_BYTES)

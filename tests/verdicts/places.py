@@ -82,6 +82,7 @@ class Observer:
             "/metrics": self._attention_gauges,
             "status page": self._page,
             "pyddmq groups": lambda: self._listed("groups"),
+            "pyddmq groups stuck": lambda: self._listed("groups", "stuck"),
             "pyddmq groups stuck --json": lambda: _findings(json.loads(self._run("groups", "stuck", "--json").out)),
             "pyddmq stats": lambda: self._listed("stats"),
             "pyddmq lag": lambda: self._listed("lag"),
@@ -92,7 +93,6 @@ class Observer:
         self.queues: Places = {
             "queues of /api/lag": lambda: _queues(self._json("/api/lag")),
             "queues of /metrics": self._lag_gauges,
-            "queues of status page": self._lag_table,
             "queues of pyddmq lag": self._lag_command,
             "pyddmq lag --journal": self._journal,
             "pyddmq lag report": lambda: self.reported(is_open=True),
@@ -101,6 +101,7 @@ class Observer:
         self.worst: Places = {
             "webhook": self._webhook,
             "gauge of reported verdicts": self._verdict_gauges,
+            "groups of status page": self._lag_table,
         }
         """Those that show the worst of each group."""
 

@@ -16,7 +16,7 @@ from proxy.operate.text import age, amount, byte_size
 from proxy.operate.views.node import ConnectionView, StoreView
 from tests.admin_node import NOW_MS, PlainNode, busy_node, findings
 from upstream.state import State
-from upstream.views import WHEREABOUTS, Delivery, GroupView, QueueLag
+from upstream.views import WHEREABOUTS, Delivery, GroupView
 
 _VOID = {"meta"}
 
@@ -142,12 +142,6 @@ def test_style_sheet_matches_its_hash() -> None:
     assert CSS_SHA256.startswith("sha256-")
 
 
-def test_findings_of_a_quiet_node_are_none() -> None:
-    """Ordinary lag, fresh deliveries and briefly held keys are no reason to wake somebody."""
-    node = PlainNode()
-    assert findings(node, node.groups(details_max=10), 0.01) == []
-
-
 def test_findings_name_the_key_that_holds_others() -> None:
     """A key held for a minute is named with its holder; one held for a second is not."""
     node = busy_node()
@@ -170,38 +164,6 @@ def test_findings_tell_a_key_that_failed_from_one_that_is_out() -> None:
         "Group permits-audit on topic permits: key case-10011 has been held for 5 min 12 s (offset 900, 2 deliveries, "
         "37 messages behind it), now with 127.0.0.1:50312; the last failure: no answer from 10.0.0.9:1 within 60000 ms."
     )
-
-
-def test_paused_topic_is_shown_with_the_way_back() -> None:
-    """The page says since when and from where a topic is paused, and how to resume it; its lag is then no alarm."""
-    node = busy_node()
-    [audit, billing] = node.group_list
-    paused = replace(
-        billing.topics[0],
-        paused_since_ms=NOW_MS - 3_600_000,
-        paused_by="10.0.0.9",
-        queues=[QueueLag(qid="b_0", committed=0, produced=9, lag=9, lag_seconds=7200.0)],
-    )
-    node.group_list = [audit, replace(billing, topics=[paused])]
-    texts = [finding.text for finding in findings(node, node.group_list, 0.0)]
-    assert (
-        "Group orders-billing on topic orders: paused for 1 h, from 10.0.0.9. To go on: "
-        "pyddmq groups resume orders-billing --topic orders"
-    ) in texts
-    assert not any("no client has any" in text for text in texts)
-    html = page.render(node, judged(node))
-    assert html is not None
-    assert '<td class="late" data-label="State">paused</td>' in html
-
-
-def test_findings_name_a_topic_that_is_no_longer_read() -> None:
-    """At the cap of waiting messages reading stops, which holds other keys up too: that is bad."""
-    node = busy_node()
-    subscription = replace(node.group_list[0].topics[0], reading_stopped=True, waiting=100_000)
-    group = replace(node.group_list[0], topics=[subscription])
-    finding = findings(node, [group], 0.0)[0]
-    assert finding.bad
-    assert "reading has stopped, 100,000 messages wait for earlier ones of their keys" in finding.text
 
 
 def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:

@@ -44,6 +44,7 @@ def test_finding_makes_its_group_and_the_node_worse(bad: bool, level: str) -> No
     )
     assert made.as_lag(limit=10, group="billing").level == level
     assert made.as_lag(limit=10, group="audit").level == "OK"
+    assert made.as_lag(limit=10, group="no such group").level == "UNKNOWN"
 
 
 def test_only_what_stops_every_group_of_the_node_counts_for_one() -> None:
