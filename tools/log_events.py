@@ -15,7 +15,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "config_file_back": "The configuration file is there again.",
         "retention_file_unreadable": "The limits of the last run cannot be read; the configured ones hold.",
         "retention_limits_wait": "The last limits stay; the configured ones would delete unfinished messages.",
-        "writes_damaged": "The file of the partitions that Spark's writes declared is damaged; it starts empty.",
         "config_file_missing": "The configuration file is gone; the node goes on as it was, a restart would fail.",
         "config_warning": "The configuration has a setting that is accepted and has no effect; the text says why.",
         "config_watch_failed": "The folder of the configuration cannot be watched; changes are found by looking again.",
