@@ -162,7 +162,8 @@ def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Seq
         return engine == "local"
     window = options.window
     since_ms = window.from_ms - (window.length_ms if options.compared else 0)
-    return samples_at_most(disk, options.given.journals, since_ms, window.to_ms) <= LOCAL_MAX
+    # Most samples take half as many bytes again as the least that one can take.
+    return samples_at_most(disk, options.given.journals, since_ms, window.to_ms) <= LOCAL_MAX * 3 // 2
 
 
 def _by_spark(options: ReportOptions, data: str | None, master: str | None, log: str | None) -> Report | None:
