@@ -43,7 +43,7 @@ def test_section_is_read() -> None:
         ("lag: {rules: {stop: 3}}", "lag.rules.stop: must be text"),
         (
             "lag: {rules: {stop: soon}}",
-            "lag.rules.stop: 'soon' is no duration; write a number and one of ms, s, m, h, d",
+            "lag.rules.stop: 'soon' is not a valid duration; write a number and one of ms, s, m, h, d",
         ),
         ("lag: {rules: {deadBand: 1.0}}", "lag.rules.deadBand: is 1.0; must be less than 1"),
         ("lag: {rules: {stop: 6m, window: 5m}}", "a window must be at least as long as stop"),
