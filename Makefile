@@ -77,7 +77,8 @@ programs:
 # Lint and the pure run are of one core each.
 test: programs setup ## check and test everything
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .test-times.xml
+	@$(BIN)/python -m tools.test_times
 
 pure: setup ## some of the tests with every accelerator in Python
 	PYDDMQ_PURE=1 $(BIN)/python -m pytest -q $(PURE_TESTS)
@@ -118,7 +119,7 @@ mutants: setup ## every fault put back once, each to be noticed by the tests tha
 	$(BIN)/python -m tests.mutants
 
 interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs Java 17 and Maven
-	$(BIN)/python -m pytest tests/interop -m long --ignore tests/interop/test_bench.py
+	$(BIN)/python -m pytest tests/interop tests/unit/actions/http/test_push_page.py -m long --ignore tests/interop/test_bench.py
 
 sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and Maven
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,s3test]'

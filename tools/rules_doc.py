@@ -47,9 +47,9 @@ _HISTORY = """\
 ## Objectives and incidents
 
 `lag/rules/history_rules.py` counts over judged moments of one queue: the share of samples, and of messages (each
-sample weighs what was produced since the one before), whose time lag is known and within the target; the time over the
-target; and incidents, which are stretches of statuses whose level is not OK: from, to, peak lag, peak time lag, worst
-status, its cause. A gap longer than `stale_ms` ends an incident, since nobody knows what was then.
+sample weighs what was produced since the one before, without what was lost), whose time lag is known and within the
+target; the time over the target; and incidents, which are stretches of statuses whose level is not OK: from, to, peak
+lag, peak time lag, worst status, its cause. A gap longer than `stale_ms` ends an incident, as nothing is known of it.
 """
 
 

@@ -1,7 +1,9 @@
 """Consume-queue units of an earlier process, compared with their records when they are first read (D2).
 
 A unit that does not fit its record is looked up in the log again and mended in the file. A unit whose record is the
-damaged one is left as it is: reading the record then reports the damage. A filler comes out as `FILLER`.
+damaged one is left as it is: reading the record then reports the damage. So is one whose record the disk does not give
+out, unless the log has the right one elsewhere. A filler comes out as `FILLER`, and so does a unit without a record,
+which is reported as damage.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ from broker.runtime.store_metrics import UNITS_LOST, UNITS_REPAIRED
 assert UNIT_BYTES == 20
 
 
+def ignored(physical: int) -> None:
+    """Report nothing."""
+
+
 def unit_of(entry: Entry, codes: Mapping[bytes, UnitCode]) -> Unit:
     """Return the unit that belongs to a record; `codes` are `Given.unit_codes`."""
     return entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, codes)
@@ -35,6 +41,7 @@ class UnitChecker:
         fail: Told when a file that is to be mended cannot be written; None mends what is returned and no file, for a
             store that is only read.
         codes: `Given.unit_codes`.
+        met: Called with the commit-log offset of each record that a unit names and that is not there.
     """
 
     def __init__(
@@ -44,8 +51,10 @@ class UnitChecker:
         runtime: Runtime,
         codes: Mapping[bytes, UnitCode],
         fail: Callable[[str, OSError], object] | None = None,
+        met: Callable[[int], object] = ignored,
     ) -> None:
         self._log = log
+        self._met = met
         self._fail = fail
         self._limited_log = runtime.limited_log
         self._codes = codes
@@ -70,9 +79,13 @@ class UnitChecker:
         for place in wrong:
             right = found.get(offset + place)
             if right is None:
+                physical, size, _ = units[place]
+                if size > 0 and not self._log.pages.is_sure(physical, size):
+                    continue
                 # What stands there may be the place of another message, which must not be handed out for this one.
                 mended[place] = FILLER
                 self._lost.add()
+                self._met(min(max(physical, self._log.min_offset), self._log.visible_end))
                 self._limited_log.note("unit_lost", topic=queue.topic, queue_id=queue.queue_id, offset=offset + place)
                 continue
             mended[place] = right

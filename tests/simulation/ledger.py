@@ -67,6 +67,8 @@ class Ledger:
         self.resets = Resets()
         self.damaged_timers = False
         """Units of timers were damaged: the answer "too late" to a change says nothing then."""
+        self.lost: set[Place] = set()
+        """Messages whose records cannot be read: no group receives them."""
         self.life = 0
 
     def note(self, time: float, text: str) -> None:
@@ -184,6 +186,10 @@ class Ledger:
             if each == group and place.topic == topic and place.offset >= to.get(place.qid, 1 << 62):
                 del self.accounts[each, place]
 
+    def acks_lost(self, time: float) -> None:
+        """Note that the ack journal cannot be read whole: any ack of the life that ended last may be gone."""
+        self.power_losses.append(PowerLoss(self.life - 1, time, time, by_disk=False))
+
     def unsynced_from(self, time: float) -> None:
         """Note that a sync failed then and the power is lost now: 100 ms of acks before it may be gone, too."""
         self.power_losses.append(PowerLoss(self.life, time, self.ack_loss_seconds, by_disk=False))
@@ -258,7 +264,7 @@ class Ledger:
             for delivery in account.deliveries:
                 self._check_acked(group, account, delivery)
         for rules in self.subscriptions.values():
-            mine = [record for record in records if rules.wants(self.publishes[record.uid])]
+            mine = [each for each in records if each.place not in self.lost and rules.wants(self.publishes[each.uid])]
             self._check_complete(rules, mine, letters)
             chains: dict[str, list[Place]] = defaultdict(list)
             for record in mine:

@@ -210,6 +210,23 @@ def test_server_that_a_sink_waits_for_is_named() -> None:
     assert (found.sink_server, found.sink_reason, found.sink_since_ms) == ("a:6379", "connection refused", 5)
 
 
+@pytest.mark.parametrize("seconds", [60, 1_200])
+def test_restart_does_not_forget_when_a_group_was_at_work(seconds: int) -> None:
+    """From the newest round of the journal, also where the node was down for longer than a window of the rules."""
+    ward = ward_of(timeout=3_600_000)
+    ward.send("orders", "k")
+    [place] = ward.pull()
+    ward.answer(place, success=True)
+    before = sample(ward)
+    ward.world.kill()
+    ward.run(seconds)
+    ward.start()
+    found = sample(ward)
+    assert before.asked_ms is not None
+    assert (found.asked_ms, found.moved_ms) == (before.asked_ms, before.moved_ms)
+    assert found.succeeded_ms == before.succeeded_ms
+
+
 def test_low_level_group_does_not_push() -> None:
     """Its clients answer; no target does."""
     ward = ward_of(lambda wanted: wanted["groups"][0]["topics"][0].pop("orderKey"), actions=["LowLevel"])

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from lag.rules.statuses import BY_NAME, worst
-from proxy.operate.attention.kinds import KINDS, Kind, found
+from proxy.operate.attention.kinds import KINDS, Kind, command, found
 from proxy.operate.text import amount
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
@@ -49,6 +49,8 @@ _OWN_KINDS = {
     "NOT_CONSUMED": "no_puller",
 }
 """Kind of the finding that a lag status becomes; `lag` for every other."""
+_COMMANDS = {"poison": ("groups", "stuck"), "no_puller": ("groups", "show")}
+"""What shows more of such a finding; `lag` for every other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +250,7 @@ def _of_status(queue: LagQueue, count: int) -> Finding:
         found(kind, queue.level == "ERR", text),
         group=queue.group,
         topic=queue.topic,
-        advice=queue.advice,
+        advice=f"{queue.advice} `{command(*_COMMANDS.get(kind, ('lag',)), queue.group)}` shows more.",
         status=queue.status,
         cause=queue.cause,
         evidence=queue.evidence,

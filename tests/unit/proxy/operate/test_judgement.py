@@ -97,11 +97,16 @@ def test_status_without_a_finding_becomes_one_with_the_advice_of_the_rules() -> 
     ]
     made = judged([*queues, lag_queue(topic="other", status="WARN")])
     assert [(each.finding, each.text, each.advice, each.count) for each in made.findings] == [
-        ("no_puller", "Group billing on topic orders: STOP in 4 queues, the worst is 3: lag 3.", "Do.", 4),
+        (
+            "no_puller",
+            "Group billing on topic orders: STOP in 4 queues, the worst is 3: lag 3.",
+            "Do. `pyddmq groups show billing` shows more.",
+            4,
+        ),
         (
             "lag",
             f"Group billing on topic other: WARN in queue 0: {BY_NAME['WARN'].meaning}",
-            BY_NAME["WARN"].advice,
+            f"{BY_NAME['WARN'].advice} `pyddmq lag billing` shows more.",
             1,
         ),
     ]

@@ -183,19 +183,6 @@ def test_progress_is_seen_between_two_rounds() -> None:
     assert samples(again)["billing", "orders", 0].expired == 4
 
 
-def test_what_was_lost_before_recording_began_is_counted_once() -> None:
-    """From the committed offset to the first kept message; a recorder that takes over does not count it again."""
-    survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: Standing(3, "")}}
-    survey.bounds = {A: (8, 10)}
-    sampler = made(survey, time)
-    found = [samples(sampler)["billing", "orders", 0] for _ in range(2)]
-    assert [each.expired for each in found] == [5, 5]
-    again = made(survey, time)
-    again.recall("billing", "orders", 0, found[-1])
-    assert samples(again)["billing", "orders", 0].expired == 5
-
-
 def test_text_of_a_node_says_what_is_finished_above() -> None:
     """A text of other programs says nothing."""
     survey = SetSurvey()
