@@ -130,7 +130,8 @@ def test_account_is_what_the_process_holds(name: str, start_node: Any, tmp_path:
     grown = watch.own - before
     print(
         f"\n{name} | account {watch.account // MIB} MiB | process +{grown // MIB} MiB | "
-        f"p99 quiet {quiet:.1f} ms | under attack {attacked:.1f} ms | CPU {cpu:.1f} s | {watch.pressed} of {watch.looks} looks above 6/8 | {seen}"
+        f"p99 quiet {quiet:.1f} ms | under attack {attacked:.1f} ms | CPU {cpu:.1f} s | "
+        f"{watch.pressed} of {watch.looks} looks above 6/8 | {seen}"
     )
     assert node.process.poll() is None
     assert watch.account <= CEILING

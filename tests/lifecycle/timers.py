@@ -146,7 +146,7 @@ class Timers(Scenario):
         self._see()
 
     def _retain_what_is_read(self) -> None:
-        """Log files go while their timers were read and are not yet due: nothing that the wheel names goes with them."""
+        """Log files go while their timers were read and are not due: what the wheel names stays."""
         made, store = self._made, self._made.store
         near = [b"near%d" % number for number in range(6)]
         start = self.clock.wall_ms()
@@ -162,7 +162,6 @@ class Timers(Scenario):
         self._see()
         assert made.timers.table.coming.count >= len(near)
         store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
-        before = made.timers.table.log.first
         retain(store, made.scheduler, between=self._see)
         store.retention.limits = RetentionLimits()
         self._see()
