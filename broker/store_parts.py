@@ -11,6 +11,7 @@ from broker.log.commit_log import CommitLog
 from broker.log.segment_space import SegmentSpace
 from broker.log.walk import Walked, walk
 from broker.opening.checkpointer import Checkpointer
+from broker.opening.damage import Damage
 from broker.opening.opening import open_log, raised, recovered, report
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress
 from broker.opening.store_json import AbortFile
@@ -30,6 +31,7 @@ class PartsStore(TopicStore, RetentionStore, Protocol):
 
     options: StoreOptions
     arrivals: Arrivals
+    damage: Damage
 
 
 class StoreParts:

@@ -207,7 +207,7 @@ def _set_up_logs(config: Config, metrics: Metrics) -> None:
 
 def _tell_of_descriptors(descriptors_max: int, config: Config) -> None:
     """Say at the start when the limit of open files is low for the connections or queues of the configuration."""
-    connections, queues = config.node.max_connections, sum(topic.queues for topic in config.topics.values())
+    connections, queues = config.node.max_connections, sum(topic.queues or 0 for topic in config.topics.values())
     files = min(StoreOptions().queue_files_max, descriptors_max // 2)
     if descriptors_max < connections or files < min(queues, StoreOptions().queue_files_max):
         wanted = connections + DESCRIPTORS_KEPT_MAX

@@ -13,10 +13,11 @@ QUEUES, CONNECTIONS = 300, 100
 
 @pytest.fixture
 def config() -> Config:
-    """A configuration with 300 queues and at most 100 connections."""
+    """A configuration with 300 queues, a topic of Kafka, and at most 100 connections."""
     return loads(f"""
 node: {{data: /data, maxConnections: {CONNECTIONS}}}
-topics: {{t: {{queues: {QUEUES}}}}}
+kafka: {{main: {{bootstrapServers: "h:1"}}}}
+topics: {{t: {{queues: {QUEUES}}}, of-kafka: {{brokerCluster: main}}}}
 groups: [{{group: g, topics: [{{topic: t}}]}}]
 """).config
 
