@@ -20,7 +20,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run programs test lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
+.PHONY: help setup run programs test pure lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -74,9 +74,14 @@ programs:
 	  fi; \
 	fi
 
-test: programs setup lint ## check and test everything
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-	PYDDMQ_PURE=1 $(BIN)/python -m pytest -n 2 $(PURE_TESTS)
+# Lint and the pure run are of one core each.
+test: programs setup ## check and test everything
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .test-times.xml
+	@$(BIN)/python -m tools.test_times
+
+pure: setup ## some of the tests with every accelerator in Python
+	PYDDMQ_PURE=1 $(BIN)/python -m pytest -q $(PURE_TESTS)
 
 lint: setup ## formatting, lint, strict types, and how many lines there are
 	$(BIN)/ruff format --check .
@@ -114,7 +119,7 @@ mutants: setup ## every fault put back once, each to be noticed by the tests tha
 	$(BIN)/python -m tests.mutants
 
 interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs Java 17 and Maven
-	$(BIN)/python -m pytest tests/interop -m long --ignore tests/interop/test_bench.py
+	$(BIN)/python -m pytest tests/interop tests/unit/actions/http/test_push_page.py -m long --ignore tests/interop/test_bench.py
 
 sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and Maven
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,s3test]'
@@ -126,8 +131,8 @@ kafka: setup ## what we say of Kafka, by a real one; needs Java 17 and Maven, or
 chaos: setup ## ten minutes of nodes and a Kafka that are killed, stopped, added and removed; needs Java 17 and Maven
 	$(BIN)/python -m tests.kafka.chaos --seconds $(CHAOS_SECONDS) --seed $(CHAOS_SEED) --protocol $(CHAOS_PROTOCOL)
 
-rivals: setup ## that the benchmark works with RocketMQ beside it; needs Java 17 and Maven
-	$(BIN)/python -m pytest tests/interop/test_bench.py -m long
+rivals: setup ## that the benchmark works with RocketMQ beside it, and what of it `make test` leaves out; needs Java 17 and Maven
+	$(BIN)/python -m pytest tests/interop/test_bench.py tests/integration/pyddmq/test_bench.py -m long
 
 fuzz: setup ## search for inputs that break a promise, FUZZ_SECONDS for each target
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'

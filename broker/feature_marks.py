@@ -43,7 +43,7 @@ MARKS = (
         files=("pyddmq/consumer_finished.json", "pyddmq/redrives.json"),
     ),
     Marks("consumer", files=("pyddmq/consumer_retries.json", "pyddmq/broadcast")),
-    Marks("deduplication", files=("pyddmq/deduplication",)),
+    Marks("deduplication", files=("pyddmq/deduplication", "pyddmq/writes.json")),
     Marks("pop", prefixes=("rmq_sys_REVIVE_LOG_",)),
 )
 """Where the log decides, as with delays, timers and transactions, the topic is the mark: their files can be missing,

@@ -60,6 +60,8 @@ class ResultCode(_Code):
     FAIL_DISCARDED = 46, "the half ran out of checks and waits for an operator", False
     FAIL_COMMIT_REFUSED = 47, "the message cannot be stored where it belongs; the half stays undecided", False
     FAIL_GAP = 48, "a message that its producer numbered lower is missing here", False
+    FAIL_WRITE_DIFFERS = 49, "the batch was begun with other rows, or in other partitions", False
+    FAIL_WRITE_WAITS = 50, "another partition of the batch must be declared first, or it cannot be noted now", True
 
 
 class Repeat(enum.IntEnum):

@@ -82,7 +82,7 @@ class PlainNode(LiveNode):
         )
         self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
-        self.lag_view = LagQueues(now_ms=NOW_MS, enabled=False)
+        self.lag_view = LagQueues(now_ms=NOW_MS)
         self.sample_lists: dict[str, dict[tuple[str, int], list[QueueSample]]] = {}
         self.messages: Searchable | None = None
         self.troubles_view = Troubles()

@@ -30,12 +30,14 @@ IN_MUTANT = "PYDDMQ_MUTANT" in os.environ
 # A smaller example than the first that fails takes minutes to find, and nobody reads it where the fault is known.
 settings.register_profile(
     "pyddmq",
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=IN_CI,
     print_blob=True,
     phases=(Phase.explicit, Phase.generate) if IN_MUTANT else tuple(Phase),
 )
+settings.register_profile("many", settings.get_profile("pyddmq"), max_examples=1_000)
 settings.load_profile("pyddmq")
 
 _started: list[Any] = []
@@ -133,6 +135,12 @@ def need_module(name: str, hint: str = "") -> ModuleType:
     except ImportError:
         need(False, f"the module {name}{f' ({hint})' if hint else ''}")
         raise
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with Spark where two workers share the tests: at the end it would leave one of them without work."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,7 +4,7 @@ Tests run the command and nodes many hundred times, and most of what a short com
 worker starts one process, this file, that imports the command line once and forks for each run. The child gets the
 words, the folder, the environment and the three streams of its caller, and then does what the installed script does, to
 the end of the interpreter; exit codes, signals and streams are those of any process. What a fork cannot show, that the
-command starts from nothing, is shown by the tests that start it as a shell does (`test_pages`, `test_installed`,
+command starts from nothing, is shown by the tests that start it as a shell does (`test_installed`,
 `test_first_steps`, the hostile and the encrypted nodes, those under `strace`).
 """
 

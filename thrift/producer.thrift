@@ -74,6 +74,25 @@ struct Result {
   107: optional i32 retryAfterMs,
 }
 
+/* One partition of a batch that several tasks send, before its first row, or the end: docs/deduplication.md#writes. */
+struct Write {
+  /* Of the write and of the producer that numbers the rows: 20 digits each, as a uniqKey begins. */
+  1: string name,
+  2: string producer,
+  /* Later batches of a write have higher numbers. */
+  3: i64 batch,
+  /* 32 hex digits, others for each run of the batch. */
+  4: string run,
+  /* From 0 on; at the end, how many partitions have rows. */
+  5: i32 partition,
+  6: i64 rows,
+  /* 32 hex digits. */
+  7: string digest,
+  8: bool ends,
+  /* A topic of the rows: who may send to it may declare. */
+  9: string topic,
+}
+
 /* A message for later, or the withdrawal of one. */
 struct DelayMessage {
   1: string topic,
@@ -143,8 +162,8 @@ struct RestMessage {
 service ProducerService {
   /* `timeout` in milliseconds. */
   Result sendSync(1: Message message, 2: i64 timeout),
-  /* All are stored or none is. `receipts` asks for Result.receipts. */
-  Result sendBatchSync(1: list<Message> messages, 101: bool receipts),
+  /* All are stored or none is. `receipts` asks for Result.receipts. `declaration` counts without messages alone. */
+  Result sendBatchSync(1: list<Message> messages, 101: bool receipts, 102: Write declaration),
   Result sendAsync(1: Message message),
   /* `timeout` in milliseconds. */
   DelayResult sendDelaySync(1: DelayMessage delayMessage, 2: i64 timeout),

@@ -83,6 +83,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "checkpoint_damaged": "The checkpoint cannot be read; more of the log is read instead.",
         "damaged_record": "A message in the log is damaged and lost; nothing else is.",
         "deduplication_checkpoint_damaged": "The file of deduplicating producers is damaged; the log is read.",
+        "writes_damaged": "The file of declared writes is damaged: a Spark batch that is repeated counts as new.",
         "delay_file_damaged": "A file of the delay levels is damaged; the log is read for it.",
         "index_file_rebuilt": "An index file is not what was saved, and is made anew; nothing is lost.",
         "index_foreign_file_left_alone": "The index folder holds a file that is no index; it is left alone.",

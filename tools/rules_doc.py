@@ -12,6 +12,7 @@ from lag.rules.facts import WINDOW_FACTS
 from lag.rules.limits import NO_LIMIT, Limits
 from lag.rules.quantities import ALL, TOPIC_QUANTITIES
 from lag.rules.statuses import STATUSES
+from lag.rules.waiting_rules import WAITING, WAITING_STATUSES
 
 _INTRODUCTION = """\
 # Rules of consumption lag
@@ -30,8 +31,9 @@ holds both.
 - **Time lag is never extrapolated.** It is read from the message (`message`), interpolated between two samples whose
   ends enclose the message's offset (`interpolated`), or only bounded (`bounded`: the bounds stand beside it, and the
   figure is null).
-- **Rates** are medians of slopes over pairs of samples that are half the window apart: one odd sample moves them
-  little, bursts are averaged, and only samples since an offset last fell count.
+- **Rates** are of the last half minute. **Trends** are medians of slopes over pairs of samples that are half the window
+  apart: one odd sample moves them little, bursts are averaged, and only samples since an offset last fell count.
+  Verdicts use trends. Lost, skipped and reset-over messages are not consumed.
 - **The clock**: a moment after the one that is judged counts as that one; no age is below 0.
 - **Lag has a floor and trends a dead-band**, so that a constant lag of one poll is no trouble; STOP, STALL and BLOCKED
   need no more than one message that waits too long.
@@ -45,9 +47,9 @@ _HISTORY = """\
 ## Objectives and incidents
 
 `lag/rules/history_rules.py` counts over judged moments of one queue: the share of samples, and of messages (each
-sample weighs what was produced since the one before), whose time lag is known and within the target; the time over the
-target; and incidents, which are stretches of statuses whose level is not OK: from, to, peak lag, peak time lag, worst
-status, its cause. A gap longer than `stale_ms` ends an incident, since nobody knows what was then.
+sample weighs what was produced since the one before, without what was lost), whose time lag is known and within the
+target; the time over the target; and incidents, which are stretches of statuses whose level is not OK: from, to, peak
+lag, peak time lag, worst status, its cause. A gap longer than `stale_ms` ends an incident, as nothing is known of it.
 """
 
 
@@ -107,6 +109,20 @@ def _lines() -> Iterator[str]:
     yield "| --- | --- |"
     for cause in CAUSES:
         yield f"| `{cause.name}` | `{cause.rule}` |"
+    yield ""
+    yield "## What waits for its own time"
+    yield ""
+    yield "Timers, delay levels and half messages are rows of the node, of no group: each is judged by itself."
+    yield ""
+    yield "| name | unit | meaning | what to do | formula |"
+    yield "| --- | --- | --- | --- | --- |"
+    for figure in WAITING.values():
+        yield f"| `{figure.name}` | {figure.unit} | {figure.meaning} | {figure.advice} | `{figure.rule}` |"
+    yield ""
+    yield "| status | level | meaning | what to do | when |"
+    yield "| --- | --- | --- | --- | --- |"
+    for status in WAITING_STATUSES:
+        yield f"| `{status.name}` | {status.level.name} | {status.meaning} | {status.advice} | `{status.rule}` |"
     yield ""
     yield "## Limits"
     yield ""

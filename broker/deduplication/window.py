@@ -88,11 +88,13 @@ class Window:
 
     Attributes:
         owner_of: Returns the principal that a name belongs to. None: owners are not known, so all names have one owner.
+        evicted_ms: Store timestamp of the last message of any producer that was forgotten before its time.
     """
 
     def __init__(self, limits: WindowLimits, metrics: Metrics) -> None:
         self.owner_of: Callable[[bytes], str | None] | None = None
         self.limits = limits
+        self.evicted_ms = -1
         self.producers: OrderedDict[bytes, Producer] = OrderedDict()
         self._receipts = 0
         self._metrics = metrics
@@ -213,6 +215,7 @@ class Window:
             surplus -= weigh(self.producers[name])
             going.append(name)
         for name in going:
+            self.evicted_ms = max(self.evicted_ms, self.producers[name].last_ms)
             self._forget_one(name, reason)
 
     def _of_heaviest_owner(self, weigh: Callable[[Producer], int]) -> list[bytes]:

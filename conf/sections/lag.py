@@ -105,6 +105,10 @@ class LagRules(Model):
         gt=0, le=100,
     )  # fmt: skip
     loss_eta_limit: Duration = setting("1h", "Retention threatens what it will reach sooner.", reload=_LIVE)
+    late: Duration = setting("3s", "A timer or delayed message that is overdue for this long is late.", reload=_LIVE)
+    undecided: Duration = setting(
+        "4m", "A transaction that waits for a decision for this long is undecided.", reload=_LIVE
+    )
     surge: float = setting(
         1.5, "A produce rate that rises by this factor within the window is a surge.", reload=_LIVE, gt=1
     )

@@ -6,7 +6,7 @@ unknown: it is in no share and stands beside it, as `coverage`.
 
 A message counts where it ended: in time if it was finished while the objective was kept, missed if it was finished
 later or was lost to retention. A message that still waits at the end counts as missed if the objective is not kept
-then. What an operator's reset passes over is not counted.
+then. What an operator skips, or passes over with a reset, is not counted.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Objectives:
         kept.lost += lost
         kept.messages += lost
         if known and found.committed is not None and before.committed is not None:
-            finished = max(0, found.committed - before.committed - lost)
+            skipped = max(0, found.skipped - before.skipped)
+            finished = max(0, found.committed - before.committed - lost - skipped)
             kept.messages += finished
             kept.messages_kept += finished if state else 0
 

@@ -10,8 +10,10 @@ from lag.journal.summaries import QUEUE_SUMMARIES
 
 _START, _END, _COMMITTED = (QUEUE_COLUMNS.index(name) for name in ("start", "end", "committed"))
 _COMMITTED_MS, _EXPIRED = QUEUE_COLUMNS.index("committed_ms"), QUEUE_COLUMNS.index("expired")
+_SKIPPED: Final = QUEUE_COLUMNS.index("skipped")
 _SUMMARY: Final = {column.name: place for place, column in enumerate(QUEUE_SUMMARIES.columns)}
 _SAMPLES, _LAG_MAX, _FIRST_MS = _SUMMARY["samples"], _SUMMARY["lag_max"], _SUMMARY["first_ms"]
+_LAST_SKIPPED: Final = _SUMMARY["last.skipped"]
 _AGE_MAX, _AGE_KNOWN = _SUMMARY["age_max_ms"], _SUMMARY["age_known"]
 assert all(QUEUE_SUMMARIES.columns[place].name == f"last.{name}" for place, name in enumerate(FIRST_COLUMNS))
 
@@ -26,6 +28,7 @@ class Figures(NamedTuple):
         age_low_ms: It was at least so much.
         committed: Committed offset, in the last sample.
         expired: Messages that retention took unfinished, up to the last sample.
+        skipped: Messages that an operator skipped or dead-lettered, up to the last sample; never null.
         first_ms: Moment of the first sample; never null.
     """
 
@@ -35,6 +38,7 @@ class Figures(NamedTuple):
     age_low_ms: int | None
     committed: int | None
     expired: int | None
+    skipped: int
     first_ms: int
 
 
@@ -47,8 +51,8 @@ def figures(tier: Tier, time_ms: int, row: Row) -> Figures:
         age = None if lag is None else 0
         if lag:
             age = None if row[_COMMITTED_MS] is None else max(0, time_ms - row[_COMMITTED_MS])
-        return Figures(lag, lag, age, age, committed, expired, time_ms)
+        return Figures(lag, lag, age, age, committed, expired, row[_SKIPPED], time_ms)
     age = row[_AGE_MAX]
     first_ms = time_ms if row[_FIRST_MS] is None else row[_FIRST_MS]
     known = row[_AGE_KNOWN] == row[_SAMPLES]
-    return Figures(lag, row[_LAG_MAX], age if known else None, age, committed, expired, first_ms)
+    return Figures(lag, row[_LAG_MAX], age if known else None, age, committed, expired, row[_LAST_SKIPPED], first_ms)

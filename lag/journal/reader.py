@@ -166,14 +166,14 @@ class JournalReader:
                 if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
                     yield EventRow(cluster, node, event, epoch, sequence)
 
-    def blocks(self, wanted: Wanted | None = None, *, by_columns: bool = False) -> Iterator[Block | Gap]:
+    def blocks(self, wanted: Wanted | None = None, *, by_columns: bool | None = False) -> Iterator[Block | Gap]:
         """Yield whole snapshots and gaps; of `wanted` times (by snapshot, with some slack) and fineness count.
 
-        With `by_columns` rows of queues are in `pieces`.
+        With `by_columns` rows of queues are in `pieces`; with None they are not decoded.
         """
         return (each for each in self.steps(wanted, by_columns=by_columns) if each is not None)
 
-    def steps(self, wanted: Wanted | None = None, *, by_columns: bool = False) -> Iterator[Block | Gap | None]:
+    def steps(self, wanted: Wanted | None = None, *, by_columns: bool | None = False) -> Iterator[Block | Gap | None]:
         """Yield as `blocks`, and None after each small piece of work besides: for who has other work in between."""
         wanted = wanted or Wanted()
         place = Place()
@@ -204,7 +204,9 @@ class JournalReader:
             path = f"{self._folder}/{max(files).name}"
             yield from scan(self._disk, path, Tier.RAW, Place(), lambda head: True)
 
-    def _file(self, file: JournalFile, place: Place, wanted: Wanted, by_columns: bool) -> Iterator[Block | Gap | None]:
+    def _file(
+        self, file: JournalFile, place: Place, wanted: Wanted, by_columns: bool | None
+    ) -> Iterator[Block | Gap | None]:
         slack_ms = max(SLACK_MS, WIDTH_MS[file.tier])
 
         def is_wanted(head: FileHead) -> bool:

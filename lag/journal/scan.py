@@ -92,7 +92,13 @@ class Place:
 
 
 def scan(
-    disk: Disk, path: str, tier: Tier, place: Place, is_wanted: Callable[[FileHead], bool], *, by_columns: bool = False
+    disk: Disk,
+    path: str,
+    tier: Tier,
+    place: Place,
+    is_wanted: Callable[[FileHead], bool],
+    *,
+    by_columns: bool | None = False,
 ) -> Iterator[Block | None]:
     """Yield a file's blocks, and None between two steps; what keeps it from being read goes to `place.missing`.
 
@@ -102,7 +108,8 @@ def scan(
         tier: What its name says that it is.
         place: Where the reading is; the caller has it `reach` each block.
         is_wanted: Whether a file with this head is to be read.
-        by_columns: Whether blocks have `pieces` in place of `queues`; there are no steps within one then.
+        by_columns: Whether blocks have `pieces` in place of `queues`; there are no steps within one then. None: they
+            have neither, and rows of queues are not decoded.
     """
     file = BlockReader(disk, path)
     try:
@@ -139,7 +146,9 @@ def scan_part(disk: Disk, path: str, begin: int, end: int, *, by_columns: bool) 
         file.close()
 
 
-def _blocks(file: BlockReader, head: FileHead, tier: Tier, by_columns: bool) -> Iterator[tuple[int, Block | None]]:
+def _blocks(
+    file: BlockReader, head: FileHead, tier: Tier, by_columns: bool | None
+) -> Iterator[tuple[int, Block | None]]:
     """Yield a file's blocks, and None between two steps, each with the byte at which the block begins."""
     tables = (QUEUES, SCHEDULED) if tier is Tier.RAW else (QUEUE_SUMMARIES, SCHEDULED_SUMMARIES)
     decoder = SnapshotDecoder(*tables)
@@ -149,7 +158,7 @@ def _blocks(file: BlockReader, head: FileHead, tier: Tier, by_columns: bool) -> 
             snapshot = decoder.open(payload)
             queues = []
             pieces = decoder.pieces(snapshot) if by_columns else []
-            for row in () if by_columns else decoder.queues(snapshot):
+            for row in decoder.queues(snapshot) if by_columns is False else ():
                 queues.append(row)
                 if not len(queues) % STEP_ROWS:
                     yield at, None

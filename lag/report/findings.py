@@ -64,6 +64,9 @@ def _of_incidents(part: GroupPart) -> list[Finding]:
 
 
 def _of_incident(part: GroupPart, incident: Incident) -> Finding:
+    """Return the finding that an incident is; an open one has the cause of the window's end, and not of its begin."""
+    is_now = incident.to_ms is None and incident.status == part.status and part.cause != ""
+    cause, evidence = (part.cause, part.evidence) if is_now else (incident.cause, incident.evidence)
     return Finding(
         groups=[part.group],
         topic=incident.topic,
@@ -72,10 +75,10 @@ def _of_incident(part: GroupPart, incident: Incident) -> Finding:
         times=1,
         status=incident.status,
         level=statuses.BY_NAME[incident.status].level.name,
-        cause=incident.cause,
-        evidence=incident.evidence,
+        cause=cause,
+        evidence=evidence,
         status_advice=statuses.BY_NAME[incident.status].advice,
-        cause_advice=_advice(incident.cause),
+        cause_advice=_advice(cause),
         peak_lag=incident.peak_lag,
         peak_seconds=incident.peak_seconds,
         lost=incident.lost,

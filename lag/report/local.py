@@ -11,12 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import floor
+from operator import itemgetter
 from typing import Any, Final
 
 from broker.runtime.seams import Disk
+from lag.journal.columns import QUEUE_COLUMNS
 from lag.journal.files import WIDTH_MS, Tier
 from lag.journal.summaries import QUEUE_SUMMARIES
-from lag.report.assemble import assemble
 from lag.report.clock_steps import steps_of, without_lies
 from lag.report.data import Report
 from lag.report.findings import LEFT
@@ -31,6 +32,7 @@ from lag.report.options import (
     ReportOptions,
     Window,
 )
+from lag.report.parts import assemble
 from lag.report.reading import Moments, Place, Reading, ReadSample, by_topic, samples_of
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import names_in
@@ -44,8 +46,15 @@ MOMENT_MS: Final = 10_000
 """Samples of a topic's queues within one such stretch of time are of one moment."""
 _SUMMARY: Final = {column.name: place for place, column in enumerate(QUEUE_SUMMARIES.columns)}
 _LAG_MAX, _AGE_MAX = _SUMMARY["lag_max"], _SUMMARY["age_max_ms"]
-_NEIGHBOURS: Final = ("lag", "produce_trend" if "produce_trend" in quantities.QUANTITIES else "produce_rate")
+_NEIGHBOURS: Final = ("lag", "produce_trend")
 """Quantities that the queues of a topic are compared by."""
+_AT_REST: Final = itemgetter(
+    *(
+        QUEUE_COLUMNS.index(name)
+        for name in ("start", "end", "committed", "finished", "expired", "skipped", "in_flight", "paused", "limited")
+    )
+)
+"""What a verdict on a queue without lag is made of: all else says how old something unfinished is."""
 _KEPT: Final = frozenset(
     name for name, status in BY_NAME.items() if SEVERITY[name] > SEVERITY["UNKNOWN"]
     and "stale_ms" not in names_in(status.rule)
@@ -160,8 +169,12 @@ class _Walk:
         inside = [each for each in self._samples if since_ms <= each[0].time_ms < window.to_ms]
         sums, begin = _Sums(queues=1), 0
         before: _Judged | None = None
+        facts: dict[str, Any] = {}
         expired: int | None = None
+        rests_from = 0
         for place, (sample, read) in enumerate(inside):
+            if place and not _is_like(inside[place - 1], inside[place]):
+                rests_from = place
             if sample.time_ms < window.from_ms:
                 continue
             oldest_ms = sample.time_ms - limits.window_ms
@@ -171,7 +184,9 @@ class _Walk:
             first = begin
             while first and (first == begin or inside[first][0].start is None or inside[first][0].end is None):
                 first -= 1
-            facts = self._facts([each for each, _ in inside[first : place + 1]])
+            rests = rests_from <= first < begin and limits.samples_min <= place - begin
+            if not rests or place + 1 == len(inside) or not _is_at_rest(facts) or self._was_reset(sample.time_ms):
+                facts = self._facts([each for each, _ in inside[first : place + 1]])
             judged = _judged(sample, read, facts, limits)
             wide_ms = WIDTH_MS[read.tier]
             passed_ms, finished = None, 0
@@ -182,8 +197,9 @@ class _Walk:
                 if sample.start is not None and expired is not None:
                     judged.lost_now = max(0, sample.expired - expired)
                 then, now = earlier["committed"], sample.committed
+                skipped = max(0, sample.skipped - earlier["skipped"])
                 if None not in (passed_ms, then, now) and not self._is_reset(before.time_ms, sample.time_ms):
-                    finished = max(0, (now or 0) - then - judged.lost_now)
+                    finished = max(0, (now or 0) - then - judged.lost_now - skipped)
                 state = before.in_time if read.tier is Tier.RAW else judged.in_time
                 sums.known_ms += (passed_ms or 0) * (state is not None)
                 sums.over_ms += (passed_ms or 0) * (state is False)
@@ -214,8 +230,26 @@ class _Walk:
         facts["status"] = str(statuses.COMPILED(facts))
         return facts
 
+    def _was_reset(self, time_ms: int) -> bool:
+        return self._is_reset(time_ms - self._limits.window_ms - 1, time_ms)
+
     def _is_reset(self, since_ms: int, until_ms: int) -> bool:
         return bisect_right(self._resets, since_ms) < bisect_right(self._resets, until_ms)
+
+
+def _is_like(one: tuple[QueueSample, ReadSample], other: tuple[QueueSample, ReadSample]) -> bool:
+    """Whether nothing happened in a queue between two samples, as far as a queue without lag is concerned."""
+    mine, its = one[1], other[1]
+    return (
+        mine.tier is Tier.RAW
+        and its.tier is Tier.RAW
+        and (mine.row is its.row or _AT_REST(mine.row) == _AT_REST(its.row))
+    )
+
+
+def _is_at_rest(facts: Mapping[str, Any]) -> bool:
+    """Whether a verdict holds for the next sample, too, if nothing happened: no lag, so no age is in it."""
+    return facts.get("status") == "OK" and facts["lag"] == 0
 
 
 def _judged(sample: QueueSample, read: ReadSample, facts: Mapping[str, Any], limits: Limits) -> _Judged:
@@ -323,7 +357,7 @@ class _Found:
             number = passed_ms // heat_width
             heat[number] = _highest(heat.get(number), each.peak_lag)
             if not _is_alone(each):
-                each.facts = {name: facts[name] for name in ("committed", *_NEIGHBOURS)}
+                each.facts = {name: facts[name] for name in ("committed", "skipped", *_NEIGHBOURS)}
             judged.append(each)
 
         return take

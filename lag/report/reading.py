@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from broker.runtime.seams import Disk
@@ -15,7 +15,6 @@ from lag.journal.reader import SLACK_MS, JournalReader, Wanted
 from lag.journal.summaries import queue_summary
 from lag.report.clock_steps import LOOK_BACK_MS
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, ReportOptions
-from lag.report.origins import labels_of
 from lag.samples import EventKind, QueueSample
 
 JOURNAL_BYTES: Final = 4
@@ -41,6 +40,38 @@ class ReadSample:
     tier: Tier
     row: Row
     time_ms: int
+
+
+Labels = Mapping[str, Mapping[tuple[str, str], str]]
+"""By folder, of each node (cluster and name) whose name another folder has too, what it is called here."""
+
+
+def labels_of(disk: Disk, folders: Iterable[str]) -> Labels:
+    """Return names for nodes that two folders have; by the heads of the folders' files."""
+    nodes = {folder: _nodes(disk, folder) for folder in folders}
+    shared: dict[tuple[str, str], int] = {}
+    for found in nodes.values():
+        for node in found:
+            shared[node] = shared.get(node, 0) + 1
+    labels = {
+        folder: {node: f"{node[1]} ({folder})" for node in sorted(found) if shared[node] > 1}
+        for folder, found in nodes.items()
+    }
+    return {folder: found for folder, found in labels.items() if found}
+
+
+def _nodes(disk: Disk, folder: str) -> set[tuple[str, str]]:
+    try:
+        names = disk.list(folder)
+    except OSError:
+        return set()
+    found = set()
+    for file in live_files(each for name in names if (each := parse(name)) is not None):
+        reader = BlockReader(disk, f"{folder}/{file.name}")
+        reader.close()
+        if reader.head is not None:
+            found.add((reader.head.cluster, reader.head.node))
+    return found
 
 
 def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> int:
@@ -69,27 +100,31 @@ class Reading:
         self.refused: dict[str, int] = defaultdict(int)
         self._window = window
         self._since_ms = window.from_ms - limits.window_ms - (window.length_ms if options.compared else 0)
-        wanted = Wanted(
-            since_ms=max(0, self._since_ms - LOOK_BACK_MS), until_ms=window.to_ms, groups=options.given.groups
-        )
+        groups = options.given.groups
+        wanted = Wanted(since_ms=max(0, self._since_ms), until_ms=window.to_ms, groups=groups)
         labels = labels_of(disk, options.given.journals)
         gaps: list[tuple[int, str, str]] = []
         for folder in options.given.journals:
-            names = labels.get(folder, {})
-            for block in JournalReader(disk, folder).blocks(wanted):
+            reader, names = JournalReader(disk, folder), labels.get(folder, {})
+            earlier = replace(wanted, since_ms=max(0, self._since_ms - LOOK_BACK_MS))
+            for block in reader.blocks(earlier, by_columns=None):
+                if not isinstance(block, Gap):
+                    node = names.get((block.head.cluster, block.head.node), block.head.node)
+                    self.events += [
+                        (block.head.cluster, node, event)
+                        for event in block.events
+                        if earlier.takes_moment(event.time_ms) and earlier.takes_name(event.group, event.topic)
+                    ]
+            for block in reader.blocks(wanted):
                 if isinstance(block, Gap):
                     if self._is_inside(block):
                         gaps.append((block.from_ms or -1, block.path, f"{folder}: {block.reason} ({block.kind.value})"))
                     continue
-                head = block.head
-                node = names.get((head.cluster, head.node), head.node)
+                node = names.get((block.head.cluster, block.head.node), block.head.node)
                 order = block.epoch, block.sequence
                 for key, time_ms, row in block.queues:
                     if self._since_ms <= time_ms < window.to_ms and wanted.takes_name(key[0], key[1]):
-                        self._take((head.cluster, node, *key), order, block.tier, time_ms, row)
-                for event in block.events:
-                    if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
-                        self.events.append((head.cluster, node, event))
+                        self._take((block.head.cluster, node, *key), order, block.tier, time_ms, row)
         self.gaps = [text for _, _, text in sorted(gaps)]
 
     def _is_inside(self, gap: Gap) -> bool:

@@ -62,11 +62,9 @@ def moment(time_ms: int | None, zone: str = "UTC", *, seconds: bool = True) -> s
 
 def clock(time_ms: int, near_ms: int, zone: str = "UTC") -> str:
     """Write a moment in a time zone and UTC, without its day where that is the day of another moment."""
-    shown = []
-    for each in dict.fromkeys((zone, "UTC")):
-        here, near = _in_zone(time_ms, each), _in_zone(near_ms, each)
-        shown.append(here.strftime("%H:%M" if here.date() == near.date() else "%Y-%m-%d %H:%M"))
-    return shown[0] if len(shown) == 1 else f"{shown[0]} ({shown[1]} UTC)"
+    here = _in_zone(time_ms, zone)
+    said = here.strftime("%H:%M" if here.date() == _in_zone(near_ms, zone).date() else "%Y-%m-%d %H:%M")
+    return said if zone == "UTC" else f"{said} ({_in_zone(time_ms, 'UTC'):%H:%M} UTC)"
 
 
 def _in_zone(time_ms: int, zone: str) -> datetime:

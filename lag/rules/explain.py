@@ -11,7 +11,8 @@ from lag.rules.facts import WINDOW_FACTS
 from lag.rules.limits import Limits
 from lag.rules.quantities import ALL
 from lag.rules.statuses import STATUSES
-from lag.samples import SAMPLE_FIELDS
+from lag.rules.waiting_rules import WAITING, WAITING_STATUSES
+from lag.samples import SAMPLE_FIELDS, ScheduledSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ _ALL = [
             unit=each.level.name,
             advice=each.advice,
         )
-        for each in STATUSES
+        for each in (*STATUSES, *WAITING_STATUSES)
     ),
     *(
         Explanation(
@@ -62,7 +63,7 @@ _ALL = [
             unit=each.unit,
             advice=each.advice,
         )
-        for each in ALL.values()
+        for each in (*ALL.values(), *WAITING.values())
     ),
 ]
 
@@ -71,6 +72,7 @@ EXPLANATIONS: Final = {each.name: each for each in _ALL}
 
 assert len(EXPLANATIONS) == len(_ALL), "a name that is two things cannot be explained"
 
+_WAITING_FIELDS: Final = {field.name for field in fields(ScheduledSample)}
 _DEFAULTS: Final = {field.name: getattr(Limits(), field.name) for field in fields(Limits)}
 
 
@@ -118,6 +120,8 @@ def _named(formula: str) -> dict[str, str]:
             known[word] = f"a limit, by default {_DEFAULTS[word]}"
         elif word in ALL:
             known[word] = f"figure: {ALL[word].meaning}"
-        elif word in SAMPLE_FIELDS:
+        elif word in WAITING:
+            known[word] = f"figure: {WAITING[word].meaning}"
+        elif word in SAMPLE_FIELDS or word in _WAITING_FIELDS:
             known[word] = "of the newest sample"
     return known

@@ -42,7 +42,8 @@ class Objective:
         samples: Verdicts that were looked at.
         unknown: Those of them whose time lag cannot be told from the target; they count as not kept.
         samples_share: Share of verdicts in time, 0.0 to 1.0; null: there is none.
-        messages_share: The same, each verdict weighing what was produced since the one before; null: nothing was.
+        messages_share: The same, each verdict weighing what was produced since the one before; lost messages are not
+            in time. Null: nothing was produced.
         over_ms: Time between verdicts that began over the target.
     """
 
@@ -75,7 +76,8 @@ def objective(verdicts: Sequence[QueueLag], limits: Limits = DEFAULTS) -> Object
             continue
         came = (after.figures["produce_rate"] or 0.0) * passed / 1000
         produced += came
-        good += came if is_kept else 0.0
+        lost = max(0, (after.figures["lost"] or 0) - (before.figures["lost"] or 0))
+        good += max(0.0, came - lost) if is_kept else 0.0
         over_ms += passed if was_kept is False else 0
     return Objective(
         samples=len(verdicts),

@@ -36,6 +36,8 @@ class Limits:
         all_fail_ms: Where several messages fail and none succeeded for so long, all fail.
         retention_percent: Share of the kept messages that lag may reach before retention threatens it, in percent.
         loss_eta_limit_s: Retention threatens what it will reach sooner, in s.
+        late_ms: A timer or delayed message that is overdue for so long is late.
+        undecided_ms: A transaction that waits for a decision for so long is undecided.
         surge: A produce rate that rises by this factor within the window is a surge.
         queues_min: A topic of fewer queues has no hot one.
     """
@@ -57,6 +59,8 @@ class Limits:
     all_fail_ms: int = 60_000
     retention_percent: float = 80.0
     loss_eta_limit_s: float = 3_600.0
+    late_ms: int = 3_000
+    undecided_ms: int = 240_000
     surge: float = 1.5
     queues_min: int = 3
 
@@ -75,6 +79,7 @@ class Limits:
                 raise ValueError(f"{field.name} is {value}: it must be 0 or more")
         least = {"window_ms": 1, "samples_min": 2, "stop_ms": 1, "stale_ms": 1, "blocked_attempts": 1, "queues_min": 3}
         least |= {"recent_ms": 1, "growing_ms": 1, "absent_ms": 1, "poison_attempts": 1, "all_fail_ms": 1}
+        least |= {"late_ms": 1, "undecided_ms": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be {bound} or more")

@@ -23,6 +23,7 @@ from lag.rules.facts import WINDOW_FACTS
 from lag.rules.limits import Limits
 from lag.rules.quantities import ALL, QUANTITIES, TOPIC_QUANTITIES, Quantity
 from lag.rules.topic_rules import ALONE
+from lag.rules.waiting_rules import WAITING, WAITING_RULE
 from lag.samples import SAMPLE_FIELDS
 
 KEY_FIELDS: Final = ("cluster", "node", "group", "topic", "queue")
@@ -175,6 +176,23 @@ def with_cause(frame: DataFrame, limits: Limits) -> DataFrame:
     constants: dict[str, Value] = asdict(limits)
     frame = _with_quantities(frame, TOPIC_QUANTITIES, constants)
     return frame.selectExpr("*", f"CAST({sql_of(causes.RULE, constants)} AS STRING) AS cause")
+
+
+def judged_waiting(samples: DataFrame, limits: Limits = DEFAULTS) -> DataFrame:
+    """Judge rows of what waits for its own time: the same as `lag.rules.waiting_rules.judge_waiting`.
+
+    Args:
+        samples: The fields of `ScheduledSample` as columns; besides, if it has it, `now_ms`.
+        limits: Thresholds.
+
+    Returns:
+        The columns of `samples` with every quantity of `WAITING` (`overdue` is one of both) and `status`.
+    """
+    constants: dict[str, Value] = asdict(limits)
+    now = "greatest(now_ms, time_ms)" if "now_ms" in samples.columns else "time_ms"
+    kept = [f"`{name}`" for name in samples.columns if name != "now_ms"]
+    frame = _with_quantities(samples.selectExpr(*kept, f"{now} AS now_ms"), WAITING, constants)
+    return frame.selectExpr("*", f"{sql_of(WAITING_RULE, constants)} AS status")
 
 
 def _with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: Mapping[str, Value]) -> DataFrame:

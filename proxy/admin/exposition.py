@@ -130,8 +130,8 @@ class NodeCollector:
         """Yield what `gathering` returns."""
         yield from run_now(self.gathering())
 
-    def gathering(self) -> Generator[None, None, list[Metric]]:
-        """Return a family for every declared metric, in steps.
+    def gathering(self, groups: Sequence[GroupView] | None = None) -> Generator[None, None, list[Metric]]:
+        """Return a family for every declared metric, in steps; `groups` as of `judging`.
 
         A counter without labels that was never touched shows as 0. Left out are histograms without an observation and,
         of a counter with more than ZEROS_MAX series, those that are 0.
@@ -148,7 +148,7 @@ class NodeCollector:
             if number % STEP_SERIES == 0:
                 yield
         yield
-        for number, (name, labels, value) in enumerate((yield from self._gauges()), start=1):
+        for number, (name, labels, value) in enumerate((yield from self._gauges(groups)), start=1):
             series.setdefault(name, []).append((labels, value))
             if number % STEP_SERIES == 0:
                 yield
@@ -171,9 +171,10 @@ class NodeCollector:
             families.append((yield from _family(spec, samples)))
         return families
 
-    def _gauges(self) -> Generator[None, None, Iterator[_Gauge]]:
-        groups = yield from self._node.groups_in_steps(details_max=DETAILS_MAX)
-        judged = yield from judging(self._node, leisurely=True)
+    def _gauges(self, groups: Sequence[GroupView] | None) -> Generator[None, None, Iterator[_Gauge]]:
+        if groups is None:
+            groups = yield from self._node.groups_in_steps(details_max=DETAILS_MAX)
+        judged = yield from judging(self._node, leisurely=True, groups=groups)
         return chain(self._of_node(judged), _of_groups(groups))
 
     def _of_node(self, judged: Judgement) -> Iterator[_Gauge]:
@@ -262,7 +263,9 @@ class Exposition:
         """`rendered` at once."""
         return _encoded(run_now(self._collector.gathering()), accept, lag)
 
-    async def rendered(self, accept: str, lag: bytes = b"") -> tuple[bytes, str]:
+    async def rendered(
+        self, accept: str, lag: bytes = b"", groups: Sequence[GroupView] | None = None
+    ) -> tuple[bytes, str]:
         """Return the text and its content type, in the form that the scraper's `Accept` header asks for.
 
         The figures are taken in steps, and written as text in a thread.
@@ -270,8 +273,9 @@ class Exposition:
         Args:
             accept: The header.
             lag: The gauges of lag, written already: in both forms gauges are written alike.
+            groups: As of `judging`.
         """
-        families = await run_async(self._collector.gathering())
+        families = await run_async(self._collector.gathering(groups))
         return await asyncio.to_thread(_encoded, families, accept, lag)
 
 

@@ -136,7 +136,9 @@ def _attention(judged: Judgement, group: str | None, *, is_whole: bool) -> str:
     if not found:
         level = judged.level if group is None else judged.as_lag(limit=0, group=group).level
         text, chip = "Nothing needs attention.", "good"
-        if level != "OK":
+        if not judged.lag.enabled:
+            text = "Nothing needs attention. Lag is not judged, since <code>lag.enabled</code> is false."
+        elif level != "OK":
             text, chip = "Nothing needs attention so far; the lag of some queues cannot be judged yet.", "warn"
         return f'<ul class="look"><li class="{chip}">{text}</li></ul>'
     lines = [

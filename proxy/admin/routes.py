@@ -37,7 +37,7 @@ from proxy.admin.removed import refuse_removed
 from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
-from proxy.operate.attention.findings import judging
+from proxy.operate.attention.findings import DETAILS_MAX, judging
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.changes.desk import Asker, Change, ChangeDesk, ChangeRefused, ReloadBody
 from proxy.operate.live_node import LiveNode
@@ -48,6 +48,7 @@ from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.dead_letters import DeadLetterGroupsAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
+from upstream.views import GroupView
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -246,15 +247,16 @@ class Routes:
             lines.append(f"memory: {node.memory().pressure}")
         return web.Response(text="\n".join(lines) + "\n", status=status)
 
-    async def _judge(self, *, leisurely: bool = False) -> Judgement:
+    async def _judge(self, *, leisurely: bool = False, groups: Sequence[GroupView] | None = None) -> Judgement:
         """Judge the node; requests that come meanwhile share what they can."""
         async with self._judging:
-            return await run_async(judging(self._node, leisurely=leisurely))
+            return await run_async(judging(self._node, leisurely=leisurely, groups=groups))
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        judged = await self._judge(leisurely=True)
+        groups = await run_async(self._node.groups_in_steps(details_max=DETAILS_MAX))
+        judged = await self._judge(leisurely=True, groups=groups)
         gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
-        text, content_type = await self._exposition.rendered(request.headers.get("Accept", ""), gauges)
+        text, content_type = await self._exposition.rendered(request.headers.get("Accept", ""), gauges, groups)
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def _page(self, request: web.Request) -> web.Response:

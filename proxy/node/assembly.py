@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from broker.deduplication.deduplication import Deduplication, WindowLimits
+from broker.deduplication.writes import WriteLedger
 from broker.errors import StoreUnwritable
 from broker.features import features
 from broker.log.group_commit import CommitDriver
@@ -55,6 +56,7 @@ from proxy.services.results.ack_syncs import AckSyncs
 from proxy.services.results.held_calls import HeldCalls
 from proxy.services.starting_service import StartingService
 from proxy.services.transaction_service import TransactionService
+from proxy.services.write_service import WriteService
 from proxy.tls.ports import TlsPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
@@ -288,7 +290,8 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Ha
     keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
     kafka = kafka_sends(parts.config, publishing, keyed.in_kafka, runtime, store.unique_keys.take)
     parts.kafka.sends = kafka
-    sends = ProducerService(checks, publishing, keyed, limited, kafka, guard=guard, **names)
+    writes = WriteService(WriteLedger(store, runtime, opened.deduplication.window), publishing, guard)
+    sends = ProducerService(checks, publishing, keyed, limited, kafka, writes=writes, guard=guard, **names)
     transactions = TransactionService(
         opened.transactions,
         checks,

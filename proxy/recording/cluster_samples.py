@@ -23,6 +23,9 @@ from upstream.kafka.link import Place
 READS_MAX = 200
 """Records that a round reads."""
 READ_SECONDS = 2.0
+AHEAD_MS_MAX = 60_000
+AGE_MS_MAX = 366 * 86_400_000
+"""A producer sets CreateTime. A timestamp further ahead of the clock, or older than this, says nothing of an age."""
 
 _Row = tuple[str, Place]
 """Group and partition."""
@@ -55,13 +58,16 @@ class ClusterRound:
         time_ms: When it began, wall clock.
         queues: All rows, by group, topic and partition.
         events: Rows that left.
-        untold: Groups of which nothing could be told.
+        untold: Groups whose positions are not known in this round, sorted.
+        incomplete: Why the list of groups is not complete, so that groups that were never seen may be missing too;
+            None: it is complete.
     """
 
     time_ms: int
     queues: list[tuple[QueueKey, QueueSample]] = field(default_factory=list)
     events: list[LagEvent] = field(default_factory=list)
     untold: list[str] = field(default_factory=list)
+    incomplete: str | None = None
 
 
 class ClusterSampler:
@@ -85,25 +91,31 @@ class ClusterSampler:
         self._node = node
         self._wanted = wanted
         self._seen: dict[_Row, _Seen] = {}
-        self._moments: dict[tuple[Place, int], int] = {}
+        self._moments: dict[tuple[Place, int], int | None] = {}
+        """Of records that were read; None: its timestamp is not plausible."""
         self._passed_over: dict[tuple[Place, int], int] = {}
         """Records that were asked for and not read, each with how many rounds ago that began."""
 
     def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
         """Take what a recorder before this one noted of a row: counts of what was lost go on."""
-        self._seen[group, Place(topic, queue)] = _Seen(
-            sample.start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired
-        )
+        row = group, Place(topic, queue)
+        start = sample.start if sample.start is not None or row not in self._seen else self._seen[row].start
+        self._seen[row] = _Seen(start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired)
 
     def round(self) -> ClusterRound:
         """Look once. Raises KafkaFailure: the cluster cannot be reached, or refuses; nothing is known then."""
-        names = [name for name in self._survey.group_names() if self._wanted(name)]
+        listed, incomplete = self._survey.group_names()
+        names = [name for name in listed if self._wanted(name)]
         # Committed offsets before ends: a lag is never below what it was.
         groups = self._survey.groups(names)
+        if incomplete is not None:
+            # The coordinator of a group that is not listed is away: the group is not deleted.
+            names = sorted({*names, *(name for name, _ in self._seen)})
         places = {place for each in groups.values() for place in (*each.committed, *each.members)}
         places |= {place for name, place in self._seen if name in names and name not in groups}
         ends = self._survey.ends(sorted(places))
-        found = ClusterRound(self._clock.wall_ms(), untold=[name for name in names if name not in groups])
+        untold = [name for name in names if name not in groups]
+        found = ClusterRound(self._clock.wall_ms(), untold=untold, incomplete=incomplete)
         rows: dict[_Row, Surveyed | None] = {}
         for name in names:
             told = groups.get(name)
@@ -138,7 +150,7 @@ class ClusterSampler:
         row: _Row,
         told: Surveyed,
         bounds: tuple[int, int] | None,
-        moments: Mapping[tuple[Place, int], int],
+        moments: Mapping[tuple[Place, int], int | None],
         time_ms: int,
     ) -> QueueSample:
         place = row[1]
@@ -152,8 +164,10 @@ class ClusterSampler:
         if members:
             seen.asked_ms = time_ms
         if start is not None and committed is not None and start > committed:
-            # What was lost before recording began is lost, too.
-            seen.expired += max(0, start - max(seen.start or 0, committed))
+            if seen.start is not None:
+                seen.expired += max(0, start - max(seen.start, committed))
+            elif not seen.expired:
+                seen.expired = start - committed  # Deleted before the recording began.
         seen.start = start if start is not None else seen.start
         seen.committed = committed
         finished, retrying = _ahead(standing)
@@ -176,7 +190,7 @@ class ClusterSampler:
 
     def _read(
         self, rows: Mapping[_Row, Surveyed], ends: Mapping[Place, tuple[int, int]]
-    ) -> Mapping[tuple[Place, int], int]:
+    ) -> Mapping[tuple[Place, int], int | None]:
         """Return the moments of the records at which groups stand and of the last ones, as far as they are known."""
         wanted: dict[tuple[Place, int], int] = {}
         for (_, place), told in rows.items():
@@ -200,9 +214,15 @@ class ClusterSampler:
             for place, offset in left:
                 now.setdefault(place, offset)
             found = self._survey.moments(now, seconds)
-            self._moments |= {(place, now[place]): moment for place, moment in found.items()}
+            time_ms = self._clock.wall_ms()
+            self._moments |= {(place, now[place]): _plausible(moment, time_ms) for place, moment in found.items()}
             left = [(place, offset) for place, offset in left if now.get(place) != offset]
         return self._moments
+
+
+def _plausible(moment_ms: int, time_ms: int) -> int | None:
+    """Return a record's timestamp, or None where no age follows from it."""
+    return moment_ms if time_ms - AGE_MS_MAX <= moment_ms <= time_ms + AHEAD_MS_MAX else None
 
 
 def _ahead(standing: Standing | None) -> tuple[int, int]:

@@ -22,12 +22,13 @@ from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader, Wanted
 from lag.journal.writer import FILE_MS, FOLDER, JournalWriter, Origin, WriterLimits
+from lag.rules.waiting_rules import WaitingLag, judge_waiting
 from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
 from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import Windows
 from proxy.recording.events import Notes, RetentionNotes
 from proxy.recording.judging import QueueJudge
-from proxy.recording.limits import window_ms_of
+from proxy.recording.limits import limits_of_config, window_ms_of
 from proxy.recording.node import Observed, SampleSink
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
@@ -123,6 +124,12 @@ class Recorder:
         metrics = runtime.metrics
         self._rounds, self._dropped = metrics.counter(ROUNDS), metrics.counter(DROPPED)
         self._queues_seen, self._busy_us = metrics.counter(QUEUES), metrics.counter(BUSY_US)
+
+    def waiting(self) -> list[tuple[ScheduledSample, WaitingLag]]:
+        """Return what waits by its own time as of the last round, each row with its verdict of now."""
+        now_ms, rules = self._runtime.clock.wall_ms(), self._node.config.lag.rules
+        limits = limits_of_config(None, "", rules)
+        return [(each, judge_waiting(each, now_ms, limits)) for each in (self.last.scheduled if self.last else [])]
 
     def start(self, steps: Scheduler | None = None) -> None:
         """Begin, once the node's store is open and its groups read; `steps` runs the steps of a round."""

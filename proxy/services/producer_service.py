@@ -27,6 +27,7 @@ from proxy.services.message_checks import Delay, MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
 from proxy.services.topic_port import TopicPort
+from proxy.services.write_service import WriteService
 from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
 from proxy.wire.replies import encode_result_reply
@@ -50,6 +51,7 @@ class ProducerService:
         keyed: Knows what was sent before.
         limited: Sends above a rate that are tried again.
         kafka: Takes calls with messages for Kafka; None where the configuration has no cluster.
+        writes: Answers declarations of writes.
         guard: Looks at rights, where there are rules.
         qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
         broker_name: Stands in the handles of timers.
@@ -63,6 +65,7 @@ class ProducerService:
         limited: LimitedSends,
         kafka: KafkaSends | None,
         *,
+        writes: WriteService,
         guard: Guard,
         qid_prefix: str,
         broker_name: str,
@@ -72,6 +75,7 @@ class ProducerService:
         self._keyed = keyed
         self._limited = limited
         self._kafka = kafka
+        self._writes = writes
         self._guard = guard
         self._qid_prefix = qid_prefix
         self._broker_name = broker_name
@@ -161,7 +165,7 @@ class ProducerService:
                 self._publishing.refuse(connection, call, refusal, 1, slot=slot)
 
     def send_batch(self, connection: Connection, call: Call) -> None:
-        """Store a batch, all or nothing (D8); receipts per message on request. Empty: 0 (R100)."""
+        """Store a batch, all or nothing (D8); receipts per message on request. Empty: a declaration, or 0 (R100)."""
         try:
             request = scan_send_batch(call)
         except MessageError as error:
@@ -170,7 +174,8 @@ class ProducerService:
             self._publishing.refuse(connection, call, refusal, error.count)
             return
         if not request.messages:
-            connection.answer(encode_result_reply(call, _OK, "empty batch"))
+            if not self._writes.answer(connection, call):
+                connection.answer(encode_result_reply(call, _OK, "empty batch"))
             return
         connection.note_client(request.messages[0].version)
         if connection in self._limited.waiting:

@@ -5,7 +5,8 @@ What a page is made of, in its order:
 - a block whose paragraph says "Save this as `node.yaml`" is saved under that name;
 - the lines of an ``sh`` block are typed into bash, one shell per page, in a folder of its own. A line ends with 0, or
   with the code that its comment names (``# exit code 5``); one that ends with ``&`` runs on. After a node was started
-  its readiness is waited for, after ``kill`` the end of what was killed;
+  its readiness is waited for, after ``kill`` the end of what was killed. What runs on is started by the installed
+  command, a line that ends by one that is forked (`shell_command`);
 - a ``text`` block is what the lines before it print: each of its lines, in order, ``...`` standing for anything.
 
 ``console`` blocks are not run: what they need is not on every machine (a container engine, systemd, a network).
@@ -22,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.acceptance.conftest import environment
+from tests.acceptance.shell_command import shell_command
+from tests.forking import PYDDMQ
 from tests.patient import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,7 +133,10 @@ def _typed(text: str, ports: dict[str, str]) -> list[str]:
             continue
         code = _CODE.search(bare)
         command = bare.partition(" #")[0].rstrip()
-        lines.append(command.replace("pyddmq serve", f"pyddmq serve {options}"))
+        typed = command.replace("pyddmq serve", f"pyddmq serve {options}")
+        if command.endswith("&"):
+            typed = re.sub(r"\bpyddmq (?=[a-z])", f"{PYDDMQ} ", typed)
+        lines.append(typed)
         killed = _KILL.search(command)
         if killed:
             lines.append(f"wait {killed[1]} 2>/dev/null")
@@ -146,17 +152,18 @@ def _shell(script: str, folder: Path, ports: dict[str, str]) -> subprocess.Compl
     names = {"9613": "PYDDMQ_PRODUCER", "9713": "PYDDMQ_CONSUMER", "9813": "PYDDMQ_ADMIN"}
     addresses = {name: f"127.0.0.1:{ports[port]}" for port, name in names.items()}
     around = environment()
-    path = f"{Path(sys.executable).parent}:{around['PATH']}"
-    return subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        env={**around, **addresses, "PATH": path},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=4 * PATIENCE_SECONDS,
-        check=False,
-    )
+    with shell_command() as commands:
+        path = f"{commands}:{Path(sys.executable).parent}:{around['PATH']}"
+        return subprocess.run(
+            ["bash", "-c", script],
+            cwd=folder,
+            env={**around, **addresses, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=4 * PATIENCE_SECONDS,
+            check=False,
+        )
 
 
 def _by_block(stdout: str) -> dict[int, str]:

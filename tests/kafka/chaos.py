@@ -388,7 +388,7 @@ class Chaos:
         self.changes.add_partitions()
 
     def _fence_producer(self) -> None:
-        """Take ids of nodes' producers away until one has failed: it is replaced, and the finding comes and goes."""
+        """Take the ids of nodes' producers away until one has failed: it is replaced, the finding comes and goes."""
         for _ in range(FENCINGS):
             self.changes.fence_producer(self._folder / "kafka")
             time.sleep(FENCED_SECONDS)

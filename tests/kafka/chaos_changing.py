@@ -27,7 +27,6 @@ from pyddmq.client.errors import ClientError
 from tests.kafka.fencing import batches, take_over
 from tests.kafka.topics import add_partitions, delete_records, delete_topic, make_topic, plain_producer, topic_names
 from tests.patient import until
-from upstream.kafka.link import Place
 
 NAME = "changes"
 KEYS, PARTITIONS, PARTITIONS_MAX = 40, 4, 8
@@ -240,7 +239,7 @@ class Changes:
             _, partition, batch = max(found)
             numbers = [self.account.sent(FENCING_KEY) for _ in range(FENCING)]
             values = [f"{FENCING_KEY} {number}".encode() for number in numbers]
-            offset = take_over(self._address, Place(NAME, partition), batch, FENCING_KEY.encode(), values)
+            offset = take_over(self._address, NAME, partition, batch, key=FENCING_KEY.encode(), values=values)
             for place, number in enumerate(numbers):
                 self.account.stored(number, self.account.life, partition, offset + place)
             return True

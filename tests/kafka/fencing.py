@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from upstream.kafka.link import Place
-
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 """Head of a record batch: base offset, length, leader epoch, magic, CRC, attributes, last offset delta, two moments,
 producer id, producer epoch, base sequence, number of records."""
@@ -49,7 +47,7 @@ def batches(folder: Path, topic: str, partition: int) -> Iterator[Stored]:
             at = end
 
 
-def take_over(address: str, place: Place, of: Stored, key: bytes, values: Sequence[bytes]) -> int:
+def take_over(address: str, topic: str, partition: int, of: Stored, *, key: bytes, values: Sequence[bytes]) -> int:
     """Send records of a key under the id of another producer, in its next epoch; return the offset of the first.
 
     With several, the numbers of the other producer's next epoch do not fit either: its client gives up.
@@ -58,12 +56,12 @@ def take_over(address: str, place: Place, of: Stored, key: bytes, values: Sequen
         OSError: Kafka does not answer, or refuses it.
     """
     host, _, port = address.rpartition(":")
-    topic_name = place.topic.encode()
+    topic_name = topic.encode()
     records = [_record(key, value, number) for number, value in enumerate(values)]
     batch = _batch(of.producer_id, of.epoch + 1, records)
     body = struct.pack(">hhih", PRODUCE, VERSION, 1, -1)
     body += struct.pack(">hhi", -1, -1, 10_000) + struct.pack(">ih", 1, len(topic_name)) + topic_name
-    body += struct.pack(">iii", 1, place.partition, len(batch)) + batch
+    body += struct.pack(">iii", 1, partition, len(batch)) + batch
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(struct.pack(">i", len(body)) + body)
         with connection.makefile("rb") as answers:

@@ -146,7 +146,7 @@ class Timers(Scenario):
         self._see()
 
     def _retain_what_is_read(self) -> None:
-        """Log files go while their timers were read and are not due: what the wheel names stays."""
+        """Log files go while their timers were read and are not yet due: nothing that the wheel names goes too."""
         made, store = self._made, self._made.store
         near = [b"near%d" % number for number in range(6)]
         start = self.clock.wall_ms()

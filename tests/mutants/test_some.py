@@ -11,7 +11,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.run import copy_tree, judge
 
 QUICK = tuple(mutant for mutant in MUTANTS if all(test.startswith("tests/unit/") for test in mutant.caught_by))
-COUNT = 4
+COUNT = 2
 
 
 def _some() -> list[Mutant]:

@@ -1,7 +1,8 @@
 """Troubles of a node, each staged by a generator: up to its first `yield` it is brought about, afterwards it is over.
 
-A stage yields nothing. `STAGES` has them by the finding that must appear, with what the node has to be configured with
-and how long after its end the finding may still show (rules over the last minute need that minute).
+A stage yields words that must be in the finding. `STAGES` has them by the finding that must appear, with what the node
+has to be configured with and how long after its end the finding may still show (rules over the last minute need that
+minute).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.simulation.world import DATA
 MINUTE = 70.0
 """Within which a rise of the last minute is forgotten."""
 
-Staging = Iterator[None]
+Staging = Iterator[tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,21 +77,21 @@ def stage(
 # Groups.
 
 
-@stage("poison", retryIntervals=[300, -1])
+@stage("poison", over_seconds=25.0, retryIntervals=[300, -1])
 def poison_key(ward: Ward) -> Staging:
     """A message that its consumer fails each time, and retries for ever."""
     ward.send("orders", "poison")
     ward.fail(5)
-    yield
+    yield "key poison fails", "5 deliveries", "failed by 10.9.0.1"
     ward.finish()
 
 
-@stage("poison", retryIntervals=[300, -1])
+@stage("poison", over_seconds=25.0, retryIntervals=[300, -1])
 def poison_without_key(ward: Ward) -> Staging:
     """The same for a group without order."""
     ward.send("orders", "")
     ward.fail(5)
-    yield
+    yield ()
     ward.finish()
 
 
@@ -100,7 +101,7 @@ def stopped_key(ward: Ward) -> Staging:
     ward.send("orders", "k")
     [place] = ward.pull()
     ward.answer(place, success=False)
-    yield
+    yield ("key k is stopped",)
     ward.skip(place)
 
 
@@ -109,7 +110,7 @@ def poison_in_the_retry_topic(ward: Ward) -> Staging:
     """The same for a group whose failed messages go through its retry topic."""
     ward.send("orders", "poison")
     ward.fail(6)
-    yield
+    yield ()
     ward.finish()
 
 
@@ -120,7 +121,7 @@ def held_key(ward: Ward) -> Staging:
     ward.send("orders", "k")
     [place] = ward.pull()
     ward.run(60)
-    yield
+    yield "key k is out with 10.9.0.1", "1 message behind it"
     ward.answer(place, success=True)
     ward.finish()
 
@@ -132,7 +133,7 @@ def late_answers(ward: Ward) -> Staging:
     for _ in range(3):
         ward.pull()
         ward.run(2)
-    yield
+    yield ("3 deliveries",)
     ward.finish()
 
 
@@ -142,7 +143,7 @@ def failing_consumers(ward: Ward) -> Staging:
     for number in range(25):
         ward.send("orders", f"k{number}")
     ward.fail(100)
-    yield
+    yield ()
     ward.finish()
 
 
@@ -152,7 +153,7 @@ def dead_letter_flood(ward: Ward) -> Staging:
     for number in range(10):
         ward.send("orders", f"k{number}")
     ward.fail(10)
-    yield
+    yield ("10 messages",)
 
 
 @stage("dead_letters_refused", retryIntervals=[])
@@ -162,7 +163,7 @@ def refused_dead_letters(ward: Ward) -> Staging:
     ward.fill_disk()
     ward.restart(partial(_give_up_reserve, ward))
     ward.fail(1)
-    yield
+    yield ("8 dead letters",)
     ward.disk.capacity_bytes = None
     ward.run(3)
 
@@ -176,7 +177,7 @@ def damaged_message(ward: Ward) -> Staging:
     ward.run(15)
     ward.restart(partial(ward.flip, f"commitlog/{0:020}", 460))
     ward.pull(linger_ms=500)
-    yield
+    yield ()
     ward.finish()
 
 
@@ -186,13 +187,14 @@ def waiting_cap(ward: Ward) -> Staging:
     for _ in range(20):
         ward.send("orders", "k")
     [place] = ward.pull()
-    yield
+    yield ("messages wait for earlier ones",)
     ward.answer(place, success=True)
     ward.finish()
 
 
 @stage(
     "push_failing",
+    over_seconds=25.0,
     actions=["Async", "AsyncHttp"],
     urls=["http://10.0.0.50:80/hook"],
     maxRetry=-1,
@@ -202,7 +204,7 @@ def receiver_is_gone(ward: Ward) -> Staging:
     """Nobody listens where a group pushes to."""
     for key in "abc":
         ward.send("orders", key)
-    yield
+    yield "http://10.0.0.50/hook", "Cannot connect to host 10.0.0.50:80"
 
     async def take(request: BaseRequest) -> StreamResponse:
         await request.read()
@@ -222,7 +224,7 @@ def queues_of_another(ward: Ward) -> Staging:
     locks = ward.node.store.queue_locks
     locks.lock_batch("by-key", "inside@1", places)
     ward.edit_group(lambda groups: groups.insert(0, ward.first_group))
-    yield
+    yield ("inside@1",)
     locks.unlock_batch("by-key", "inside@1", places)
 
 
@@ -247,7 +249,7 @@ def action_does_not_open(ward: Ward) -> Staging:
     Unopened.broken = True
     actions = ["tests.simulation.staged:Unopened", "PullServer"]
     ward.edit_group(lambda groups: groups[0]["topics"][0].update(actions=actions))
-    yield
+    yield ("the cache at 10.0.0.5 does not answer",)
     Unopened.broken = False
 
 
@@ -256,7 +258,7 @@ def nearly_lost_messages(ward: Ward) -> Staging:
     """A message is about to be deleted before its group has it."""
     ward.send("orders", "k")
     ward.world.step_clock(55 * 60_000)
-    yield
+    yield ()
     ward.reload(retentionHours=100)
 
 
@@ -268,7 +270,7 @@ def failed_sync(ward: Ward) -> Staging:
     """A sync of the log fails."""
     ward.disk.fail("sync", path_part="/commitlog/")
     ward.publish("orders")
-    yield
+    yield ("the commit log",)
     ward.disk.heal()
     ward.restart(kill=True)
 
@@ -280,7 +282,7 @@ def failed_journal(ward: Ward) -> Staging:
     [place] = ward.pull()
     ward.disk.fail("write", path_part="/pyddmq/acks/")
     ward.answer(place, success=True)
-    yield
+    yield ("the ack journal",)
     ward.disk.heal()
     ward.restart(kill=True)
 
@@ -293,7 +295,7 @@ def full_journal(ward: Ward) -> Staging:
     for _ in range(10_000):
         ward.disk.fail("write", path_part="/pyddmq/acks/", error=errno.ENOSPC)
     ward.answer(place, success=True)
-    yield
+    yield ()
     ward.disk.heal()
     ward.finish()
 
@@ -302,7 +304,7 @@ def full_journal(ward: Ward) -> Staging:
 def full_disk(ward: Ward) -> Staging:
     """No further log file can be had, and the present one is full."""
     ward.fill_disk()
-    yield
+    yield ()
     ward.disk.capacity_bytes = None
 
 
@@ -310,7 +312,7 @@ def full_disk(ward: Ward) -> Staging:
 def nearly_full_disk(ward: Ward) -> Staging:
     """Little space is left."""
     ward.disk.capacity_bytes = ward.disk._used() + 100_000_000
-    yield
+    yield ()
     ward.disk.capacity_bytes = None
 
 
@@ -318,7 +320,7 @@ def nearly_full_disk(ward: Ward) -> Staging:
 def nothing_set_aside(ward: Ward) -> Staging:
     """The node starts on a disk that is too full to set anything aside."""
     ward.restart(partial(_give_up_reserve, ward))
-    yield
+    yield ()
     ward.disk.capacity_bytes = None
 
 
@@ -330,7 +332,7 @@ def stopped_retention(ward: Ward) -> Staging:
     ward.run(15)
     ward.fill_disk()
     ward.reload(retentionBytes=3 * SEGMENT_BYTES)
-    yield
+    yield ()
     ward.disk.capacity_bytes = None
 
 
@@ -342,7 +344,7 @@ def waiting_limits(ward: Ward) -> Staging:
     ward.wanted["node"].update(retentionBytes=3 * SEGMENT_BYTES)
     ward.world.config = ward._load().config
     ward.restart()
-    yield
+    yield ()
     assert ward.edit(accept_loss=True).accepted
 
 
@@ -355,7 +357,7 @@ def slow_disk(ward: Ward) -> Staging:
     for _ in range(3):
         ward.send("orders", "k")
     syncs.seconds_max = 0.002
-    yield
+    yield ()
 
 
 @stage("damage", over_seconds=30.0, node={"retentionHours": 100})
@@ -367,7 +369,7 @@ def damage(ward: Ward) -> Staging:
     for place in range(400, 500, 7):
         ward.flip(f"commitlog/{0:020}", place)
     ward.start()
-    yield
+    yield "1 place", "offset 370"
     ward.fill(5)
     ward.run(3)
     ward.reload(retentionBytes=3 * SEGMENT_BYTES)
@@ -378,7 +380,7 @@ def damaged_file(ward: Ward) -> Staging:
     """A small file is damaged, and its copy is used."""
     flip = partial(ward.flip, "config/topics.json", 0)
     ward.restart(flip)
-    yield
+    yield ("topics.json",)
     # As a repair does.
     ward.restart(flip)
 
@@ -396,7 +398,7 @@ def damaged_acks(ward: Ward) -> Staging:
             ward.flip(f"pyddmq/acks/{name}", place)
 
     ward.restart(damage, kill=True)
-    yield
+    yield ()
     ward.restart()
 
 
@@ -408,7 +410,7 @@ def failed_index(ward: Ward) -> Staging:
         ward.disk.fail("create", path_part="/index/")
     ward.fill(1)
     ward.run(5)
-    yield
+    yield ()
     ward.disk.heal()
     ward.restart(kill=True)
 
@@ -423,7 +425,7 @@ def draining(ward: Ward) -> Staging:
     ward.pull()
     assert ward.world.process is not None
     task = ward.world.process.run(ward.world.loop.create_task, ward.node.stop())
-    yield
+    yield ()
     ward.world.run(until=task.done, seconds=60)
     ward.restart(kill=True)
 
@@ -433,7 +435,7 @@ def memory_ceiling(ward: Ward) -> Staging:
     """What is held is near the ceiling."""
     ward.process_run(ward.node.budget.configure, 4_096)
     ward.process_run(ward.node.budget.add, 4_000)
-    yield
+    yield ()
     ward.process_run(ward.node.budget.add, -4_000)
     ward.process_run(ward.node.budget.configure, 1 << 40)
     ward.send("orders", "k")
@@ -444,14 +446,14 @@ def late_loop(ward: Ward) -> Staging:
     """An action blocks the loop."""
     ward.world.loop.call_soon(ward.world.loop.pass_time, 2.0)
     ward.run(1)
-    yield
+    yield ()
 
 
 @stage("clock_forward", over_seconds=700.0)
 def clock_forward(ward: Ward) -> Staging:
     """The wall clock jumps ahead."""
     ward.world.step_clock(3_600_000)
-    yield
+    yield ("by 1 h",)
 
 
 @stage("clock_back", over_seconds=150.0)
@@ -462,14 +464,14 @@ def clock_back(ward: Ward) -> Staging:
     ward.world.step_clock(-120_000)
     ward.restart()
     ward.run(3)
-    yield
+    yield ("1 min 57 s",)
 
 
 @stage("reload_refused")
 def refused_reload(ward: Ward) -> Staging:
     """The configuration file has an error."""
     assert not ward.edit("node: {data: /data, drainSecond: 5}").accepted
-    yield
+    yield ("drainSecond",)
     assert ward.edit().accepted
 
 
@@ -478,7 +480,7 @@ def vanished_configuration(ward: Ward) -> Staging:
     """Somebody removes the configuration file."""
     there, ward.signature = ward.signature, None
     ward.look()
-    yield
+    yield ("node.yaml",)
     ward.signature = there
     ward.look()
 
@@ -491,7 +493,7 @@ def retention_raises(ward: Ward) -> Staging:
         raise RuntimeError("a file that should be there is not")
 
     ward.process_run(ward.node.periodic.repeat, "retention", 1.0, broken)
-    yield
+    yield "retention", "a file that should be there is not"
     ward.process_run(ward.node.periodic.repeat, "retention", 1.0, ward.node.opened.retaining.run)
 
 
@@ -503,7 +505,7 @@ def fault_in_a_call(ward: Ward) -> Staging:
     ward.node.consumer.serve(broken)
     ward.call(ward.consumer, "pull", request=consumer_idl.PullRequest(groupId="by-key", version="ward"))
     ward.node.consumer.serve(handlers)
-    yield
+    yield ("not thought of",)
 
 
 def _broken(_handler: object, *_: object) -> None:
@@ -514,7 +516,7 @@ def _broken(_handler: object, *_: object) -> None:
 def unwritable_log(ward: Ward) -> Staging:
     """Nobody reads the node's stderr."""
     ward.node.metrics.counter(LOST).add(3)
-    yield
+    yield ("3 log lines",)
 
 
 # Clients in numbers.
@@ -527,7 +529,7 @@ def connection_flood(ward: Ward) -> Staging:
     for line in lines:
         line.connect()
     ward.run(2)
-    yield
+    yield ()
     for line in lines:
         line.stopped = True
 
@@ -537,7 +539,7 @@ def refused_publishes(ward: Ward) -> Staging:
     """A producer sends to a topic that there is not."""
     for _ in range(30):
         assert ward.publish("ordres") == 14
-    yield
+    yield "30 publishes", "code 14"
 
 
 @stage("pulls_refused", over_seconds=MINUTE)
@@ -545,7 +547,7 @@ def refused_pulls(ward: Ward) -> Staging:
     """A client pulls with a group that there is not."""
     for _ in range(30):
         ward.pull("by-kee")
-    yield
+    yield ("30 pulls",)
 
 
 @stage("client_limited", over_seconds=MINUTE)
@@ -554,7 +556,7 @@ def client_at_its_limit(ward: Ward) -> Staging:
     ward.wanted["limits"] = {"addresses": [{"networks": ["10.9.0.1/32"], "requestsPerSecond": 1}]}
     assert ward.edit().accepted
     assert {ward.publish("orders") for _ in range(3)} == {0, 15}
-    yield
+    yield ("10.9.0.1",)
     del ward.wanted["limits"]
     assert ward.edit().accepted
 
@@ -566,7 +568,7 @@ def client_at_its_limit(ward: Ward) -> Staging:
 def paused_timers(ward: Ward) -> Staging:
     """An operator halted the timers."""
     change(ward.world, "pause_timers", StageBody(stage="all"))
-    yield
+    yield ()
     change(ward.world, "resume_timers", StageBody(stage="all"))
 
 
@@ -577,7 +579,7 @@ def late_timers(ward: Ward) -> Staging:
     ward.run(1)
     change(ward.world, "pause_timers", StageBody(stage="dequeue_put_message"))
     ward.run(4)
-    yield
+    yield ()
     change(ward.world, "resume_timers", StageBody(stage="all"))
 
 
@@ -602,7 +604,7 @@ def loop_without_topic(ward: Ward) -> Staging:
     assert store.topics[LATER].queues[0].max_offset + store.topics[LATER].queues[1].max_offset == 1
     run_now(store.topic_changes.deleting(LATER))
     ward.run(5)
-    yield
+    yield ("later",)
     store.create_topic(LATER, 2)
 
 
@@ -612,7 +614,7 @@ def undecided_transactions(ward: Ward) -> Staging:
     message = producer_idl.Message(topic="orders", key="k", body=b"x")
     half = ward.call(ward.producer, "sendHalfSync", message=message, producerGroup="shop", timeout=1_000).value
     ward.run(6)
-    yield
+    yield ("1 transaction undecided",)
     end = producer_idl.EndTransaction(producerGroup="shop", handle=half.handle, state=12, fromCheck=True)
     ward.call(ward.producer, "endTransaction", decision=end)
 
@@ -623,7 +625,7 @@ def unread_retry_topic(ward: Ward) -> Staging:
     topic = retry_topic("by-key")
     ward.node.store.create_topic(topic, 1, system=True)
     ward.node.store.put(topic, b"x")
-    yield
+    yield ()
     ward.node.progress.offsets.set("by-key", topic, 0, 1)
 
 

@@ -58,7 +58,7 @@ def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     def get(_: str, path: str, kind: type[Any], *, asked: dict[str, Any], **__: float) -> Any:
         if kind is ObjectivesAnswer:
             assert path == "/api/lag/objectives"
-            assert given(asked) == {"objective": "60000ms", "since": "360000ms"}
+            assert given(asked) == {"objective": "60s", "since": "6m"}
             return run_now(ward.view.objectives(group=None, span_ms=360_000, target_ms=60_000))
         assert kind is LagAnswer
         assert (path, asked["trend"]) == ("/api/lag", "6m")

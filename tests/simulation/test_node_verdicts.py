@@ -28,8 +28,8 @@ class Posts:
 
     def offer(self, changes: list[dict[str, Any]]) -> None:
         """Take all but the second, which is refused."""
-        for change in changes:
-            self.offered.append(change)
+        for each in changes:
+            self.offered.append(each)
             refused = len(self.offered) == 2
             self.counts["refused" if refused else "sent"] += 1
             self.trouble = "the webhook answered 400" if refused else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -209,6 +210,23 @@ def test_server_that_a_sink_waits_for_is_named() -> None:
     assert (found.sink_server, found.sink_reason, found.sink_since_ms) == ("a:6379", "connection refused", 5)
 
 
+@pytest.mark.parametrize("seconds", [60, 1_200])
+def test_restart_does_not_forget_when_a_group_was_at_work(seconds: int) -> None:
+    """From the newest round of the journal, also where the node was down for longer than a window of the rules."""
+    ward = ward_of(timeout=3_600_000)
+    ward.send("orders", "k")
+    [place] = ward.pull()
+    ward.answer(place, success=True)
+    before = sample(ward)
+    ward.world.kill()
+    ward.run(seconds)
+    ward.start()
+    found = sample(ward)
+    assert before.asked_ms is not None
+    assert (found.asked_ms, found.moved_ms) == (before.asked_ms, before.moved_ms)
+    assert found.succeeded_ms == before.succeeded_ms
+
+
 def test_low_level_group_does_not_push() -> None:
     """Its clients answer; no target does."""
     ward = ward_of(lambda wanted: wanted["groups"][0]["topics"][0].pop("orderKey"), actions=["LowLevel"])
@@ -271,6 +289,19 @@ def waiting(ward: Ward, kind: str) -> list[ScheduledSample]:
     rounds(ward)
     assert ward.node.recorder.last is not None
     return [each for each in ward.node.recorder.last.scheduled if each.kind == kind]
+
+
+def test_what_waits_is_judged_by_the_limits_of_the_node() -> None:
+    """A timer that is due in a while is in time; after its moment has passed undelivered it is late."""
+    ward = ward_of(lambda wanted: wanted.update(lag={"rules": {"late": "2s"}}))
+    ward.send(LATER, "k", delayMs=40_000)
+    rounds(ward)
+    [(row, verdict)] = ward.node.recorder.waiting()
+    assert (row.kind, verdict.status, verdict.figures["scheduled"]) == ("timer", "IN_TIME", 1)
+    late = replace(row, overdue=1, oldest_due_ms=now_ms(ward) - 2_000)
+    assert ward.node.recorder.last is not None
+    ward.node.recorder.last.scheduled[:] = [late]
+    assert [each.status for _, each in ward.node.recorder.waiting()] == ["LATE"]
 
 
 def test_timers_and_delay_levels_are_counted_until_they_are_delivered() -> None:

@@ -122,13 +122,13 @@ def test_thousand_seeds_break_no_promise() -> None:
 def seventh() -> Report:
     """One run of a seed, with accelerators in Python."""
     with running("pure"):
-        return run_seed(7, faults=4)
+        return run_seed(7, faults=2)
 
 
 def test_seed_replays_exactly(seventh: Report) -> None:
     """Two runs of one seed do the same things at the same times; another seed does others."""
     with running("pure"):
-        again, other = run_seed(7, faults=4), run_seed(8, faults=4)
+        again, other = run_seed(7, faults=2), run_seed(8, faults=2)
     assert seventh == again
     assert seventh.events != other.events
 
@@ -137,4 +137,4 @@ def test_seed_is_the_same_run_with_compiled_leaves(seventh: Report) -> None:
     """Whether accelerators run compiled or in Python changes nothing that a node does, nor when."""
     need_compiled()
     with running("compiled"):
-        assert seventh == run_seed(7, faults=4)
+        assert seventh == run_seed(7, faults=2)

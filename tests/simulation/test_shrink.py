@@ -24,7 +24,10 @@ def test_ddmin_keeps_what_is_needed() -> None:
 
 @pytest.mark.parametrize(
     ("name", "first"),
-    [("the next of a key is released early", 2), ("publishes are answered before they are written", 0)],
+    [
+        ("the next of a key is released early", 2),
+        pytest.param("publishes are answered before they are written", 0, marks=pytest.mark.long),
+    ],
 )
 def test_failing_run_of_a_broken_node_shrinks_to_a_few_events(
     name: str, first: int, monkeypatch: pytest.MonkeyPatch

@@ -31,7 +31,7 @@ from tests.simulation.world import TIMEOUT_MS, World
 from upstream.job import UpstreamJob
 from upstream.waiting.order import OrderQueue
 
-EXAMPLES, EXAMPLES_LONG = 40, 200
+EXAMPLES, EXAMPLES_LONG = 20, 200
 CLIENTS = 3
 GROUP = "by-key"
 KEYS = ("", "a", "b", "c")

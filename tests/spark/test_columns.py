@@ -13,7 +13,8 @@ import pytest
 from lag.rules import causes, quantities
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag, judge_topic
-from lag.samples import QueueSample
+from lag.rules.waiting_rules import WAITING, judge_waiting
+from lag.samples import QueueSample, ScheduledSample
 from tests.spark.wild_queues import wild_queue
 from tests.unit.lag.rules.cases import BEGIN, CASES
 
@@ -139,3 +140,40 @@ def test_columns_that_come_and_go(spark: SparkSession) -> None:
     assert set(WINDOW_FACTS) <= set(judged(frame, keep_facts=True).columns)
     with pytest.raises(ValueError, match="samples have no column committed, paused"):
         judged(frame.drop("committed", "paused"))
+
+
+def test_waiting_rows(spark: SparkSession) -> None:
+    """Timers, delay levels and half messages come to the same figures and status."""
+    from pyspark.sql import types as t
+
+    from lag.spark.columns import judged_waiting
+
+    random, limits = Random(4713), Limits(late_ms=1_000)
+    samples = [
+        ScheduledSample(
+            time_ms=BEGIN,
+            kind=random.choice(["timer", "delay", "half"]),
+            level=number,
+            pending=random.choice([0, 1, 9]),
+            overdue=random.choice([0, 1, 20]),
+            oldest_due_ms=random.choice([None, BEGIN, BEGIN - 999, BEGIN - 9_000, BEGIN + 5]),
+            oldest_ms=random.choice([None, BEGIN - 5, BEGIN - 240_000]),
+        )
+        for number in range(200)
+    ]
+    words = {"kind", "topic"}
+    schema = t.StructType(
+        [
+            t.StructField(name, t.StringType() if name in words else t.LongType())
+            for name in ScheduledSample.__dataclass_fields__
+        ]
+    )
+    frame = spark.createDataFrame([astuple(sample) for sample in samples], schema)
+    found = {row.level: row for row in judged_waiting(frame, limits).collect()}
+    for sample in samples:
+        verdict, row = judge_waiting(sample, BEGIN, limits), found[sample.level]
+        assert {"status": row.status, **{name: row[name] for name in WAITING}} == {
+            "status": verdict.status,
+            **verdict.figures,
+        }, sample
+    assert {row.status for row in found.values()} == {"LATE", "UNDECIDED", "IN_TIME", "UNKNOWN"}

@@ -50,6 +50,7 @@ class Life:
         self.committed = self.end - random.randrange(40)
         self.rate, self.speed = random.choice((0, 3, 50)), random.choice((0, 2, 60))
         self.moved_ms: int | None = None
+        self.skipped = 0
 
     def sample(self, now: int) -> QueueSample:
         """Go on by one round."""
@@ -65,6 +66,8 @@ class Life:
             self.committed = max(self.committed, self.start)
         if random.random() < 0.004:
             self.start = self.end = self.committed = 0
+        if self.end > self.committed and random.random() < 0.01:
+            self.committed, self.skipped = self.committed + 1, self.skipped + 1
         if self.committed != before:
             self.moved_ms = now
         lag = self.end - self.committed
@@ -76,7 +79,8 @@ class Life:
             start_ms=START_MS - 90_000_000,
             committed_ms=None if not lag or random.random() < 0.2 else now - lag * random.randrange(1, 900),
             end_ms=now - 20, moved_ms=self.moved_ms, answered_ms=self.moved_ms, asked_ms=self.moved_ms,
-            holders=random.randrange(2), paused=random.random() < 0.01, limited=random.random() < 0.05,
+            holders=random.randrange(2), skipped=self.skipped, paused=random.random() < 0.01,
+            limited=random.random() < 0.05,
         )  # fmt: skip
 
 

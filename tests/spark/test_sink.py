@@ -10,16 +10,14 @@ import pytest
 
 from lag.spark.sources.node import NodeClient
 from lag.spark.sources.sink import name_of
-from pyddmq import Producer
 from tests.patient import until
 from tests.running_node import RunningNode
 
 YAML = """
 node: {segmentBytes: 131072, maxMessageBytes: 16384}
-topics: {permits: {queues: 2}, copies: {queues: 2}}
+topics: {slow: {queues: 2, maxTps: 12}, copies: {queues: 2}}
 groups:
-  - {group: permits, topics: [{topic: permits, actions: [LowLevel]}]}
-  - {group: copies, topics: [{topic: copies, actions: [LowLevel]}]}
+  - {group: copies, topics: [{topic: copies, actions: [LowLevel]}, {topic: slow, actions: [LowLevel]}]}
 """
 pytestmark = pytest.mark.usefixtures("shipped")
 
@@ -31,52 +29,74 @@ def node(tmp_path: Path) -> Iterator[RunningNode]:
         yield running
 
 
-def stored(node: RunningNode) -> list[dict[int, Any]]:
-    """Return what topic copies has, by field id."""
+def stored(node: RunningNode, topic: str = "copies") -> list[dict[int, Any]]:
+    """Return the messages of a topic, by field id."""
     found = []
     with NodeClient(node.consumer) as client:
-        for qid, standing in client.standings("copies")["copies"].items():
+        for qid, standing in client.standings("copies")[topic].items():
             if standing.end:
-                found += client.fetch("copies", "copies", qid, 0, 10_000).messages
+                found += client.fetch("copies", topic, qid, 0, 10_000).messages
     return found
 
 
-def numbers(node: RunningNode) -> list[int]:
-    """Return the bodies of what topic copies has."""
-    return sorted(int(message[2]) for message in stored(node))
+def numbers(node: RunningNode, topic: str = "copies") -> list[int]:
+    """Return the bodies of the messages of a topic."""
+    return sorted(int(message[2]) for message in stored(node, topic))
 
 
-def test_query_that_died_in_mid_task_stores_nothing_twice(spark: Any, node: RunningNode, tmp_path: Path) -> None:
-    """A task that had sent half of its rows sends them again under the same numbers."""
-    with Producer(node.producer) as producer:
-        for number in range(40):
-            producer.send("permits", b"%d" % number, partition_id=number % 2)
-    poison = str(tmp_path / "poison")
-    Path(poison).touch()
+class Lines:
+    """A stream of a file into a topic whose rate ends a run without patience in the middle of its batch."""
 
-    def spoiled(batches: Any) -> Any:
-        import pyarrow
+    def __init__(self, spark: Any, node: RunningNode, folder: Path) -> None:
+        self._spark = spark
+        self._node = node
+        self._folder = folder
+        (folder / "in").mkdir()
+        (folder / "in" / "lines.txt").write_text("".join(f"{number}\n" for number in range(40)))
 
-        for batch in batches:
-            # The node refuses tags as long as these: two calls are stored, then the task dies.
-            tags = ["x" * 256 if place > 11 and Path(poison).exists() else "t" for place in range(batch.num_rows)]
-            yield pyarrow.record_batch([batch.column("body"), pyarrow.array(tags)], names=["body", "tags"])
+    def run(self, *, partitions: int, patience: int) -> None:
+        """Run the query from its checkpoint until the file is written."""
+        self._spark.conf.set("spark.sql.files.maxPartitionBytes", "128m" if partitions == 1 else "30")
+        frame = self._spark.readStream.format("text").load(str(self._folder / "in")).selectExpr("value as body")
+        options = {"node": self._node.producer, "topic": "slow", "batchMessages": "5", "patience": str(patience)}
+        writer = frame.writeStream.format("pyddmq").options(**options)
+        writer = writer.option("checkpointLocation", str(self._folder / "check")).trigger(availableNow=True)
+        try:
+            assert writer.start().awaitTermination(240)
+        finally:
+            self._spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
-    source = {"node": node.consumer, "group": "permits", "topic": "permits"}
-    frame = spark.readStream.format("pyddmq_messages").options(**source).load().select("body")
-    frame = frame.mapInArrow(spoiled, "body binary, tags string")
 
-    def started() -> Any:
-        writer = frame.writeStream.format("pyddmq").option("node", node.producer).option("topic", "copies")
-        writer = writer.option("batchMessages", "5").option("checkpointLocation", str(tmp_path / "check"))
-        return writer.trigger(availableNow=True).start()
+@pytest.mark.parametrize("begun", [1, 4])
+def test_batch_in_other_partitions_is_refused_and_goes_on_in_its_own(
+    spark: Any, node: RunningNode, tmp_path: Path, begun: int
+) -> None:
+    """As after a restart with another number of cores: it sends no row. Repeated in its own, each row is there once."""
+    lines = Lines(spark, node, tmp_path)
+    with pytest.raises(Exception, match="did not take messages for 0 s"):
+        lines.run(partitions=begun, patience=0)
+    before = numbers(node, "slow")
+    assert 0 < len(before) < 40
+    with pytest.raises(Exception, match=r"batch 0 was begun with|batch 0 was begun by an earlier run"):
+        lines.run(partitions=5 - begun, patience=0)
+    assert numbers(node, "slow") == before
+    lines.run(partitions=begun, patience=60)
+    assert numbers(node, "slow") == list(range(40))
 
-    with pytest.raises(Exception, match="refuses messages"):
-        started().awaitTermination(60)
-    assert 0 < len(stored(node)) < 40
-    Path(poison).unlink()
-    assert started().awaitTermination(60)
-    assert numbers(node) == list(range(40))
+
+def test_batch_write_under_a_used_id_stores_nothing(spark: Any, node: RunningNode) -> None:
+    """The same rows are stored already; other ones, or other partitions, are an error."""
+
+    def write(first: int, end: int, count: int) -> None:
+        frame = spark.range(first, end, 1, count).selectExpr("'copies' as topic", "cast(id as string) as body")
+        frame.write.format("pyddmq").options(node=node.producer, id="june").mode("append").save()
+
+    write(0, 30, 2)
+    write(0, 30, 2)
+    for first, end, count in ((0, 30, 3), (0, 29, 2), (1, 31, 2)):
+        with pytest.raises(Exception, match="stored before, with other rows or other partitions"):
+            write(first, end, count)
+    assert numbers(node) == list(range(30))
 
 
 def test_batch_write_has_all_of_a_message_and_may_be_repeated(spark: Any, node: RunningNode) -> None:

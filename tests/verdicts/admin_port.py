@@ -17,6 +17,7 @@ import typer.main
 from aiohttp import web
 
 from actions.http.wish import HttpWish
+from broker.runtime.seams import SystemClock
 from conf.sections.admin import AdminConfig
 from proxy.admin.entry.gate import AdminGate
 from proxy.admin.routes import Routes
@@ -103,12 +104,14 @@ class AdminPort:
             def getresponse(self) -> Any:
                 return self.answer
 
-        clock = mock.Mock(return_value=ward.world.clock)
+        def wall_ms(_: SystemClock) -> int:
+            return ward.world.clock.wall_ms()
+
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch("http.client.HTTPConnection", Connection))
             stack.enter_context(mock.patch.object(app, "build", _build))
             stack.enter_context(mock.patch("typer.main.get_command", _made))
-            stack.enter_context(mock.patch("broker.runtime.seams.SystemClock", clock))
+            stack.enter_context(mock.patch.object(SystemClock, "wall_ms", wall_ms))
             yield
 
     def _await(self, running: Any) -> Any:

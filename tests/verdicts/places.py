@@ -17,6 +17,8 @@ from tests.verdicts.admin_port import AdminPort, Done
 
 LEVELS = ("OK", "WARN", "ERR", "UNKNOWN")
 """By exit code of a check, and by value of a gauge."""
+AS_JSON = ("--format", "json", "--out", "-")
+"""Options of a report."""
 _OF_SEVERITY = {"bad": "ERR", "watch": "WARN"}
 
 
@@ -80,6 +82,7 @@ class Observer:
             "/metrics": self._attention_gauges,
             "status page": self._page,
             "pyddmq groups": lambda: self._listed("groups"),
+            "pyddmq groups stuck": lambda: self._listed("groups", "stuck"),
             "pyddmq groups stuck --json": lambda: _findings(json.loads(self._run("groups", "stuck", "--json").out)),
             "pyddmq stats": lambda: self._listed("stats"),
             "pyddmq lag": lambda: self._listed("lag"),
@@ -90,14 +93,15 @@ class Observer:
         self.queues: Places = {
             "queues of /api/lag": lambda: _queues(self._json("/api/lag")),
             "queues of /metrics": self._lag_gauges,
-            "queues of status page": self._lag_table,
             "queues of pyddmq lag": self._lag_command,
             "pyddmq lag --journal": self._journal,
+            "pyddmq lag report": lambda: self.reported(is_open=True),
         }
         """Those that show the verdict of the lag rules on queues."""
         self.worst: Places = {
             "webhook": self._webhook,
             "gauge of reported verdicts": self._verdict_gauges,
+            "groups of status page": self._lag_table,
         }
         """Those that show the worst of each group."""
 
@@ -212,6 +216,17 @@ class Observer:
 
     def _journal(self) -> list[Shown]:
         return _queues(json.loads(self._run("lag", "--json", "--journal", str(self.copy_journal())).out))
+
+    def reported(self, *, is_open: bool) -> list[Shown]:
+        """Return the findings of a report over the journal that are still open at its end, or have ended."""
+        words = ("--since", "30h", "--no-compare", "--engine", "local", *AS_JSON)
+        report = json.loads(self._run("lag", "report", "--journal", str(self.copy_journal()), *words).out)
+        return [
+            Shown(group, None, each["status"], each["level"], each["cause"].replace(" ", "_"), each["evidence"])
+            for each in report["findings"]
+            for group in each["groups"]
+            if (each["to_ms"] is None) == is_open and not _is_well(each["status"])
+        ]
 
     def copy_journal(self) -> Path:
         """Copy the node's lag journal from its simulated disk to a real folder, and return that."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from proxy.operate.views.findings import Finding
 from proxy.recording import verdicts
 from tests.simulation.staged import STAGES, Stage
 from tests.simulation.test_troubles import fits, rows
 from tests.simulation.ward import Ward
 from tests.verdicts.of_lag import SITUATIONS, Situation, send, work
-from tests.verdicts.places import Observer, Places, Posts, Shown
+from tests.verdicts.places import AS_JSON, Observer, Places, Posts, Shown
 
 ROUND_SECONDS = 15.0
 """Within which every place knows what a round of samples said."""
@@ -42,20 +45,29 @@ def nothing_is_left(observer: Observer) -> None:
 
 
 def faults(shown: Shown, wanted: Situation, words: tuple[str, ...]) -> Iterator[str]:
-    """Say what of a verdict is not what was staged."""
-    # A status that is OK has a finding beside it, which is not of the lag rules; the worst of both may be shown.
-    is_finding_alone = wanted.lag_level == "OK" and wanted.kind in (shown.kind, shown.status)
+    """Say what of a finding, or of the verdict on a queue, is not what was staged."""
+    # Beside a status that is OK the finding is not of the lag rules.
+    is_alone = shown.kind is not None and wanted.lag_level == "OK"
     staged = {
-        "group": ("by-key",),
-        "status": ("", wanted.kind) if is_finding_alone else (wanted.status, None if shown.kind else wanted.kind),
-        "level": (wanted.level if shown.kind or shown.status == wanted.kind else wanted.lag_level,),
-        "cause": ("", wanted.cause) if is_finding_alone or shown.status == wanted.kind else (wanted.cause,),
+        "group": "by-key",
+        "status": "" if is_alone else wanted.status,
+        "level": wanted.lag_level if shown.kind is None else wanted.level,
+        "cause": "" if is_alone else wanted.cause,
     }
-    for name, values in staged.items():
-        if getattr(shown, name) not in (None, *values):
+    for name, value in staged.items():
+        if getattr(shown, name) not in (None, value):
             yield f"{name} is {getattr(shown, name)!r}: {shown.text}"
     if shown.cause and shown.text:
         yield from (f"{word!r} is not in: {shown.text}" for word in words if word not in shown.text)
+
+
+def faults_of_worst(shown: Shown, wanted: Situation, words: tuple[str, ...]) -> Iterator[str]:
+    """Say what of the worst of a group is not what was staged: it is the status, or a finding beside it."""
+    if shown.status == wanted.kind:
+        if (shown.group, shown.level or wanted.level) != ("by-key", wanted.level):
+            yield f"{shown} is not the finding"
+    else:
+        yield from faults(shown._replace(kind=wanted.kind), wanted, words)
 
 
 def differences(observer: Observer, wanted: Situation, words: tuple[str, ...]) -> dict[str, list[str]]:
@@ -71,12 +83,13 @@ def differences(observer: Observer, wanted: Situation, words: tuple[str, ...]) -
         of_kind = [list(faults(each, wanted, words)) for each in shown if each.kind == wanted.kind]
         for said in min(of_kind, key=len, default=[]):
             found.setdefault(said, []).append(name)
-    for name, ask in (*observer.queues.items(), *observer.worst.items()):
-        shown = ask()
-        if len(shown) != (wanted.kind is not None):
-            found.setdefault(f"{len(shown)} verdicts: {shown}", []).append(name)
-        for said in (said for each in shown for said in faults(each, wanted, words)):
-            found.setdefault(said, []).append(name)
+    for places, rule in ((observer.queues, faults), (observer.worst, faults_of_worst)):
+        for name, ask in places.items():
+            shown = ask()
+            if len(shown) != (wanted.kind is not None):
+                found.setdefault(f"{len(shown)} verdicts: {shown}", []).append(name)
+            for said in (said for each in shown for said in rule(each, wanted, words)):
+                found.setdefault(said, []).append(name)
     for name, level in observer.levels().items():
         if level != wanted.level:
             found.setdefault(f"level {level}", []).append(name)
@@ -100,18 +113,32 @@ def test_every_place_gives_the_staged_verdict_and_cause(wanted: Situation, tmp_p
     assert next(staging, "ended") == "ended"
     ward.run(wanted.over_seconds)
     nothing_is_left(observer)
+    ended = {(each.group, each.status, each.cause) for each in observer.reported(is_open=False)}
+    assert wanted.kind is None or wanted.lag_level == "OK" or ("by-key", wanted.status, wanted.first_cause) in ended
+
+
+def is_posted(finding: Finding) -> bool:
+    """Whether the last change that the webhook got about a group, or the node, is as bad as a finding."""
+    last = {each["group"]: each["level"] for each in Posts.made}
+    return last.get(finding.group or "") in (finding.level, "ERR")
 
 
 @pytest.mark.parametrize("wanted", STAGES.values(), ids=list(STAGES))
 def test_every_place_shows_the_staged_finding(wanted: Stage, tmp_path: Path) -> None:
     """A healthy node shows nothing anywhere; then all places show the staged finding; then none does."""
-    ward = Ward(wanted.prepare)
+
+    def prepare(settings: dict[str, Any]) -> None:
+        wanted.prepare(settings)
+        settings["lag"] = {"webhook": "http://127.0.0.1:1/lag"}
+
+    ward = Ward(prepare)
     observer = Observer(ward, tmp_path)
     ward.run(5)
     assert not everything(observer.findings)
     staging = wanted.run(ward)
-    next(staging)
+    words = next(staging)
     found = ward.appears(wanted.kind)
+    assert [word for word in words if word not in found.text] == [], found.text
     observer.look()
     assert fits(found.text, rows()[wanted.kind][1]), found.text
     for name, ask in observer.findings.items():
@@ -121,6 +148,8 @@ def test_every_place_shows_the_staged_finding(wanted: Stage, tmp_path: Path) -> 
     levels = observer.levels()
     assert len(set(levels.values())) == 1, levels
     assert set(levels.values()) <= ({"ERR"} if found.bad else {"ERR", "WARN", "UNKNOWN"}), levels
+    if ward.view.state == "ready":
+        ward.wait(lambda: is_posted(found) or not ward.shown(wanted.kind), "the webhook has nothing", 45)
     assert next(staging, "ended") == "ended"
     ward.goes(wanted.kind, seconds=wanted.over_seconds)
     observer.look()
@@ -170,3 +199,20 @@ def test_rates_are_those_of_the_last_minute(tmp_path: Path) -> None:
     ward.run(60)
     [queue] = observer.port.json("/api/lag")["queues"]
     assert (queue["produceRate"], queue["consumeRate"]) == (0, 0)
+
+
+def test_report_keeps_two_nodes_of_one_name_apart(tmp_path: Path) -> None:
+    """The queue of the node without a consumer is stopped, and that of the other one is not."""
+    folders = []
+    for name, stage in (("well", "group_at_rest_after_a_restart"), ("stopped", "consumers_went")):
+        ward = Ward(SITUATIONS[stage].prepare)
+        (tmp_path / name).mkdir()
+        observer = Observer(ward, tmp_path / name)
+        ward.run(40)
+        next(SITUATIONS[stage].run(ward))
+        ward.run(ROUND_SECONDS)
+        folders += ["--journal", str(observer.copy_journal())]
+    done = observer.port.command("lag", "report", *folders, "--since", "1h", "--engine", "local", *AS_JSON)
+    [group] = json.loads(done.out)["groups"]
+    found = {each["node"]: (each["status"], each["lag"]) for each in group["queues"]}
+    assert found == {f"broker-0 ({tmp_path}/well)": ("OK", 0), f"broker-0 ({tmp_path}/stopped)": ("STOP", 20)}

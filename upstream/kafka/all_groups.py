@@ -33,6 +33,18 @@ class Surveyed(NamedTuple):
     is_stable: bool = True
 
 
+class GroupNames(NamedTuple):
+    """The groups of a cluster, as its brokers list them.
+
+    Attributes:
+        names: Groups of consumers, sorted.
+        failure: Why a broker did not list its groups; None: all brokers did, and no group is missing.
+    """
+
+    names: list[str]
+    failure: str | None = None
+
+
 class Survey(Protocol):
     """Questions to one cluster. Each waits for its answer, some seconds at most."""
 
@@ -44,8 +56,8 @@ class Survey(Protocol):
         """
         ...
 
-    def group_names(self) -> list[str]:
-        """Return all groups of consumers that the asker may see. Raises KafkaFailure."""
+    def group_names(self) -> GroupNames:
+        """Return the groups of consumers that the client may see. Raises KafkaFailure: no broker lists any."""
         ...
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:

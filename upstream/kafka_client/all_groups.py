@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.runtime.seams import Clock
 from conf.sections.kafka import KafkaClusterConfig
-from upstream.kafka.all_groups import Standing, Surveyed
+from upstream.kafka.all_groups import GroupNames, Standing, Surveyed
 from upstream.kafka.link import Place
 from upstream.kafka_client.lookups import ANSWER_SECONDS
 from upstream.kafka_client.package import confluent, failure_of
@@ -53,8 +53,8 @@ class LibrdkafkaSurvey:
         with self._told():
             return str(self._admin.describe_cluster(request_timeout=ANSWER_SECONDS).result().cluster_id)
 
-    def group_names(self) -> list[str]:
-        """Return all groups of consumers."""
+    def group_names(self) -> GroupNames:
+        """Return the groups of consumers; a broker that does not answer leaves out those that it coordinates."""
         if self._stuck:
             self._admin = self._settings.admin(self._client_id, error_cb=self._note)
             self._stuck = False
@@ -62,7 +62,12 @@ class LibrdkafkaSurvey:
             found = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
             if not found.valid and found.errors:
                 raise self._package.KafkaException(found.errors[0])
-            return sorted(each.group_id for each in found.valid)
+            failure = None
+            if found.errors:
+                failed = failure_of(found.errors[0])
+                self._stuck |= failed.unknown
+                failure = self._settings.hide(str(failed))
+            return GroupNames(sorted(each.group_id for each in found.valid), failure)
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
         """Return groups by name."""
@@ -73,10 +78,14 @@ class LibrdkafkaSurvey:
         return found
 
     def _groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
+        """Query each group on its own; librdkafka refuses the empty name, which Kafka allows."""
+        names = [name for name in names if name]
+        if not names:
+            return {}
         wanted = self._package.ConsumerGroupTopicPartitions
         ask = self._admin.list_consumer_group_offsets
         offsets = {name: ask([wanted(name)], request_timeout=ANSWER_SECONDS)[name] for name in names}
-        described = self._admin.describe_consumer_groups(list(names), request_timeout=ANSWER_SECONDS)
+        described = self._admin.describe_consumer_groups(names, request_timeout=ANSWER_SECONDS)
         found = {}
         for name in names:
             try:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from broker.runtime.seams import SystemClock
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
-from upstream.kafka.all_groups import Surveyed
+from upstream.kafka.all_groups import GroupNames, Surveyed
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka_client.all_groups import LibrdkafkaSurvey
 from upstream.kafka_client.asking_process import Child, own_end
@@ -47,9 +47,9 @@ class SurveyProcess:
         """Return the name that the cluster has given itself."""
         return cast("str", self._ask("cluster_id"))
 
-    def group_names(self) -> list[str]:
-        """Return all groups of consumers."""
-        return cast("list[str]", self._ask("group_names"))
+    def group_names(self) -> GroupNames:
+        """Return the groups of consumers."""
+        return cast("GroupNames", self._ask("group_names"))
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
         """Return groups by name."""

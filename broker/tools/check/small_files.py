@@ -52,6 +52,7 @@ _COSTS_OF_SEALED = {
     "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
     "consumer_finished.json": "what consumers inside the program sent back or dead-lettered; the log is read for it",
     "consumer_retries.json": "how often consumers inside the program had failed messages; those counts start from 0",
+    "writes.json": "a Spark batch that was under way: repeated in other partitions, its rows may be stored twice",
     "redrives.json": "which dead letters were redriven; the log is read for it",
     "paused.json": "nothing while its copy is right",
     "paused-copy.json": "nothing while the file is right",

@@ -19,7 +19,7 @@ from lag.report.options import BUCKETS, HEAT_BUCKETS, INCIDENTS_MAX, PRECISE, QU
 from lag.rules import causes, statuses
 from lag.rules.expression import names_in
 from lag.rules.limits import Limits
-from lag.rules.quantities import QUANTITIES, TOPIC_QUANTITIES
+from lag.rules.quantities import TOPIC_QUANTITIES
 from lag.rules.statuses import BY_NAME, SEVERITY, Status
 from lag.rules.topic_rules import ALONE
 from lag.spark.columns import Names, with_cause, with_neighbours, with_status
@@ -38,11 +38,7 @@ QUEUE_NAMES: Final = ("cluster", "node", "group", "topic", "queue")
 _NUMBERS: Final = Names(topic=("topic_number",), queue=("queue_number",))
 _OWN: Final = ("earlier_ms", "after_ms", "after_wide_ms", "last_ms", "left_ms", "tier", "lost_now")
 """What this module adds to samples, beside what the rules look at."""
-_SUMMED: Final = tuple(
-    name
-    for name in ("time_ms", "lag", "produce_rate", "produce_trend", "consume_rate", "in_time")
-    if name in QUANTITIES or name in ("time_ms", "in_time")
-)
+_SUMMED: Final = ("time_ms", "lag", "produce_rate", "produce_trend", "consume_rate", "in_time")
 """Columns that every sample keeps under their names."""
 _FIGURES: Final = frozenset(
     ("status", "committed", "end", "unfinished", "lost", "catch_up_s", "time_lag_ms", "time_lag_high_ms",
@@ -133,6 +129,7 @@ class History:
             f"({_IN_TIME.format(target=limits.target_ms)}) AS in_time",
             f"lag(time_ms) {over}) AS earlier_ms",
             f"lag(committed) {over}) AS committed_then",
+            f"greatest(0L, skipped - lag(skipped) {over})) AS skipped_now",
             f"lag(if(`start` IS NULL, NULL, expired)) IGNORE NULLS {over}) AS expired_then",
         )
         frame = frame.selectExpr(
@@ -144,7 +141,7 @@ class History:
         return frame.selectExpr(
             "*",
             "if(pause_ms IS NULL OR reset_before_ms > earlier_ms, 0L, "
-            "coalesce(greatest(0L, committed - committed_then - lost_now), 0L)) AS finished_now",
+            "coalesce(greatest(0L, committed - committed_then - lost_now - skipped_now), 0L)) AS finished_now",
         )
 
     def _narrow(self, frame: DataFrame, *, told: bool) -> DataFrame:

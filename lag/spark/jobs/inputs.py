@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from broker.runtime.disk import RealDisk
 from lag.report.options import Input
-from lag.report.origins import labels_of
+from lag.report.reading import labels_of
 from lag.spark.sources.exported import exported, exported_gaps
 from lag.spark.sources.journal import NAME
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from broker.runtime.json_keys import parse_loose
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.store_files import StoreFiles, StoreUnreadable
+from lag.spark.sources.store_files import NothingCommitted, StoreFiles, committed_offsets
 
 RANGES_MAX: Final = 1_000_000
 """Ranges of finished offsets that are looked at, over all queues."""
@@ -86,22 +85,13 @@ def topics_of(data: str, groups: Collection[str], progress: str | None = None) -
 
 
 def _offsets(data: str, *, optional: bool) -> list[tuple[str, str, int, int]]:
-    """Return what groups committed, as `config/consumerOffset.json` has it: group, topic, queue, offset."""
-    path = f"{data}/config/consumerOffset.json"
+    """Return what groups committed: group, topic, queue, offset."""
     try:
-        with open(path, encoding="utf-8") as file:
-            table = parse_loose(file.read())["offsetTable"]
-        return [
-            (name.rpartition("@")[2], name.rpartition("@")[0], int(queue), int(offset))
-            for name, queues in table.items()
-            for queue, offset in queues.items()
-        ]
-    except FileNotFoundError as error:
+        return [(*key, offset) for key, offset in committed_offsets(data).items()]
+    except NothingCommitted:
         if optional:
             return []
-        raise StoreUnreadable(f"{path} is not there: no group has committed an offset in this store") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StoreUnreadable(f"{path} does not say what groups committed: {error}") from error
+        raise
 
 
 def _known(progress: str | None) -> dict[tuple[str, str, int], tuple[int, Sequence[tuple[int, int]]]]:

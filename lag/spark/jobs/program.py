@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 
 from lag.report.data import Report
+from lag.report.files import FORMATS, rendered, with_ages
 from lag.report.options import Input, ReportOptions, Window
-from lag.report.rendering import FORMATS, rendered, with_ages
 from lag.rules.limits import Limits
 from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed

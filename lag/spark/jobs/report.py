@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lag.report.assemble import assemble
 from lag.report.clock_steps import LOOK_BACK_MS, steps_of
 from lag.report.data import Report
 from lag.report.options import Figures, Reduced, ReportOptions, Window
+from lag.report.parts import assemble
 from lag.samples import EventKind
 from lag.spark.jobs.arguments import SPARK_ERRORS
-from lag.spark.jobs.cleaning import without_absurd_times, without_lies
+from lag.spark.jobs.clock_steps import without_absurd_times, without_lies
 from lag.spark.jobs.history import QUEUE_NAMES, History
 from lag.spark.jobs.inputs import events, gaps, samples
 from lag.spark.sources.exported import unreadable_file

@@ -115,7 +115,7 @@ class JournalRows(DataSourceReader):
             _Some(partition.names) if partition.names else RealDisk(read_only=True), partition.folder
         )
         if self._rows == "gaps":
-            gaps = [each for each in reader.blocks(self._wanted) if isinstance(each, Gap)]
+            gaps = [each for each in reader.blocks(self._wanted, by_columns=None) if isinstance(each, Gap)]
             yield self._gaps(partition.folder, gaps)
             return
         yield from batches(self._blocks(reader, partition), self._rows, self._columns, self._wanted)
@@ -123,7 +123,9 @@ class JournalRows(DataSourceReader):
     def _blocks(self, reader: JournalReader, partition: JournalPart) -> Iterator[Placed]:
         file = parse(partition.names[0]) if partition.names else None
         number = file.first if file is not None and file.tier is Tier.RAW else 0
-        for block in reader.blocks(self._wanted, by_columns=self._rows == "samples"):
+        # Of events no row is decoded, of samples no row is made.
+        by_columns = {"samples": True, "events": None}.get(self._rows, False)
+        for block in reader.blocks(self._wanted, by_columns=by_columns):
             if isinstance(block, Block):
                 yield number, 0, block
 

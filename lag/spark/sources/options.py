@@ -6,6 +6,11 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from typing import Final
+
+MOMENT_MS_MIN: Final = 946_684_800_000
+MOMENT_MS_END: Final = 253_402_300_800_000
+"""The years 2000 to 9999, as in `conf.moments`, which executors do not have: seconds and microseconds are outside."""
 
 
 class OptionRefused(ValueError):
@@ -58,12 +63,19 @@ def moment_ms(options: Mapping[str, str], name: str) -> int | None:
     if value is None:
         return None
     if re.fullmatch(r"\d{1,16}", value):
-        return int(value)
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise OptionRefused(f"option {name!r} is {value!r}: write 2024-05-06T07:08:09Z or Unix milliseconds") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        found = int(value)
+    else:
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            text = f"option {name!r} is {value!r}: write 2024-05-06T07:08:09Z or Unix milliseconds"
+            raise OptionRefused(text) from None
+        found = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if not MOMENT_MS_MIN <= found < MOMENT_MS_END:
+        raise OptionRefused(
+            f"option {name!r} is {value!r}: as milliseconds since 1970 it is not in the years 2000 to 9999"
+        )
+    return found
 
 
 def spans(options: Mapping[str, str], name: str) -> dict[str, dict[int, tuple[int, int]]] | None:

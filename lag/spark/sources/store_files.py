@@ -40,6 +40,8 @@ from lag.spark.sources.store_tail import UNIT, Tail, Units, read_tail
 from lag.visible_end import FILE, read_visible_end
 
 RECORD_MIN: Final = 91
+_OFFSET_FILES: Final = ("lmqConsumerOffset.json", "consumerOffset.json")
+"""Of two that were written at the same time the last one counts."""
 _V6_HOSTS: Final = 0x30
 _unpack_header = HEADER.unpack_from
 _Whole = tuple[int, int, int, int, int, int, int, int]
@@ -48,6 +50,43 @@ _Whole = tuple[int, int, int, int, int, int, int, int]
 
 class StoreUnreadable(Exception):
     """The files are not those of a store, or cannot be read; the sentence says which."""
+
+
+class NothingCommitted(StoreUnreadable):
+    """The store has no file of committed offsets."""
+
+
+def committed_offsets(root: str) -> dict[tuple[str, str, int], int]:
+    """Return the committed offsets of a store by group, topic and queue.
+
+    A RocketMQ with `enableLmq=true` writes a file of its own: where both exist, the one that was written last counts,
+    with what only the other has.
+
+    Raises:
+        NothingCommitted: There is neither file.
+        StoreUnreadable: A file is no JSON of that form.
+    """
+    found: list[tuple[int, int, dict[tuple[str, str, int], int]]] = []
+    for order, name in enumerate(_OFFSET_FILES):
+        path = f"{root}/config/{name}"
+        try:
+            with open(path, encoding="utf-8") as file:
+                content = parse_loose(file.read())
+            offsets = {
+                (key.rpartition("@")[2], key.rpartition("@")[0], int(queue)): int(offset)
+                for key, queues in content["offsetTable"].items()
+                for queue, offset in queues.items()
+            }
+            found.append((int(content.get("dataVersion", {}).get("timestamp", 0)), order, offsets))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise StoreUnreadable(f"{path} does not say what groups committed: {error}") from error
+    if not found:
+        text = f"{root}/config has no {_OFFSET_FILES[-1]}: no group has committed an offset in this store"
+        raise NothingCommitted(text)
+    found.sort(key=lambda each: each[:2])
+    return {key: offset for *_, offsets in found for key, offset in offsets.items()}
 
 
 class Found(NamedTuple):
@@ -198,23 +237,12 @@ class StoreFiles:
         return self._position(topic, queue, offset)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """Return what a group committed, by topic and queue, as `config/consumerOffset.json` has it.
-
-        Raises:
-            StoreUnreadable: There is no such file, or it is no JSON of that form.
-        """
-        path = f"{self._root}/config/consumerOffset.json"
-        try:
-            with open(path, encoding="utf-8") as file:
-                table = parse_loose(file.read())["offsetTable"]
-            return {
-                (name.rpartition("@")[0], int(queue)): int(offset)
-                for name, queues in table.items()
-                if name.rpartition("@")[2] == group
-                for queue, offset in queues.items()
-            }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreUnreadable(f"{path} does not say what groups committed: {error}") from error
+        """Return what a group committed, by topic and queue. Raises as `committed_offsets`."""
+        return {
+            (topic, queue): offset
+            for (each, topic, queue), offset in committed_offsets(self._root).items()
+            if each == group
+        }
 
     def read(
         self, topic: str, queue: int, first: int, end: int, *, verify: bool = True, tail: Units | None = None

@@ -95,9 +95,9 @@ def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
     from proxy.demo.lag.stages import TARGET_MS
 
     try:
+        from lag.report.files import rendered
         from lag.report.options import Input, ReportOptions, Window
         from lag.report.page import render_html
-        from lag.report.rendering import rendered
         from lag.rules.limits import Limits
         from lag.spark.jobs.report import make_report
         from lag.spark.session import QUICK_JVM, SessionOptions, session

@@ -165,8 +165,14 @@ def _problem(recorded: Recorded) -> str | None:
         return f"the cluster is asked in vain, so nothing is known now: {recorded.failure}"
     if recorded.trouble is not None:
         return f"the journal is not written: {recorded.trouble}"
-    if recorded.found.untold:
-        return f"nothing is told of {', '.join(recorded.found.untold[:10])} (of {len(recorded.found.untold)})"
+    found = recorded.found
+    names = ", ".join(name or '""' for name in found.untold[:10])
+    more = f" and {len(found.untold) - 10} more" if len(found.untold) > 10 else ""
+    if found.incomplete is not None:
+        known = f"; unknown in this round: {names}{more}" if names else ""
+        return f"a broker does not list its groups, others may be missing: {found.incomplete}{known}"
+    if names:
+        return f"the positions of {amount(len(found.untold), 'group')} are unknown in this round: {names}{more}"
     return None
 
 
@@ -175,6 +181,6 @@ def _print(recorded: Recorded, *, as_json: bool) -> None:
     groups = len({key.group for key, _ in queues})
     if as_json:
         print_json({"timeMs": recorded.found.time_ms, "groups": groups, "queues": len(queues),
-                    "untold": recorded.found.untold})  # fmt: skip
+                    "untold": recorded.found.untold, "incomplete": recorded.found.incomplete})  # fmt: skip
     else:
         print_line(f"{amount(groups, 'group')} with {amount(len(queues), 'partition')} recorded")

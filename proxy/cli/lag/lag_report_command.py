@@ -13,11 +13,11 @@ import typer
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from lag.report.data import Report
+from lag.report.files import FORMATS, rendered
 from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
 from lag.report.reading import samples_at_most
-from lag.report.rendering import FORMATS, rendered
-from lag.rules.limits import Limits
+from lag.rules.limits import Limits, limits_from
 from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_backlog_command import progress_file
@@ -49,6 +49,10 @@ Since = Annotated[
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="End of the window; else now.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group; repeatable. Else all.")]
 Target = Annotated[float, typer.Option("--target", help="Oldest that an unfinished message may be, in seconds.")]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option("--rule", metavar="NAME=VALUE", help="A limit of the lag rules, such as stop=5m; repeatable."),
+]
 Title = Annotated[str, typer.Option("--title", help="Title of the report.")]
 Compare = Annotated[
     bool, typer.Option("--compare/--no-compare", help="Also compare with the preceding period of equal length.")
@@ -78,7 +82,8 @@ Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Sp
 
 def report_lag(
     *, journals: Journals = None, exported: Exported = None, data: Data = None, since: Since = "24h",
-    until: Until = None, groups: Groups = None, target: Target = 60.0, title: Title = "Consumption lag",
+    until: Until = None, groups: Groups = None, target: Target = 60.0, rules: Rules = None,
+    title: Title = "Consumption lag",
     compared: Compare = True, form: Format = "html", out: Out = "lag.html", parquet: Parquet = None,
     config: Config = None, timezone: TimeZone = None, engine: EngineName = "auto", master: Master = None,
     log: Log = None,
@@ -104,7 +109,7 @@ def report_lag(
                 from_ms=moment_option(since, option="--since", clock=clock),
                 to_ms=now_ms if until is None else moment_option(until, option="--until", clock=clock),
             ),
-            limits=Limits(target_ms=int(target * 1000), floor_ms=min(Limits().floor_ms, int(target * 1000))),
+            limits=_limits(target, rules or ()),
             title=title,
             compared=compared,
             made_ms=now_ms,
@@ -134,6 +139,15 @@ def report_lag(
     return Level[report.level]
 
 
+def _limits(target: float, rules: Sequence[str]) -> Limits:
+    """Return the limits of the rules. Raises ValueError: one is wrong."""
+    target_ms = int(target * 1000)
+    given = {}
+    for each in rules:
+        name, _, given[name] = each.partition("=")
+    return limits_from(given, Limits(target_ms=target_ms, floor_ms=min(Limits().floor_ms, target_ms)))
+
+
 def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Sequence[str]) -> bool:
     """Whether this process makes the report by itself.
 
@@ -148,7 +162,8 @@ def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Seq
         return engine == "local"
     window = options.window
     since_ms = window.from_ms - (window.length_ms if options.compared else 0)
-    return samples_at_most(disk, options.given.journals, since_ms, window.to_ms) <= LOCAL_MAX
+    # Most samples take half as many bytes again as the least that one can take.
+    return samples_at_most(disk, options.given.journals, since_ms, window.to_ms) <= LOCAL_MAX * 3 // 2
 
 
 def _by_spark(options: ReportOptions, data: str | None, master: str | None, log: str | None) -> Report | None:

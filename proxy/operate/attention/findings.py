@@ -18,6 +18,7 @@ from proxy.operate.attention.judgement import LEVELS, Judgement, judgement
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagQueue
+from upstream.views import GroupView
 
 DETAILS_MAX = 100
 """Deliveries and keys of a group that are enough for the rules: more are counted only."""
@@ -31,19 +32,23 @@ def judged(node: LiveNode) -> Judgement:
     return run_now(judging(node))
 
 
-def judging(node: LiveNode, *, leisurely: bool = False) -> Generator[None, None, Judgement]:
+def judging(
+    node: LiveNode, *, leisurely: bool = False, groups: Sequence[GroupView] | None = None
+) -> Generator[None, None, Judgement]:
     """Judge a node and all its groups, in steps of about a millisecond.
 
     Args:
         node: The node.
         leisurely: Whether a judgement of the last second is good enough, and with very many queues older lag verdicts
             (`proxy.recording.judging`); for callers that ask again and again.
+        groups: Views of all groups with DETAILS_MAX details, where the caller has just read them.
     """
     now = node.clock.monotonic()
     if leisurely and node.last_judgement is not None and now - node.last_judgement[0] < KEEP_SECONDS:
         return node.last_judgement[1]
     lag = yield from node.lag_queues(leisurely=leisurely)
-    groups = yield from node.groups_in_steps(details_max=DETAILS_MAX)
+    if groups is None:
+        groups = yield from node.groups_in_steps(details_max=DETAILS_MAX)
     troubles, now_ms = node.troubles(), node.clock.wall_ms()
     found = [*of_node.findings(node, troubles), *of_clients.findings(troubles)]
     for number, group in enumerate(groups, start=1):

@@ -21,7 +21,7 @@ its own kind, with the advice of the rules.
 
 Levels: `bad` is ERR, `watch` is WARN. A group has the worst level of its queues and its findings, the node the worst
 of its groups and of its own findings. UNKNOWN is worse than WARN and better than ERR. INCOMPLETE, as in the first
-seconds of a node, is a level (UNKNOWN) and no finding.
+seconds of a node, is a level (UNKNOWN) and no finding. A node that takes no samples is UNKNOWN unless it is ERR.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from lag.rules.statuses import BY_NAME, worst
-from proxy.operate.attention.kinds import KINDS, Kind, found
+from proxy.operate.attention.kinds import KINDS, Kind, command, found
 from proxy.operate.text import amount
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
@@ -49,6 +49,8 @@ _OWN_KINDS = {
     "NOT_CONSUMED": "no_puller",
 }
 """Kind of the finding that a lag status becomes; `lag` for every other."""
+_COMMANDS = {"poison": ("groups", "stuck"), "no_puller": ("groups", "show")}
+"""What shows more of such a finding; `lag` for every other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ def judgement(lag: LagQueues, found: Iterable[Finding] = ()) -> Judgement:
     own = [each for each in findings if each.group is None]
     return Judgement(
         now_ms=lag.now_ms,
-        level=worst_level([*levels(groups), *levels(own)]),
+        level=worst_level([*levels(groups), *levels(own), "OK" if lag.enabled else "UNKNOWN"]),
         findings=findings,
         groups=groups,
         queues=sorted(lag.queues, key=_bad),
@@ -223,9 +225,11 @@ def _is_held(finding: Finding, queues: Sequence[LagQueue]) -> bool:
 
 
 def _with_status(finding: Finding, queue: LagQueue) -> Finding:
-    own = finding.finding in _OWN_KINDS.values() or queue.cause != "no_consumer"
+    is_own = finding.finding in _OWN_KINDS.values()
+    own = is_own or queue.cause != "no_consumer"
     return replace(
         finding,
+        advice=queue.advice if is_own and queue.cause is not None else finding.advice,
         severity="bad" if queue.level == "ERR" else finding.severity,
         status=queue.status,
         cause=queue.cause if own else None,
@@ -246,7 +250,7 @@ def _of_status(queue: LagQueue, count: int) -> Finding:
         found(kind, queue.level == "ERR", text),
         group=queue.group,
         topic=queue.topic,
-        advice=queue.advice,
+        advice=f"{queue.advice} `{command(*_COMMANDS.get(kind, ('lag',)), queue.group)}` shows more.",
         status=queue.status,
         cause=queue.cause,
         evidence=queue.evidence,

@@ -256,8 +256,9 @@ KINDS: dict[str, Kind] = {
         statuses=_STANDS,
     ),
     "lost_to_retention": Kind(
-        "retention deleted messages that a group was not given",
-        "Raise retentionHours or retentionBytes and reload; a backup may have them.",
+        "messages were deleted that a group was not given",
+        "Unless the topic was deleted on purpose: raise retentionHours or retentionBytes and reload; a backup may have "
+        "the messages.",
         statuses=("DATA_LOSS",),
     ),
     "near_retention": Kind(

@@ -163,7 +163,10 @@ def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int)
         yield found("key_held", False, text, **_about(key))
     if len(held) > _NAMED:
         more = len(held) - _NAMED
-        yield found("key_held", False, f"{where}: {more} more keys are held for a minute or longer.", count=more)
+        # Only the keys held longest are listed in the view.
+        least = "at least " if topic.stuck_keys_total > len(topic.stuck_keys) else ""
+        text = f"{where}: {least}{more} more keys are held for a minute or longer."
+        yield found("key_held", False, text, count=more)
 
 
 def _of_rises(where: str, labels: Labels, risen: Risen) -> Iterator[Finding]:
@@ -206,7 +209,8 @@ def _of_retention(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[
     """What the group lost to retention within a day, and what it is about to lose."""
     ago = (now_ms - (topic.lost_at_ms or 0)) / 1000
     if topic.lost and ago < LOST_SECONDS:
-        text = f"{where}: {amount(topic.lost, 'message')} lost to retention, the last {age(ago)} ago."
+        lost = amount(topic.lost, "message")
+        text = f"{where}: {lost} deleted before the group was given them, the last {age(ago)} ago."
         yield found("lost_to_retention", ago < _WINDOW_SECONDS, text, count=topic.lost, since_ms=topic.lost_at_ms)
     share = topic.expires_share
     if share is None or share >= EXPIRES_SHARE:

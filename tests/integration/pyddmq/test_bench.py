@@ -56,6 +56,7 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.long
 def test_tiny_attack_is_measured_beside_the_quiet_node(tmp_path: Path) -> None:
     """`--only hostile` gives both rows: the node by itself, and with hostile clients on its ports."""
     text = _bench("--tiny", "--only", "hostile", "--folder", str(tmp_path))
@@ -69,6 +70,7 @@ def test_profile_names_the_nodes_functions(tmp_path: Path) -> None:
     assert "`upstream/" in text
 
 
+@pytest.mark.long
 def test_stalls_name_callbacks_and_what_is_in_them(tmp_path: Path) -> None:
     """`bench.stalls` tells which callbacks of the loop took long, and which calls to the system were in them."""
     done = subprocess.run(

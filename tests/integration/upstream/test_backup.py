@@ -50,7 +50,7 @@ def test_copy_and_restore_hold_everything(*, closed: bool) -> None:
     assert not store.recovery.queues_rebuilt
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_copy_of_a_store_at_work_keeps_what_was_answered_before(seed: int) -> None:
     """The owner publishes, acks, commits, checkpoints and rolls its journal between any two steps of the copy."""

@@ -164,7 +164,7 @@ def test_broken_node_is_caught(
     """The account names the promise that these nodes break; with whole ones the same seed passes."""
     broken(monkeypatch)
     # Whole nodes are done in less; a broken one is simulated to the end of it.
-    monkeypatch.setattr(world, "SETTLE_SECONDS", 30.0)
+    monkeypatch.setattr(world, "SETTLE_SECONDS", 12.0)
     with pytest.raises(PromiseBroken) as raised:
         run_seed(seed)
     assert raised.value.promise == promise

@@ -23,7 +23,7 @@ def _needed() -> None:
 
 def test_few_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """The short form: both jobs in one process, that is killed once."""
-    account = Campaign(tmp_path, seed=1, kills=(NODE, BOTH, EXPORT, NODE), pauses=3, step=300).run()
+    account = Campaign(tmp_path, seed=1, kills=(NODE, BOTH, EXPORT), pauses=3, step=300).run()
     print(f"\n{account.line()}")
     assert account.messages > 500
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,21 @@ def test_positions_that_cannot_be_read_are_told(store: Store, text: str) -> None
     path.write_text(text)
     with pytest.raises(StoreUnreadable, match="does not say what groups committed"):
         StoreFiles(store.root).committed("g")
+
+
+@pytest.mark.parametrize(("own_ms", "lmq_ms", "winner"), [(2, 1, 7), (1, 2, 9), (1, 1, 7)])
+def test_offsets_of_a_rocketmq_with_light_queues_count_where_they_are_newer(
+    store: Store, own_ms: int, lmq_ms: int, winner: int
+) -> None:
+    """RocketMQ keeps all groups in a file of another name then; what only one file has counts, too."""
+    store.close()
+    for name, written_ms, only, offset in (("consumerOffset", own_ms, "a", 7), ("lmqConsumerOffset", lmq_ms, "b", 9)):
+        table = {"both@g": {"0": offset}, f"{only}@g": {"1": offset}}
+        content = {"dataVersion": {"timestamp": written_ms}, "offsetTable": table}
+        Path(store.root, "config", f"{name}.json").write_text(json.dumps(content))
+    assert StoreFiles(store.root).committed("g") == {("both", 0): winner, ("a", 1): 7, ("b", 1): 9}
+    Path(store.root, "config", "consumerOffset.json").unlink()
+    assert StoreFiles(store.root).committed("g") == {("both", 0): 9, ("b", 1): 9}
 
 
 def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:

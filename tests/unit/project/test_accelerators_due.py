@@ -106,7 +106,7 @@ def _located(found: list[tuple[bytes, bytes, bytes]], room: bytes = ROOM) -> lis
     st.sampled_from([None, 12, 12, 13]),
     st.sampled_from([ROOM, ROOM, ROOM, b"\x04rook"]),
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 @example([(bytes(HEADER_BYTES), b"b", TIMER + KEY + BATCH + SUM)], TIMER_FACTS, 12, ROOM)
 @example([(bytes(HEADER_BYTES), b"b", b"TAGS\x01t\x02" + KEY + TIMER + SUM)], TIMER_FACTS, 12, ROOM)
 @example([(bytes(HEADER_BYTES), b"b", b"XTAGS\x01t\x02" + DELAY + SUM)] * 3, DELAY_FACTS, None, ROOM)
@@ -258,7 +258,7 @@ waiting_units = st.builds(
 
 
 @given(st.lists(waiting_units, max_size=8), st.one_of(FEW, st.integers(-(1 << 62), 1 << 62)), st.integers(0, 51))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_what_waits_is_counted(written: list[bytes], read_ms: int, known: int) -> None:
     """As many by topic, added to what was counted before, whatever stands in the units."""
 

@@ -46,6 +46,7 @@ MANY = {
     "upstream/delivery/subscription.py::__init__": "what one subscription works with; its group makes it, in one place",
     "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
     "proxy/services/delay_service.py::__init__": "likewise",
+    "proxy/services/producer_service.py::__init__": "likewise",
     "proxy/services/transaction_service.py::__init__": "likewise",
     "upstream/kafka/commits/commits.py::__init__": "what commits of one group work with; made in one place",
     "upstream/kafka/source.py::__init__": "likewise",

@@ -110,7 +110,7 @@ def test_delivery_is_the_message_that_was_added_under_the_occurrences_id() -> No
     assert following.physical == found.physical + found.size
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(((LOOP, 3), (LOOP, 50), (GROWING, 2), (GROWING, 7))),
     st.integers(1, 150),

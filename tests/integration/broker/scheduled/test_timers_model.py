@@ -78,7 +78,7 @@ CHANGES = some.lists(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(CHANGES, some.integers(0, 1 << 10), some.booleans(), some.sampled_from([0.0, 0.0, 3.0, 300.0]))
 def test_any_prefix_of_the_timer_log_gives_all_that_is_pending(
     changes: list[tuple[str, int]], cut: int, no_wheel: bool, down_seconds: float

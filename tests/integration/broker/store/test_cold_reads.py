@@ -77,7 +77,7 @@ def test_queue_file_deleted_beneath_a_running_store_costs_nothing() -> None:
     assert metrics.value(UNITS_REPAIRED) == 8
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     start=st.integers(0, 3 * BLOCK_UNITS),
     steps=st.lists(st.integers(1, 2 * BLOCK_UNITS), min_size=1, max_size=6),

@@ -23,7 +23,7 @@ from tests.integration.index_tools import FOLDER, Model, built, check, filled, f
 from tests.integration.store_tools import HOST
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     words=st.lists(st.lists(st.sampled_from(["a", "b", "c", "a b", "é", "k" * 300]), max_size=4), max_size=30),
     steps=st.lists(st.integers(0, 6), max_size=30),
@@ -155,7 +155,7 @@ def run_until_stop(disk: SimDisk, random: Random, clock: ManualClock, model: Mod
             store.checkpoint()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), stops=st.lists(st.integers(0, 150), min_size=1, max_size=4))
 def test_index_survives_any_stop(seed: int, stops: list[int]) -> None:
     """Wherever the machine stops, killed or without power: every stored message is found by its key, once."""

@@ -62,7 +62,7 @@ def test_several_damaged_files_in_a_row_are_made_anew() -> None:
     assert {name: disk.open(f"{FOLDER}/{name}").read(0, 1 << 20) for name in names(disk)} == before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_any_flipped_bit_in_the_index_changes_no_answer(seed: int) -> None:
     """One flipped bit anywhere in index files or their sums, at rest or under a running store: no wrong answer."""

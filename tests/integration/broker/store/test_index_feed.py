@@ -44,7 +44,7 @@ def as_put(store: object, message: tuple[str, bytes, bytes, int]) -> Put:
     return Put(target, 0, b"body", block, unique_key=unique, sys_flag=flags)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     appends=st.lists(st.tuples(st.lists(MESSAGE, min_size=1, max_size=5), st.booleans()), min_size=1, max_size=12),
     pieces=st.integers(1, 7),

@@ -158,7 +158,7 @@ def test_failed_write_and_full_disk_are_told() -> None:
         put(store, encoded(b"a"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), stop=st.integers(0, 60), power=st.booleans())
 def test_batch_is_there_whole_or_not_at_all_after_any_stop(seed: int, stop: int, power: bool) -> None:
     """Wherever the machine stops: a batch whose call returned is there, and of no batch a part."""

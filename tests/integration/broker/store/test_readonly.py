@@ -215,7 +215,7 @@ def test_folder_without_write_permission_is_read_and_left_alone(tmp_path: Path) 
     assert not look(RealDisk(read_only=True), root).live
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_prefix_is_consistent_whatever_the_owner_does_meanwhile(seed: int) -> None:
     """Appends, batches, checkpoints and rolls between any two readings: only whole messages, in order, none wrong."""

@@ -138,7 +138,7 @@ def derived_files(disk: SimDisk) -> list[str]:
     return [f"{ROOT}/{name}" for name in names if disk.exists(f"{ROOT}/{name}")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), clean=st.booleans())
 def test_any_subset_of_derived_files_may_be_lost(seed: int, clean: bool) -> None:
     """Queue files, checkpoints, topic file and twins: whatever is deleted, the content is the same."""
@@ -205,7 +205,7 @@ def test_checkpoint_vouches_only_for_what_is_durable() -> None:
     assert places == sorted(places)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), step=st.integers(0, 60), power=st.booleans())
 def test_recovery_broken_off_anywhere_loses_nothing(seed: int, step: int, power: bool) -> None:
     """Between any two steps, or by a stop within one: the next opening finds the same, and `abort` is still there."""

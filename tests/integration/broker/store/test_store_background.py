@@ -343,7 +343,7 @@ def _stops(seed: int, stops: list[int]) -> _Run:
     return run
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), stops=st.lists(st.integers(0, 150), min_size=1, max_size=4))
 def test_any_stop_keeps_what_was_acknowledged(seed: int, stops: list[int]) -> None:
     """Also between the write and the end of its sync, and with more staged behind it."""

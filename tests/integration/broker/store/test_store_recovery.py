@@ -364,7 +364,7 @@ def run_until_stop(disk: SimDisk, random: Random, clock: ManualClock, acknowledg
             store.checkpoint()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), stops=st.lists(st.integers(0, 120), min_size=1, max_size=4))
 def test_every_acknowledged_append_survives_any_stop(seed: int, stops: list[int]) -> None:
     """Wherever the machine stops: all that was acknowledged is there unchanged, nothing damaged is handed out."""

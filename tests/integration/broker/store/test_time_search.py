@@ -13,7 +13,7 @@ from tests.integration.store_tools import ROOT, append, open_store
 BEGIN_MS = 1_700_000_000_000
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     gaps=st.lists(st.integers(0, 3), max_size=60),
     lost=st.sets(st.integers(0, 59), max_size=30),

@@ -261,7 +261,7 @@ def test_log_cut_by_recovery_belongs_to_the_present_life() -> None:
     assert bodies(open_store(disk, **SIZES)) == {8: b"new"}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(seed=st.integers(0, 2**32), stop=st.integers(0, 60), power=st.booleans(), is_beside=st.booleans())
 def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, power: bool, is_beside: bool) -> None:
     """Delete, make again, write: wherever that stops, and again at the next opening, no old message shows as new."""

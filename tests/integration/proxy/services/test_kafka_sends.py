@@ -396,7 +396,7 @@ _any_answer = st.builds(
 _answers = st.sampled_from([Answer(), Answer(0.01, DOWN), Answer(0.0, DOWN, refused=True)]) | _any_answer
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["orders", "invoices", "events"]), _answers), min_size=1, max_size=6),
     st.booleans(),

@@ -40,7 +40,7 @@ PyMemoryBuffer: Any = py_transport.TMemoryBuffer  # thriftpy2's stubs leave it u
 OTHER: dict[int, Any] = {COMPACT: PyCompactProtocol, BINARY: PyBinaryProtocol}
 protocols = st.sampled_from([COMPACT, BINARY])
 seqids = st.integers(0, (1 << 31) - 1)
-FEWER = settings(max_examples=60)
+FEWER = settings(max_examples=30)
 
 
 def apache_write(protocol: int, name: str, kind: int, seqid: int, value: Any, *, strict: bool = True) -> bytes:

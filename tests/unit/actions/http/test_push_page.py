@@ -40,7 +40,7 @@ def test_page_has_every_option_with_its_meaning() -> None:
     assert dict(rows) == wanted
 
 
-@pytest.mark.parametrize("language", WAYS)
+@pytest.mark.parametrize("language", ["python", "javascript", pytest.param("go", marks=pytest.mark.long)])
 def test_receiver_of_the_page_knows_the_signature(language: str, tmp_path: Path) -> None:
     """The right one, and not that of another body."""
     program, arguments, file = WAYS[language]

@@ -239,7 +239,7 @@ def test_simulated_kill_keeps_writes_and_frees_locks() -> None:
     disk.lock("/lock")
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32))
 def test_simulated_power_cut_keeps_what_was_synced_and_any_part_of_the_rest(seed: int) -> None:
     """Synced bytes survive; each unsynced sector is old or new; an unsynced name may be gone."""

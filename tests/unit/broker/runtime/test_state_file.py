@@ -78,7 +78,7 @@ def test_damaged_file_is_healed_from_the_twin_then_the_backup(damage: bytes) -> 
         state(disk).load()
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.integers(0, 2**32), st.integers(0, 30), st.booleans())
 def test_state_after_any_stop_is_old_or_new(seed: int, changes: int, power: bool) -> None:
     """A stop at any change leaves the last acknowledged version or the next, never one "changed outside"."""

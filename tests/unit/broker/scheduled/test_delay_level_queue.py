@@ -61,7 +61,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.lists(EVENTS, max_size=40))
 def test_message_comes_when_it_is_due_or_its_delay_has_passed_whatever_the_clock_does(events: list[Event]) -> None:
     """D35: not before the wall clock shows its moment, or it has waited; not after both, seen at each second."""

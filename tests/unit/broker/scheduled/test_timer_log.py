@@ -345,7 +345,7 @@ def halves(values: set[int]) -> set[int]:
 
 
 TestTimerLog = TimerLogModel.TestCase
-TestTimerLog.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestTimerLog.settings = settings(max_examples=75, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.parametrize("names", [["0", "104"], ["0"], ["208"]])

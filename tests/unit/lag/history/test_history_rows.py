@@ -30,7 +30,7 @@ def raw(sample: QueueSample) -> Figures:
 def test_sample_tells_its_lag_and_age() -> None:
     """Nothing behind is no age; what is not known is null."""
     assert raw(SAMPLES[0]) == Figures(
-        lag=9, peak=9, age_ms=6_000, age_low_ms=6_000, committed=0, expired=0, first_ms=10_000
+        lag=9, peak=9, age_ms=6_000, age_low_ms=6_000, committed=0, expired=0, skipped=0, first_ms=10_000
     )
     assert raw(QueueSample(time_ms=1, start=0, end=5, committed=5)).age_ms == 0
     assert raw(QueueSample(time_ms=1, start=0, end=5, committed=4)).age_ms is None
@@ -41,7 +41,7 @@ def test_sample_tells_its_lag_and_age() -> None:
 def test_summary_tells_the_worst_and_the_last() -> None:
     """The age is known where each sample knows it; else it is at least what is known."""
     assert summary(*SAMPLES) == Figures(
-        lag=3, peak=9, age_ms=9_000, age_low_ms=9_000, committed=7, expired=0, first_ms=10_000
+        lag=3, peak=9, age_ms=9_000, age_low_ms=9_000, committed=7, expired=0, skipped=0, first_ms=10_000
     )
     unread = QueueSample(time_ms=30_000, committed=7)
     assert summary(*SAMPLES, unread)[1:4] == (9, None, 9_000)

@@ -105,6 +105,13 @@ def test_reset_by_an_operator_finishes_no_message() -> None:
         assert found.messages == messages
 
 
+def test_skipped_messages_are_in_no_share() -> None:
+    """An operator took them: the group neither finished nor lost them."""
+    rounds: Rounds = [{PLACE: replace(done(late(0, at), at), skipped=7 * (at > 0))} for at in range(3)]
+    [found] = kept(rounds).queues().values()
+    assert (found.messages, found.messages_kept) == (13, 13)
+
+
 def test_group_weighs_its_queues_by_their_time() -> None:
     """One that was always over halves it."""
     rounds: Rounds = [{PLACE: late(0, at), ("g", "t", 1): late(99_000, at)} for at in range(5)]

@@ -51,7 +51,7 @@ def test_any_rows_are_those_of_the_other_decoder(sections: list[Rows]) -> None:
         assert found == by_rows(other, data)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(st.tuples(keys, queue_samples), max_size=3), st.binary(min_size=1, max_size=60), st.integers(0, 200))
 @example([], b"\x01", 0)
 @example([], b"\x00\x03\x02", 0)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from lag.blocks import VERSION, FileHead, FileKind, Gap, GapKind, encode_block, encode_head, salt_of
 from lag.journal.reader import EventRow, JournalReader, ScheduledRow, Wanted
+from lag.journal.scan import Block
 from lag.journal.writer import FILE_MS
 from lag.samples import EventKind, LagEvent, QueueSample, ScheduledSample
 from pyddmq.testing.sim_disk import SimDisk
@@ -213,3 +214,18 @@ def test_folder_without_a_journal_has_nothing(folder: str) -> None:
     disk = SimDisk()
     disk.make_folder("/data")
     assert list(JournalReader(disk, folder).read()) == []
+
+
+def test_events_and_gaps_are_read_without_rows() -> None:
+    """For who wants nothing else: no row of a queue is decoded, whatever its bytes are."""
+    disk = SimDisk()
+    journal = writer(disk)
+    journal.note(LagEvent(time_ms=NOW_MS, kind=EventKind.RELOAD, detail="changed"))
+    rows = fleet(1, 3, 2)
+    for number, each in enumerate(rows):
+        assert journal.write(NOW_MS + number * 10_000, each)
+    journal.close(NOW_MS + 20_000)
+    reader = JournalReader(disk, FOLDER)
+    blocks = [each for each in reader.blocks(by_columns=None) if isinstance(each, Block)]
+    assert [len(each.queues) + len(each.pieces) for each in blocks] == [0, 0]
+    assert [event.kind for each in blocks for event in each.events] == [EventKind.RELOAD]

@@ -489,6 +489,20 @@ CASES: Final = (
         figures={"consume_rate": 15.0, "catch_up_s": None},
     ),
     Case(
+        name="messages were lost a moment ago, and the consumer gains on production",
+        samples=_full(
+            start=[0] * 20 + [150] * 11,
+            end=_by(4000, 10),
+            committed=_by(150, 50),
+            expired=[0] * 20 + [50] * 11,
+            committed_ms=_before(90),
+            **_LIVE,
+        ),
+        status="DATA_LOSS",
+        cause="slow_consumer",
+        figures={"consume_rate": 5.0, "produce_rate": 1.0, "catch_up_s": None},
+    ),
+    Case(
         name="an operator skips what a consumer cannot do",
         samples=_full(end=4000, committed=_by(100, 10), skipped=_by(0, 10), committed_ms=_before(90), **_LIVE),
         status="WARN",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from lag.rules import causes, quantities, statuses
+from lag.rules import causes, quantities, statuses, waiting_rules
 from lag.rules.explain import EXPLANATIONS, explain
 from tests.unit.project.test_house_rules import ROOT
 from tools import rules_doc
 
 NAMES = (
     *(each.name for each in statuses.STATUSES),
+    *(each.name for each in waiting_rules.WAITING_STATUSES),
     *(each.name for each in causes.CAUSES),
     *quantities.ALL,
+    *waiting_rules.WAITING,
 )
 
 

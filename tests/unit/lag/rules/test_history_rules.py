@@ -14,6 +14,7 @@ def verdict(at_s: int, status: str = "OK", late_s: float | None = 0, **more: obj
     """Return a verdict; by default in time, at 1 message/s."""
     late = None if late_s is None else late_s * 1000
     figures = {"lag": 5, "time_lag_ms": late, "time_lag_low_ms": late, "time_lag_high_ms": late, "produce_rate": 1.0}
+    figures["lost"] = 0
     cause = str(more.pop("cause", "")) or None
     return QueueLag(
         time_ms=BEGIN + at_s * 1000,
@@ -39,6 +40,12 @@ def test_objective_counts_samples_messages_and_time() -> None:
     assert objective(period) == Objective(
         samples=5, unknown=0, samples_share=0.6, messages_share=20 / 110, over_ms=20_000
     )
+
+
+def test_lost_messages_were_not_in_time() -> None:
+    """Although the oldest message that is left is young; a loss of long ago counts no more."""
+    period = [verdict(0, lost=100), verdict(10, lost=104), verdict(20, lost=134), verdict(30, lost=None), verdict(40)]
+    assert objective(period).messages_share == (6 + 0 + 10 + 10) / 40
 
 
 def test_what_cannot_be_told_from_the_target_is_not_kept() -> None:

@@ -27,6 +27,8 @@ BAD = {
     "blocked_attempts": 0,
     "retention_percent": 101.0,
     "loss_eta_limit_s": float("inf"),
+    "late_ms": 0,
+    "undecided_ms": 0,
     "surge": 1.0,
     "queues_min": 2,
 }

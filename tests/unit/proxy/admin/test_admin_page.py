@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from proxy.admin import page
 from proxy.admin.entry.access_pages import Viewer
 from proxy.admin.style import CSS, CSS_SHA256
+from proxy.admin.tables import ROWS_MAX
 from proxy.operate.attention.findings import judged
 from proxy.operate.text import age, amount, byte_size
 from proxy.operate.views.node import ConnectionView, StoreView
 from tests.admin_node import NOW_MS, PlainNode, busy_node, findings
 from upstream.state import State
-from upstream.views import WHEREABOUTS, Delivery, GroupView, QueueLag
+from upstream.views import WHEREABOUTS, Delivery, GroupView
 
 _VOID = {"meta"}
 
@@ -141,12 +142,6 @@ def test_style_sheet_matches_its_hash() -> None:
     assert CSS_SHA256.startswith("sha256-")
 
 
-def test_findings_of_a_quiet_node_are_none() -> None:
-    """Ordinary lag, fresh deliveries and briefly held keys are no reason to wake somebody."""
-    node = PlainNode()
-    assert findings(node, node.groups(details_max=10), 0.01) == []
-
-
 def test_findings_name_the_key_that_holds_others() -> None:
     """A key held for a minute is named with its holder; one held for a second is not."""
     node = busy_node()
@@ -171,38 +166,6 @@ def test_findings_tell_a_key_that_failed_from_one_that_is_out() -> None:
     )
 
 
-def test_paused_topic_is_shown_with_the_way_back() -> None:
-    """The page says since when and from where a topic is paused, and how to resume it; its lag is then no alarm."""
-    node = busy_node()
-    [audit, billing] = node.group_list
-    paused = replace(
-        billing.topics[0],
-        paused_since_ms=NOW_MS - 3_600_000,
-        paused_by="10.0.0.9",
-        queues=[QueueLag(qid="b_0", committed=0, produced=9, lag=9, lag_seconds=7200.0)],
-    )
-    node.group_list = [audit, replace(billing, topics=[paused])]
-    texts = [finding.text for finding in findings(node, node.group_list, 0.0)]
-    assert (
-        "Group orders-billing on topic orders: paused for 1 h, from 10.0.0.9. To go on: "
-        "pyddmq groups resume orders-billing --topic orders"
-    ) in texts
-    assert not any("no client has any" in text for text in texts)
-    html = page.render(node, judged(node))
-    assert html is not None
-    assert '<td class="late" data-label="State">paused</td>' in html
-
-
-def test_findings_name_a_topic_that_is_no_longer_read() -> None:
-    """At the cap of waiting messages reading stops, which holds other keys up too: that is bad."""
-    node = busy_node()
-    subscription = replace(node.group_list[0].topics[0], reading_stopped=True, waiting=100_000)
-    group = replace(node.group_list[0], topics=[subscription])
-    finding = findings(node, [group], 0.0)[0]
-    assert finding.bad
-    assert "reading has stopped, 100,000 messages wait for earlier ones of their keys" in finding.text
-
-
 def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:
     """A loss is shown for a day; a group near to one is told how long and how much is left."""
     node = busy_node()
@@ -219,7 +182,7 @@ def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:
     found = findings(node, [group], 0.0)
     texts = [finding.text for finding in found]
     assert not any(finding.bad for finding in found), "nothing is lost now"
-    assert "1,200 messages lost to retention, the last 2 h ago." in texts[0]
+    assert "1,200 messages deleted before the group was given them, the last 2 h ago." in texts[0]
     assert "retention deletes its oldest unfinished message in 3 h at the earliest or after another 128 MiB" in texts[1]
     quiet = replace(subscription, lost_at_ms=NOW_MS - 90_000_000, expires_share=0.5)
     assert findings(node, [replace(group, topics=[quiet])]) == []
@@ -301,3 +264,17 @@ def test_page_says_who_looks_and_how_to_go() -> None:
     assert "<a href=/sign-in>sign in</a>" in html
     assert 'href="/audit"' in html
     assert 'content="5"' in html
+
+
+def test_findings_that_are_not_shown_are_counted() -> None:
+    """On the page, and within one finding: keys beyond those that a view lists."""
+    node = busy_node()
+    [audit, billing] = node.group_list
+    topics = [replace(billing.topics[0], topic=f"t{number}", reading_stopped=True) for number in range(ROWS_MAX + 7)]
+    node.group_list = [replace(billing, topics=topics)]
+    assert "And 7 more findings" in (page.render(node, judged(node)) or "")
+    [stuck, *_] = audit.topics[0].stuck_keys
+    keys = [replace(stuck, key=f"k{number}") for number in range(100)]
+    topic = replace(audit.topics[0], stuck_keys=keys, stuck_keys_total=5_000)
+    found = findings(node, [replace(audit, topics=[topic])])
+    assert found[-1].text.endswith("at least 95 more keys are held for a minute or longer.")

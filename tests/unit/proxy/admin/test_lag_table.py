@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 from proxy.admin import page
 from proxy.admin.lag_table import lag_section
 from proxy.operate.attention.findings import judged
-from tests.admin_node import busy_node
+from proxy.operate.attention.judgement import LagQueues
+from tests.admin_node import NOW_MS, busy_node
 from tests.lag_answers import lag_judgement, lag_queue
 
 
@@ -71,8 +72,11 @@ def test_what_comes_from_outside_is_escaped() -> None:
 def test_page_without_a_judgement_says_so() -> None:
     """Nothing known is not nothing wrong."""
     node = busy_node()
+    node.lag_view = LagQueues(now_ms=NOW_MS, enabled=False)
     html = page.render(node, judged(node))
     assert html is not None
     assert "Nothing is judged" in html
+    node.group_list = []
+    assert "Lag is not judged" in (page.render(node, judged(node)) or "")
     unknown = lag_queue(status="UNKNOWN", unfinished=None, lag=None, time_lag_ms=None, time_lag_low_ms=None)
     assert "?" in Texts(lag_section(lag_judgement([unknown]))).found

@@ -5,33 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lag.rules.statuses import Level
+from proxy.cli.commands import node_commands
 from proxy.cli.errors import CliError
 from proxy.cli.lag import lag_commands, lag_objective_command
+from proxy.operate import answers
+from proxy.operate.attention import kinds
+from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import Judgement
-from proxy.operate.attention.kinds import found
 from proxy.operate.moments import parse_duration
 from proxy.operate.views.lag_history import ObjectivesAnswer
 from proxy.process.exit_codes import ExitCode
+from tests.admin_node import busy_node
 from tests.lag_answers import lag_judgement, lag_queue
 
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A node whose judgement and limit the test sets."""
-    answers: dict[str, Any] = {"limit": 100}
+    given: dict[str, Any] = {"limit": 100}
 
     def get(_: str, path: str, kind: type[Any], *, asked: dict[str, Any], **__: object) -> Any:
         assert path == "/api/lag"
-        judged: Judgement = answers["judged"]
+        found: Judgement = given["judged"]
         group = asked["group"]
-        if group is not None and group not in {each.group for each in judged.groups}:
+        if group is not None and group not in {each.group for each in found.groups}:
             raise CliError(f"There is no group {group!r}", ExitCode.NOT_FOUND)
-        return judged.as_lag(limit=answers["limit"], group=group)
+        return found.as_lag(limit=given["limit"], group=group)
 
     monkeypatch.setattr(lag_commands, "get", get)
-    return answers
+    return given
 
 
 def test_groups_come_first_and_only_queues_that_say_something(
@@ -81,7 +86,7 @@ def test_check_counts_every_finding(
     node: dict[str, Any], capsys: pytest.CaptureFixture[str], bad: bool, level: Level
 ) -> None:
     """Of the node and of groups, with what to do."""
-    node["judged"] = lag_judgement([lag_queue()], found=[found("damage", bad, "The log is damaged.", count=1)])
+    node["judged"] = lag_judgement([lag_queue()], found=[kinds.found("damage", bad, "The log is damaged.", count=1)])
     assert lag_commands.check() == level
     assert "The log is damaged." in capsys.readouterr().out
     assert lag_commands.check(group="billing") == Level.OK, "it stops no group"
@@ -119,4 +124,20 @@ def test_spans_of_slo_are_read_by_the_node(monkeypatch: pytest.MonkeyPatch, span
 
     monkeypatch.setattr(lag_objective_command, "get", get)
     assert lag_objective_command.slo(objective="60s", since=span) == Level.UNKNOWN
-    assert (parse_duration(seen["objective"]), parse_duration(seen["since"])) == (60_000, parse_duration(span))
+    assert (seen["objective"], seen["since"]) == ("60s", span.strip())
+    assert parse_duration(seen["since"]) == parse_duration(span)
+
+
+def test_groups_show_what_waits_for_a_retry(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group whose messages all failed is not idle."""
+    node = busy_node()
+    topic = replace(node.group_list[1].topics[0], retrying=4_321)
+    node.group_list = [replace(node.group_list[1], topics=[topic])]
+    answer = answers.groups(node, judged(node), limit=10)
+    monkeypatch.setattr(node_commands, "get", lambda *_, **__: answer)
+    assert node_commands.groups() == ExitCode.OK
+    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    [row] = [words for words in lines if words[:1] == ["orders-billing"]]
+    assert row[-1] == "4321"

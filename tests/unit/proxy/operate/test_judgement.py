@@ -44,6 +44,7 @@ def test_finding_makes_its_group_and_the_node_worse(bad: bool, level: str) -> No
     )
     assert made.as_lag(limit=10, group="billing").level == level
     assert made.as_lag(limit=10, group="audit").level == "OK"
+    assert made.as_lag(limit=10, group="no such group").level == "UNKNOWN"
 
 
 def test_only_what_stops_every_group_of_the_node_counts_for_one() -> None:
@@ -79,6 +80,15 @@ def test_sink_that_waits_is_not_called_a_group_without_consumers() -> None:
     assert (finding.finding, finding.bad, finding.status, finding.cause) == ("sink_waits", True, "STOP", None)
 
 
+def test_cause_of_the_rules_brings_its_advice() -> None:
+    """Messages that were deleted with their topic need no longer retention."""
+    queue = lag_queue(
+        status="DATA_LOSS", cause="topic_deleted", evidence="it begins anew", advice="See the audit trail."
+    )
+    [finding] = judged([queue], about("lost_to_retention")).findings
+    assert (finding.text, finding.cause, finding.advice) == ("text", "topic_deleted", "See the audit trail.")
+
+
 def test_status_without_a_finding_becomes_one_with_the_advice_of_the_rules() -> None:
     """One for all queues of a topic that are alike, with the one that is furthest behind as evidence."""
     queues = [
@@ -87,11 +97,16 @@ def test_status_without_a_finding_becomes_one_with_the_advice_of_the_rules() -> 
     ]
     made = judged([*queues, lag_queue(topic="other", status="WARN")])
     assert [(each.finding, each.text, each.advice, each.count) for each in made.findings] == [
-        ("no_puller", "Group billing on topic orders: STOP in 4 queues, the worst is 3: lag 3.", "Do.", 4),
+        (
+            "no_puller",
+            "Group billing on topic orders: STOP in 4 queues, the worst is 3: lag 3.",
+            "Do. `pyddmq groups show billing` shows more.",
+            4,
+        ),
         (
             "lag",
             f"Group billing on topic other: WARN in queue 0: {BY_NAME['WARN'].meaning}",
-            BY_NAME["WARN"].advice,
+            f"{BY_NAME['WARN'].advice} `pyddmq lag billing` shows more.",
             1,
         ),
     ]
@@ -126,3 +141,10 @@ def test_limit_cuts_the_list_of_queues_and_nothing_else() -> None:
 def test_every_status_of_the_table_of_kinds_is_a_status() -> None:
     """A renamed status would silently be a finding of its own."""
     assert {status for kind in KINDS.values() for status in kind.statuses} <= BY_NAME.keys()
+
+
+def test_node_without_samples_is_unknown_or_err() -> None:
+    """Its findings still count, and nobody takes it for well."""
+    assert judged([], enabled=False).level == "UNKNOWN"
+    assert judged([], about("paused", bad=False), enabled=False).level == "UNKNOWN"
+    assert judged([], about("poison"), enabled=False).level == "ERR"

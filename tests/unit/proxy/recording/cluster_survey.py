@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from upstream.kafka.all_groups import Standing, Surveyed
+from upstream.kafka.all_groups import GroupNames, Standing, Surveyed
 from upstream.kafka.link import KafkaFailure, Place
 
 
@@ -17,6 +17,7 @@ class SetSurvey:
         self.bounds: dict[Place, tuple[int, int]] = {}
         self.times: dict[tuple[Place, int], int] = {}
         self.silent: set[str] = set()
+        self.unlisted: set[str] = set()
         self.failure: KafkaFailure | None = None
         self.read: list[tuple[Place, int]] = []
 
@@ -24,11 +25,12 @@ class SetSurvey:
         """Say one."""
         return "cluster-id"
 
-    def group_names(self) -> list[str]:
-        """All."""
+    def group_names(self) -> GroupNames:
+        """All but those that are not listed."""
         if self.failure is not None:
             raise self.failure
-        return sorted(self.committed)
+        failure = "broker 2 does not respond" if self.unlisted else None
+        return GroupNames(sorted(self.committed.keys() - self.unlisted), failure)
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
         """Those that are not silent."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lag.samples import EventKind, QueueSample
 from proxy.recording import cluster_samples as module
 from proxy.recording.cluster_samples import ClusterSampler
@@ -13,6 +15,7 @@ from upstream.kafka.link import Place
 from upstream.progress.tracker import Failure
 
 A, B = Place("orders", 0), Place("orders", 1)
+NOW_MS = ManualClock().wall_ms()
 
 
 def made(survey: SetSurvey, time: ManualClock | None = None) -> ClusterSampler:
@@ -44,12 +47,15 @@ def test_moments_are_read_once_and_where_something_is_behind() -> None:
     survey = SetSurvey()
     survey.committed = {"billing": {A: Standing(3, ""), B: Standing(7, "")}, "other": {A: Standing(5, "")}}
     survey.bounds = {A: (5, 10), B: (0, 7)}
-    survey.times = {(A, 5): 1000, (A, 9): 2000}
+    survey.times = {(A, 5): NOW_MS - 2, (A, 9): NOW_MS - 1}
     sampler = made(survey)
     for _ in range(2):
         found = samples(sampler)
-        assert (found["billing", "orders", 0].committed_ms, found["billing", "orders", 0].end_ms) == (1000, 2000)
-        assert found["other", "orders", 0].committed_ms == 1000
+        assert (found["billing", "orders", 0].committed_ms, found["billing", "orders", 0].end_ms) == (
+            NOW_MS - 2,
+            NOW_MS - 1,
+        )
+        assert found["other", "orders", 0].committed_ms == NOW_MS - 2
         assert found["billing", "orders", 1].committed_ms is None
     assert sorted(survey.read) == [(A, 5), (A, 9)]
 
@@ -60,12 +66,12 @@ def test_reads_are_bounded_and_everyone_has_a_turn() -> None:
     places = [Place("t", each) for each in range(module.READS_MAX + 50)]
     survey.committed = {"g": {each: Standing(0, "") for each in places}}
     survey.bounds = dict.fromkeys(places, (0, 1))
-    survey.times = {(each, 0): 7 for each in places}
+    survey.times = {(each, 0): NOW_MS for each in places}
     sampler = made(survey)
     first = samples(sampler)
     assert len(survey.read) == module.READS_MAX
     assert sum(each.committed_ms is None for each in first.values()) == 50
-    assert all(each.committed_ms == 7 for each in samples(sampler).values())
+    assert all(each.committed_ms == NOW_MS for each in samples(sampler).values())
     assert len(survey.read) == len(places)
 
 
@@ -86,6 +92,58 @@ def test_group_that_is_not_told_is_not_known() -> None:
     survey.bounds.clear()
     [sample] = samples(sampler).values()
     assert (sample.end, sample.committed) == (None, 3), "the topic is gone, the position is not"
+
+
+def test_group_whose_broker_does_not_list_it_is_unknown_and_not_deleted() -> None:
+    """Its rows have no figures, it is named, and the round says that the list is not complete."""
+    survey = SetSurvey()
+    survey.committed = {"billing": {A: Standing(3, "")}, "reports": {A: Standing(4, "")}}
+    survey.bounds = {A: (0, 10)}
+    sampler = made(survey)
+    samples(sampler)
+    survey.unlisted.add("billing")
+    found = sampler.round()
+    figures = {key.group: (sample.end, sample.committed) for key, sample in found.queues}
+    assert figures == {"billing": (None, None), "reports": (10, 4)}
+    assert (found.untold, found.events, found.incomplete) == (["billing"], [], "broker 2 does not respond")
+    survey.unlisted.clear()
+    del survey.committed["billing"]
+    assert [each.group for each in sampler.round().events] == ["billing"], "a complete list shows what is deleted"
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "is_known"),
+    [(0, True), (-60_000, True), (-60_001, False), (366 * 86_400_000, True), (366 * 86_400_000 + 1, False)],
+)
+def test_timestamp_of_a_producer_that_is_not_plausible_is_unknown(age_ms: int, is_known: bool) -> None:
+    """An age follows neither from a timestamp ahead of the clock nor from one of years ago, also when time passes."""
+    survey, time = SetSurvey(), ManualClock()
+    survey.committed = {"billing": {A: Standing(9, "")}}
+    survey.bounds = {A: (0, 10)}
+    moment = time.wall_ms() - age_ms
+    survey.times = {(A, 9): moment}
+    sampler = made(survey, time)
+    for _ in range(2):
+        sample = samples(sampler)["billing", "orders", 0]
+        assert (sample.committed_ms, sample.end_ms) == ((moment, moment) if is_known else (None, None))
+        time.advance(3_600)
+    assert len(survey.read) == 1, "the record is not read again"
+
+
+def test_what_was_deleted_before_the_recording_began_is_lost() -> None:
+    """It counts once, also when the recorder is restarted after a round without figures."""
+    survey, time = SetSurvey(), ManualClock()
+    survey.committed = {"billing": {A: Standing(3, "")}}
+    survey.bounds = {A: (8, 10)}
+    sampler = made(survey, time)
+    lost = samples(sampler)["billing", "orders", 0]
+    assert lost.expired == 5
+    assert samples(sampler)["billing", "orders", 0].expired == 5
+    again = made(survey, time)
+    again.recall("billing", "orders", 0, lost)
+    again.recall("billing", "orders", 0, QueueSample(time_ms=lost.time_ms + 1, expired=5))
+    survey.bounds[A] = (9, 10)
+    assert samples(again)["billing", "orders", 0].expired == 6
 
 
 def test_row_that_left_is_told() -> None:
@@ -123,19 +181,6 @@ def test_progress_is_seen_between_two_rounds() -> None:
     assert samples(again)["billing", "orders", 0].expired == 4
     survey.committed["billing"][A] = Standing(10, "")
     assert samples(again)["billing", "orders", 0].expired == 4
-
-
-def test_what_was_lost_before_recording_began_is_counted_once() -> None:
-    """From the committed offset to the first kept message; a recorder that takes over does not count it again."""
-    survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: Standing(3, "")}}
-    survey.bounds = {A: (8, 10)}
-    sampler = made(survey, time)
-    found = [samples(sampler)["billing", "orders", 0] for _ in range(2)]
-    assert [each.expired for each in found] == [5, 5]
-    again = made(survey, time)
-    again.recall("billing", "orders", 0, found[-1])
-    assert samples(again)["billing", "orders", 0].expired == 5
 
 
 def test_text_of_a_node_says_what_is_finished_above() -> None:

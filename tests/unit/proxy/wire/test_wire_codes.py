@@ -37,6 +37,8 @@ def test_result_codes_are_those_of_ddmq() -> None:
         "FAIL_DISCARDED": 46,
         "FAIL_COMMIT_REFUSED": 47,
         "FAIL_GAP": 48,
+        "FAIL_WRITE_DIFFERS": 49,
+        "FAIL_WRITE_WAITS": 50,
     }
 
 

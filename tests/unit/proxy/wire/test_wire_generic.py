@@ -19,7 +19,7 @@ from tests.fakes.codec import ReplyError, decode_reply, encode_call
 from tests.wire_values import PROTOCOLS, STRUCTS, UNKNOWN_TYPES, newer, table, values, values_of, without_unknown
 
 protocols = st.sampled_from(PROTOCOLS)
-of_many = settings(max_examples=40)
+of_many = settings(max_examples=20)
 """Where one table-driven reader and writer is asked by two dozen structs, each by so many."""
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -84,21 +84,16 @@ def calls_of(method: str, protocol: int, fields: bytes) -> list[Call]:
 
 def calls_taken(scanner: Callable[[Call], Any], call: Call) -> tuple[int, ArgumentsError | None]:
     """Scan, and count the calls of functions that this takes."""
-    taken = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal taken
-        taken += event in ("call", "c_call")
-
+    counted = cProfile.Profile()
     refused = None
-    sys.setprofile(count)
+    counted.enable()
     try:
         scanner(call)
     except ArgumentsError as error:
         refused = error
     finally:
-        sys.setprofile(None)
-    return taken, refused
+        counted.disable()
+    return sum(each.callcount for each in counted.getstats()), refused
 
 
 @pytest.mark.parametrize("protocol", [COMPACT, BINARY])
@@ -109,7 +104,8 @@ def test_frames_full_of_the_unknown_take_a_bounded_number_of_steps(
     """Whatever stands where, in arguments, requests and messages: 400,000 of it are no more work than 8,000."""
     bombs = compact_bombs() if protocol == COMPACT else binary_bombs()
     for name, fields in bombs.items():
-        for call in calls_of(method, protocol, fields):
+        # The last is of a list of messages, which is unknown to all calls but one.
+        for call in calls_of(method, protocol, fields)[: 3 if method == "sendBatchSync" else 2]:
             taken, _ = calls_taken(SCANNERS[method], call)
             assert taken <= CALLS_MAX, (name, taken)
 

@@ -378,5 +378,5 @@ class GroupMachine(RuleBasedStateMachine):
         assert all(queue.lag == 0 for queue in self.world.group.stats().topics[0].queues)
 
 
-GroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+GroupMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 TestGroupMachine = GroupMachine.TestCase

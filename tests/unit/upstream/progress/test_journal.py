@@ -238,7 +238,7 @@ def test_one_bit_in_the_head_of_a_segment_loses_nothing(tmp_path: Path) -> None:
         assert all(found["group"].is_finished(offset) for offset in range(20, 30)), place
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_random_damage_never_raises_and_finishes_nothing_new(seed: int) -> None:
     """Overwritten stretches cost redelivery only."""

@@ -94,7 +94,7 @@ def test_kill_at_every_change_of_the_disk_loses_no_flushed_ack(seed: int) -> Non
     assert segments > 1.5 * deaths
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(0, 120))
 def test_power_cut_anywhere_keeps_synced_acks_and_finishes_nothing_else(seed: int, changes: int) -> None:
     """After a power cut, acks of before the last sync hold, and only acknowledged offsets are finished."""

@@ -136,7 +136,7 @@ class TrackerModel(RuleBasedStateMachine):
         assert not any(self.tracker.is_finished(offset) for offset in self.tracker.failures)
 
 
-TrackerModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TrackerModel.TestCase.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
 TestTrackerModel = TrackerModel.TestCase
 
 

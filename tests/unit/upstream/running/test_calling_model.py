@@ -144,7 +144,7 @@ def actions_of(model: Model) -> dict[str, type[Action]]:
     return {"Plain": Plain, "Async": Async, "Blocking": Blocking, "Many": Many}
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     scripts=_scripts,
     kinds=_kinds,

@@ -60,6 +60,7 @@ def test_large_report_without_spark_says_what_else_can_be_done(
         (["--engine", "duck"], 2, "--engine is 'duck': it is one of auto, local, spark"),
         (["--engine", "local", "--parquet", "x"], 2, "--parquet needs Spark"),
         (["--timezone", "Mars/Olympus"], 2, "give a name such as Europe/Berlin"),
+        (["--rule", "patience=3"], 2, "patience is not a limit of the lag rules"),
         (["--since", "soon"], 2, "--since"),
         (["--since", "1h", "--until", "2h"], 2, "which is not behind its begin"),
     ],
