@@ -20,7 +20,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "config_watch_failed": "The folder of the configuration cannot be watched; changes are found by looking again.",
         "data_directory_open_to_others": "Other users of the machine may read the data directory; `advice` closes it.",
         "drained": "A stop has waited for answers; so many deliveries had none and come again after the next start.",
-        "open_files_limited": "The limit of open files allows fewer connections than `maxConnections`.",
+        "open_files_limited": "The limit of open files is low for `maxConnections` or the number of queues.",
         "ready": "The node serves; written once in each start.",
         "ready_line_not_written": "Standard output is not read: the ready line is lost; the node serves all the same.",
         "reload_refused": "A new configuration was refused as a whole; the old one stays in force.",

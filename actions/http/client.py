@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import select
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,7 +25,7 @@ from pyddmq.actions import RetryNotBefore
 if TYPE_CHECKING:
     from aiohttp import ClientRequest
     from aiohttp.client_proto import ResponseHandler
-    from aiohttp.connector import Connection
+    from aiohttp.connector import BaseConnector, Connection
     from yarl import URL
 
 __all__ = ["AddressRefused", "Client", "PushFailed", "Reply"]
@@ -87,6 +88,17 @@ class _Idle(asyncio.Protocol):
         self._owner.connection_lost(exc)
 
 
+def _state_of(file: str | None) -> tuple[int, int, int] | None:
+    """Return what changes when a file does; None where there is none."""
+    if file is None:
+        return None
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 class Client:
     """Sends requests over a pool of connections of its own; made in the loop's thread.
 
@@ -104,7 +116,12 @@ class Client:
         self._gone = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
         self._request_of = aiohttp.ClientRequest
         self._timeout = aiohttp.ClientTimeout(total=None)
+        self._untrusted = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
+        self._outside, self._wish = outside, wish
+        self._authorities = _state_of(wish.ca_file)
         self._connector = outside.http(wish)
+        self._earlier: list[BaseConnector] = []
+        """Connectors of earlier authorities, whose requests may be under way."""
         self._ends = "Connection: close\r\n" if self._connector.force_close else ""
         self._origins: dict[tuple[str, str], _Origin] = {}
         self._kept: WeakSet[ResponseHandler] = WeakSet()
@@ -134,11 +151,28 @@ class Client:
                 while True:
                     # Ends: each turn uses a kept connection up, and one made now is never stale. As browsers do.
                     with contextlib.suppress(_Stale):
-                        return await self._exchange(origin, head.encode(), body)
+                        try:
+                            return await self._exchange(origin, head.encode(), body)
+                        except self._untrusted:
+                            if not self._read_authorities_again():
+                                raise
         except TimeoutError:
             raise PushFailed(f"no reply within {ms} ms") from None
         except self._errors as error:
             raise PushFailed(self._text_of(error)) from None
+
+    def _read_authorities_again(self) -> bool:
+        """Whether the file of authorities has changed since it was read, and connections are checked by it from now."""
+        state = _state_of(self._wish.ca_file)
+        if state is None or state == self._authorities:
+            return False
+        try:
+            connector = self._outside.http(self._wish)
+        except OSError:
+            return False  # It is half written, or gone.
+        self._earlier.append(self._connector)
+        self._authorities, self._connector = state, connector
+        return True
 
     def _text_of(self, error: BaseException) -> str:
         """Return what to say of an error. A parser's quotes the reply, which may repeat secrets of the request."""
@@ -151,7 +185,8 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._connector.close()
+        for connector in (self._connector, *self._earlier):
+            await connector.close()
 
     def _origin(self, url: URL) -> _Origin:
         if len(self._origins) >= ORIGINS_MAX:

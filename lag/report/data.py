@@ -177,6 +177,41 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What waits in a node for its own time, under one name, at the window's end.
+
+    Attributes:
+        node: The node.
+        kind: `timer`, `delay` or `half`, which is an undecided transaction.
+        topic: The topic; "" over all topics.
+        delay_level: The delay level; 0 of others.
+        status: IN_TIME, LATE, UNDECIDED or UNKNOWN.
+        level: OK, WARN, ERR or UNKNOWN.
+        scheduled: Messages whose moment has not come, or transactions for which no check is due.
+        overdue: Messages whose moment has passed, or transactions for which a check is due.
+        late_seconds: How long the earliest of the overdue has been due; null of transactions.
+        undecided_since_ms: When the oldest undecided transaction was sent; null of others.
+        peak_overdue: Most overdue in the window.
+        peak_late_seconds: Longest that one was overdue in the window; null of transactions.
+        advice: What to do.
+    """
+
+    node: str
+    kind: str
+    topic: str
+    delay_level: int
+    status: str
+    level: str
+    scheduled: int
+    overdue: int
+    late_seconds: float | None
+    undecided_since_ms: int | None
+    peak_overdue: int
+    peak_late_seconds: float | None
+    advice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFigures:
     """One queue at the window's end.
 
@@ -318,6 +353,7 @@ class Report:
         findings_left_out: How many more there are.
         marks: Events of the window, in order of time.
         marks_left_out: How many more there are.
+        waiting: What waits in nodes for its own time, the worst first.
         timezone: Name of the time zone that moments are shown in beside UTC.
     """
 
@@ -335,6 +371,7 @@ class Report:
     findings_left_out: int = 0
     marks: Sequence[Mark] = ()
     marks_left_out: int = 0
+    waiting: Sequence[Waiting] = ()
     timezone: str = "UTC"
 
 

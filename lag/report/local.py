@@ -34,6 +34,7 @@ from lag.report.options import (
 )
 from lag.report.parts import assemble
 from lag.report.reading import Moments, Place, Reading, ReadSample, by_topic, samples_of
+from lag.report.waiting import waiting_of
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import names_in
 from lag.rules.limits import Limits
@@ -108,7 +109,7 @@ class _Bucket:
 
 def make_locally(disk: Disk, options: ReportOptions) -> Report:
     """Return the report over journals, made by this process alone."""
-    return assemble(options, reduce_locally(disk, options))
+    return replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
 
 
 def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:

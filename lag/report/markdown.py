@@ -43,6 +43,12 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"- {texts.clock(mark.time_ms, report.to_ms, zone)} {plain(texts.event(mark))}"
         if len(report.marks) + report.marks_left_out > MARKS_SHOWN:
             yield f"- and {len(report.marks) + report.marks_left_out - MARKS_SHOWN} more"
+    if report.waiting:
+        yield from ("", "## Waiting messages", "")
+        for each in report.waiting:
+            late = f", late by {texts.duration(each.late_seconds)}" if each.late_seconds else ""
+            what = plain(texts.waiting(each))
+            yield f"- **{plain(each.status)}** {what}: {each.scheduled} scheduled, {each.overdue} overdue{late}"
     if report.groups:
         yield from ("", "## Groups", "")
         yield "| group | status | lag | oldest | peak lag | peak age | lost | under target | known | incidents |"

@@ -127,6 +127,7 @@ def _environment() -> jinja2.Environment:
         names=texts.names,
         costs=texts.costs,
         event=texts.event,
+        waiting=texts.waiting,
         clock=texts.clock,
         share=texts.share,
         capitalise=lambda text: text[:1].upper() + text[1:],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
-    from lag.report.data import Finding, GroupPart, Mark, Report
+    from lag.report.data import Finding, GroupPart, Mark, Report, Waiting
 
 DASH = "–"
 
@@ -122,6 +122,13 @@ def event(mark: Mark) -> str:
     times = f" ({count(mark.count)} times)" if mark.count > 1 else ""
     detail = f": {mark.detail}" if mark.detail else ""
     return f"{mark.kind} of {about or f'node {mark.node}'}{times}{detail}"
+
+
+def waiting(each: Waiting) -> str:
+    """Write what waits: delay level 3 of node n1."""
+    kinds = {"timer": "timers", "delay": f"delay level {each.delay_level}", "half": "undecided transactions"}
+    topic = f", {each.topic}" if each.topic else ""
+    return f"{kinds.get(each.kind, each.kind)}{topic} of node {each.node}"
 
 
 def status(part: GroupPart, to_ms: int, zone: str) -> str:

@@ -21,6 +21,9 @@ TONES: Final = {
     "PAUSED": "note",
     "OK": "good",
     "LEFT": "note",
+    "LATE": "bad",
+    "UNDECIDED": "warn",
+    "IN_TIME": "good",
 }
 """Tone of each status; `dark` is "we cannot tell", which is neither good nor bad."""
 

@@ -20,7 +20,7 @@ from ipaddress import IPv6Address
 from typing import Protocol
 
 DESCRIPTORS_UNBOUNDED = 1 << 31
-_DESCRIPTORS_KEPT_MAX = 1024
+DESCRIPTORS_KEPT_MAX = 1024
 _RDHUP = getattr(select, "POLLRDHUP", 0)
 _TCP_INFO_BYTES = 256
 _BYTES_ACKED_AT = 120
@@ -44,7 +44,7 @@ def raise_descriptor_limit() -> int:
             pass  # Some systems know no limit for the process and have one all the same.
     if soft == resource.RLIM_INFINITY:
         return DESCRIPTORS_UNBOUNDED
-    return soft - min(_DESCRIPTORS_KEPT_MAX, soft // 2)
+    return soft - min(DESCRIPTORS_KEPT_MAX, soft // 2)
 
 
 def address_text(host: str, port: int) -> str:

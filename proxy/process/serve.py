@@ -27,6 +27,7 @@ import structlog
 from actions.registry import ActionError, Registry
 from broker.errors import StoreError, StoreFailed, StoreUnwritable
 from broker.opening.accepted import accept
+from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.metrics import Metrics
@@ -44,7 +45,13 @@ from proxy.node.loop_faults import report_faults
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
-from proxy.port.network import AsyncioNetwork, ListenError, address_text, raise_descriptor_limit
+from proxy.port.network import (
+    DESCRIPTORS_KEPT_MAX,
+    AsyncioNetwork,
+    ListenError,
+    address_text,
+    raise_descriptor_limit,
+)
 from proxy.process.config_watch import ConfigWatch
 from proxy.process.exit_codes import ExitCode
 from proxy.process.process_end import Leftovers
@@ -199,13 +206,17 @@ def _set_up_logs(config: Config, metrics: Metrics) -> None:
 
 
 def _tell_of_descriptors(descriptors_max: int, config: Config) -> None:
-    """Say at the start when the limit of open files allows fewer connections than the configuration."""
-    if descriptors_max < config.node.max_connections:
+    """Say at the start when the limit of open files is low for the connections or queues of the configuration."""
+    connections, queues = config.node.max_connections, sum(topic.queues or 0 for topic in config.topics.values())
+    files = min(StoreOptions().queue_files_max, descriptors_max // 2)
+    if descriptors_max < connections or files < min(queues, StoreOptions().queue_files_max):
+        wanted = connections + DESCRIPTORS_KEPT_MAX
         text = (
-            f"about {descriptors_max} connections can be open at once, fewer than maxConnections: what is beyond is "
-            "closed and the store goes on; raise the limit of open files (`ulimit -n`, LimitNOFILE)"
+            f"{descriptors_max:,} connections and files of {files:,} queues can be open at once; maxConnections is "
+            f"{connections:,}, and there are {queues:,} queues. Connections above it are closed, and queue files are "
+            f"opened again for each use. Set `ulimit -n {wanted}`, or LimitNOFILE={wanted} for systemd."
         )
-        _log.warning("open_files_limited", connections=descriptors_max, text=text)
+        _log.warning("open_files_limited", connections=descriptors_max, queues=queues, text=text)
 
 
 def _token(config: Config) -> str | None:

@@ -32,11 +32,20 @@ class ExpiredRecords:
     def __init__(self, node: Callable[[], Node | None]) -> None:
         self._node = node
         self._found: dict[tuple[str, int, int], Record] = {}
+        self._lost: dict[tuple[str, int, int], Record] = {}
 
     def of(self, topic: str, queue_id: int, *, below: int) -> list[Record]:
         """Deleted records of a queue, in its order."""
         found = [each for key, each in self._found.items() if key[:2] == (topic, queue_id) and each.offset < below]
         return sorted(found, key=lambda each: each.offset)
+
+    def lost(self, topic: str, queue_id: int, offset: int) -> Record | None:
+        """A record that went with a page of the log, as it was."""
+        return self._lost.get((topic, queue_id, offset))
+
+    def lose(self, record: Record) -> None:
+        """Note that a record lies on a page that the disk does not give out any more."""
+        self._lost[record[:3]] = record
 
     def needs(self, expiring: ExpiringSegment) -> bool:
         """Never: it reads what goes."""

@@ -60,6 +60,10 @@ class Ledger:
         self.accounts: dict[tuple[str, Place], Account] = defaultdict(Account)
         self.given_up: set[tuple[str, Place]] = set()
         """Messages that an operator gave up: their dead letters need no attempts."""
+        self.lost: set[Place] = set()
+        """Messages whose records the disk does not give out any more."""
+        self.unfinished: Counter[tuple[str, str]] = Counter()
+        """By group and topic: those of them that no success and no dead letter finished; found by `check`."""
         self.power_losses = PowerLosses()
         self.retries = RetryPlaces()
         self._answered_itself: set[tuple[str, Place]] = set()
@@ -406,6 +410,9 @@ class Ledger:
                 if letter is None or (account is not None and account.deliveries):
                     raise PromiseBroken(6, f"{record.place} is not JSON: {rules.group} must dead-letter it undelivered")
             elif letter is None and (account is None or account.first_success() is None):
+                if record.place in self.lost:
+                    self.unfinished[rules.group, record.place.topic] += 1
+                    continue
                 seen = "never" if account is None else f"{len(account.deliveries)} times"
                 raise PromiseBroken(
                     6, f"{record.place} (message {record.uid}) was {seen} delivered to {rules.group} and dropped"
@@ -470,6 +477,8 @@ class Ledger:
                     last[since] = delivery
             if (rules.group, place) not in letters:
                 success = account.first_success() if account is not None else None
+                if success is None and place in self.lost:
+                    continue
                 passed_over = self.resets.passed_over(rules.group, place)
                 until = min((each.turn for each in (success, passed_over) if each is not None), default=1 << 62)
                 if until > open_until.get(turn, (0, place))[0]:

@@ -89,14 +89,19 @@ def _records(
     for name in topics:
         for queue in store.topics[name].queues:
             gone = [] if expired is None else expired.of(name, queue.queue_id, below=queue.min_offset)
-            for each in itertools.chain(gone, _kept(store, queue)):
+            for each in itertools.chain(gone, kept(store, queue, expired)):
                 body, properties = split(each.data)
                 yield *each, bytes(body), parse_properties(bytes(properties))
 
 
-def _kept(store: Store, queue: ConsumeQueue) -> Iterator[Record]:
+def kept(store: Store, queue: ConsumeQueue, expired: ExpiredRecords | None = None) -> Iterator[Record]:
+    """Yield the records that a queue names, also those that went with a page of the log."""
     units = queue.read(queue.min_offset, queue.max_offset - queue.min_offset)
     for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
+        lost = None if expired is None else expired.lost(queue.topic, queue.queue_id, offset)
+        if lost is not None:
+            yield lost
+            continue
         # A filler: a record that was never acknowledged was torn, and one written with it was not (D3). Had it been
         # acknowledged, the ledger would miss it.
         if size != FILLER_SIZE:

@@ -68,6 +68,8 @@ class SegmentContent:
     """Damaged places with valid blocks behind them."""
     damaged_at: list[int] = field(default_factory=list)
     """Where in the file the damaged places begin."""
+    end: int = 0
+    """Where the last valid block ends."""
     torn: bool = False
     """Whether bytes that are no valid block stand behind the last valid one."""
 
@@ -95,6 +97,8 @@ class AckJournal:
         """The segment before the current one, while that is not durable."""
         self._position = 0
         self._capacity = 0
+        self._unreadable: set[int] = set()
+        """Segments with pages that the disk does not give out: a part of one cannot be written either."""
 
     @property
     def number(self) -> int:
@@ -239,8 +243,15 @@ class AckJournal:
     def _read_segment(self, number: int) -> Generator[None, None, SegmentContent]:
         with closing(self.disk.open(self._segment_path(number))) as file:
             # What the disk does not give out is damage: blocks in it are passed over.
-            data, _ = read_around(file, 0, file.size())
-        return (yield from scanning_segment(number, data, folder=self.folder))
+            data, bad = read_around(file, 0, file.size())
+        content = yield from scanning_segment(number, data, folder=self.folder)
+        if bad:
+            self._unreadable.add(number)
+            if bad[-1][1] > content.end:
+                # Nothing behind the last block says whether there were others.
+                content.holes += 1
+                content.damaged_at.append(max(content.end, bad[-1][0]))
+        return content
 
     def _claim(self, number: int, snapshot_bytes: int) -> tuple[DiskFile, int, bool]:
         """Return a file of the segment's name with its space claimed, from the spare where there is one.
@@ -296,7 +307,8 @@ class AckJournal:
                 if number == keep:
                     continue
                 path = self._segment_path(number)
-                if self._fits_as_spare(path) and not self.disk.exists(spare):
+                is_good = number not in self._unreadable and self._fits_as_spare(path)
+                if is_good and not self.disk.exists(spare):
                     self.disk.replace(path, spare)
                 else:
                     self.disk.remove(path)
@@ -374,7 +386,7 @@ def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator
             found = _next_block(number, data, view, position)
             if found is None:
                 tail = data[position : position + len(END_OF_BLOCKS)]
-                content.torn = any(tail)
+                content.end, content.torn = position, any(tail)
                 return content
             content.holes += 1
             content.damaged_at.append(position)

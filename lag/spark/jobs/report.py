@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from broker.runtime.disk import RealDisk
 from lag.report.clock_steps import LOOK_BACK_MS, steps_of
 from lag.report.data import Report
 from lag.report.options import Figures, Reduced, ReportOptions, Window
 from lag.report.parts import assemble
+from lag.report.waiting import waiting_of
 from lag.samples import EventKind
 from lag.spark.jobs.arguments import SPARK_ERRORS
 from lag.spark.jobs.clock_steps import without_absurd_times, without_lies
@@ -34,7 +36,8 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
     """
     while True:
         try:
-            return assemble(options, _reduced(spark, options))
+            report = assemble(options, _reduced(spark, options))
+            return replace(report, waiting=waiting_of(RealDisk(read_only=True), options))
         except SPARK_ERRORS as error:
             name, known = unreadable_file(error), options.given.unreadable
             if name is None or name in known or len(known) == UNREADABLE_MAX:

@@ -314,4 +314,4 @@ def decode(raw: bytes, content_type: str, change: Change) -> ChangeBody:
         text = f"The body is not what {change.path} takes: {error}; docs/admin.md has its shape."
         raise ChangeRefused(400, text) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ChangeRefused(400, f"The body is no JSON: {error}.") from error
+        raise ChangeRefused(400, f"The body is not JSON: {error}.") from error

@@ -358,6 +358,7 @@ def certificates(tmp_path: Path) -> tuple[Path, Path]:
 
     new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3650")
     run(*new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Authority of a test")
+    run(*new, "-keyout", "other.key", "-out", "other.pem", "-subj", "/CN=Another authority")
     signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=DNS:localhost")
     run(*new, *signed, "-keyout", "server.key", "-out", "server.crt", "-subj", "/CN=localhost")
     server = tmp_path / "server.pem"
@@ -389,6 +390,31 @@ def test_https_is_checked_by_an_authority_of_ones_own(certificates: tuple[Path, 
                     assert "ertificate" in str(answered)
                 await action.close()
                 await asyncio.sleep(0)
+
+    asyncio.run(story())
+    assert len(receiver.seen) == 1
+
+
+def test_changed_authorities_are_read_again_when_a_certificate_is_refused(
+    certificates: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The message is sent within the same attempt; while the file is as it was, or damaged, nothing is sent."""
+    authority, server = certificates
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(server)
+    receiver, file = Receiver(""), tmp_path / "trusted.pem"
+    file.write_bytes(authority.with_name("other.pem").read_bytes())
+
+    async def story() -> None:
+        async with serving(receiver, ssl=context):
+            action = pusher(urls=[f"https://localhost:{receiver.port}/hook"], tls={"caFile": str(file)})
+            assert isinstance(await push(action), PushFailed)
+            file.write_text("half of it")
+            assert isinstance(await push(action), PushFailed)
+            file.write_bytes(authority.read_bytes())
+            assert await push(action) is Status.FINISH
+            await action.close()
+            await asyncio.sleep(0)
 
     asyncio.run(story())
     assert len(receiver.seen) == 1

@@ -33,10 +33,12 @@ PROCESSES = 2
 COMMAND = "python -m tests.simulation.kafka --seed"
 HAPPENINGS = (
     "handed_out", "delivered", "shaken", "failed", "silent", "late", "repeated_result", "resent_results", "poison",
-    "publish_code_0", "publish_code_11", "publish_code_12", "publish_code_14", "publish_code_20",
+    "publish_code_0", "publish_code_11", "publish_code_12", "publish_code_14",
     "refused_ILLEGAL_GENERATION", "refused_STALE_MEMBER_EPOCH", "again", "dead",
 )  # fmt: skip
 """What must have been done, refused or seen at least once over all seeds."""
+RARE = ("publish_code_20",)
+"""Likewise over the seeds of `make simulate`; of ten seeds one has it."""
 
 
 def _attempt(seed: int) -> Report | str:
@@ -103,6 +105,7 @@ def test_many_seeds_break_no_promise() -> None:
     done.run(range(1_000, 1_000 + SEEDS_LONG))
     done.print()
     assert not done.missing()
+    assert all(done.events[name] for name in RARE)
 
 
 def test_seed_replays_exactly() -> None:
