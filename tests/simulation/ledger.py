@@ -71,8 +71,6 @@ class Ledger:
         self.resets = Resets()
         self.damaged_timers = False
         """Units of timers were damaged: the answer "too late" to a change says nothing then."""
-        self.lost: set[Place] = set()
-        """Messages whose records cannot be read: no group receives them."""
         self.life = 0
 
     def note(self, time: float, text: str) -> None:
