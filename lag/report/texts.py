@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from lag.spans import span
+
 if TYPE_CHECKING:
     from lag.report.data import Finding, GroupPart, Mark, Report, Waiting
 
@@ -42,15 +44,7 @@ def duration(seconds: float | None) -> str:
         return DASH
     if seconds < 0:
         return f"-{duration(-seconds)}"
-    if seconds < 9.95:
-        return "0 s" if seconds < 0.05 else f"{seconds:.1f} s"
-    whole = round(seconds)
-    for size, unit, below, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            first, rest = divmod(whole, size)
-            second = rest // below
-            return f"{first} {unit} {second} {small}" if second and first < 100 else f"{first} {unit}"
-    return f"{whole} s"
+    return span(seconds)
 
 
 def moment(time_ms: int | None, zone: str = "UTC", *, seconds: bool = True) -> str:

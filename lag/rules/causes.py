@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Final
 
-from lag.rules.expression import Expression, Facts, all_of, any_of, coalesce, compiled, fact, first_of, if_else, surely
+from lag.rules.expression import (
+    Expression,
+    Facts,
+    Value,
+    all_of,
+    any_of,
+    coalesce,
+    compiled,
+    fact,
+    first_of,
+    if_else,
+    surely,
+)
+from lag.spans import span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +78,7 @@ CAUSES: Final = (
         name="sink_waits",
         meaning="A sink waits for its server.",
         rule=all_of(_behind, fact("sink_waits_ms").is_known()),
-        evidence="a sink has waited {sink_waits_ms} ms for {sink_server}; last failure: {sink_reason}; {lag} messages "
+        evidence="a sink has waited {sink_waits_ms} for {sink_server}; last failure: {sink_reason}; {lag} messages "
         "are behind",
         advice="Mend that server; the sink continues by itself then.",
     ),
@@ -78,14 +91,14 @@ CAUSES: Final = (
             any_of(fact("none_succeeds"), _flat & any_of(fact("retrying") > 1, fact("idle_ms") >= fact("stop_ms"))),
         ),
         evidence="{retrying} messages wait for another attempt, {in_flight} are out, and nothing moved for "
-        "{still_ms} ms; last failure: {held_reason}",
+        "{still_ms}; last failure: {held_reason}",
         advice="Mend the target of the push action; messages go on by themselves then.",
     ),
     Cause(
         name="all_fail",
         meaning="Every message of the subscription fails.",
         rule=all_of(fact("none_succeeds")),
-        evidence="{failing} messages have failed, and none has succeeded for {no_success_ms} ms; last failure: "
+        evidence="{failing} messages have failed, and none has succeeded for {no_success_ms}; last failure: "
         "{held_reason}",
         advice="Mend what the reason names. Skipping messages does not help: the next ones fail too.",
     ),
@@ -101,7 +114,7 @@ CAUSES: Final = (
         name="unanswered",
         meaning="A client or action has had one message for longer than the stop limit, and nothing moves behind it.",
         rule=all_of(_behind, _flat, fact("unanswered_ms") >= fact("stop_ms")),
-        evidence="offset {out_offset} has been with {out_client} for {unanswered_ms} ms without an answer; "
+        evidence="offset {out_offset} has been with {out_client} for {unanswered_ms} without an answer; "
         "{lag} messages are behind",
         advice="Look at that client: stop it if it hangs, or let its timeout be shorter.",
     ),
@@ -115,7 +128,7 @@ CAUSES: Final = (
             fact("in_flight").equals(0),
             coalesce(fact("client_silent_ms") >= fact("absent_ms"), True),
         ),
-        evidence="no client of the group has pulled, answered or held a message for {client_silent_ms} ms; "
+        evidence="no client of the group has pulled, answered or held a message for {client_silent_ms}; "
         "{lag} messages are behind",
         advice="Start the group's consumers, or look why they do not pull.",
     ),
@@ -160,7 +173,7 @@ CAUSES: Final = (
         name="slow_consumer",
         meaning="Consumers are there, and finish less than comes, or less than is due.",
         rule=all_of(_behind, _present, _slower),
-        evidence="clients: {holders}, messages out: {in_flight}, last client activity {client_silent_ms} ms ago; "
+        evidence="clients: {holders}, messages out: {in_flight}, last client activity {client_silent_ms} ago; "
         "produced {produce_rate}/s, consumed {consume_rate}/s",
         advice="Make the consumers faster, or add some.",
     ),
@@ -182,7 +195,7 @@ COMPILED: Final = compiled(RULE)
 
 
 def evidence(cause: str, facts: Facts) -> str:
-    """Return the figures that speak for a cause, as a sentence; what is not known reads `unknown`.
+    """Return the figures that speak for a cause, as a sentence; a value that is not known reads `unknown`.
 
     Args:
         cause: Name of the cause.
@@ -191,14 +204,15 @@ def evidence(cause: str, facts: Facts) -> str:
     Raises:
         KeyError: There is no such cause, or a fact that its sentence names was not given.
     """
-    known = {
-        name: "unknown"
-        if value is None
-        else ("yes" if value else "no")
-        if isinstance(value, bool)
-        else f"{value:.1f}"
-        if isinstance(value, float)
-        else value
-        for name, value in facts.items()
-    }
-    return BY_NAME[cause].evidence.format_map(known)
+    return BY_NAME[cause].evidence.format_map({name: _shown(name, value) for name, value in facts.items()})
+
+
+def _shown(name: str, value: Value) -> str | int:
+    """Return a value as the sentences have it; what ends with `_ms` is a duration in them."""
+    if value is None:
+        return "an unknown time" if name.endswith("_ms") else "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float) and name.endswith("_ms"):
+        return span(value / 1000)
+    return f"{value:.1f}" if isinstance(value, float) else value

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+from lag.spans import span
 
 
 def age(seconds: float) -> str:
-    """Return a duration in its two largest units: `0.4 s`, `12 s`, `3 min 5 s`, `2 d 4 h`; negative reads as 0."""
-    if seconds < 9.95:
-        return f"{max(seconds, 0.0):.1f} s" if seconds > 0.05 else "0 s"
-    left = round(seconds)
-    for index, (size, unit) in enumerate(_UNITS):
-        if left >= size:
-            whole, rest = divmod(left, size)
-            if index + 1 < len(_UNITS):
-                next_size, next_unit = _UNITS[index + 1]
-                if rest // next_size:
-                    return f"{whole} {unit} {rest // next_size} {next_unit}"
-            return f"{whole} {unit}"
-    return "0 s"
+    """Return a duration in its two largest units, as `lag.spans.span`."""
+    return span(seconds)
 
 
 def duration(seconds: float) -> str:

@@ -314,7 +314,7 @@ CASES: Final = (
         ),
         status="BLOCKED",
         cause="all_fail",
-        evidence="4 messages have failed, and none has succeeded for 100000 ms; last failure: 503",
+        evidence="4 messages have failed, and none has succeeded for 1 min 40 s; last failure: 503",
     ),
     Case(
         name="a busy client is elsewhere at this moment",
@@ -361,7 +361,7 @@ CASES: Final = (
         ),
         status="WARN",
         cause="unanswered",
-        evidence="offset 100 has been with billing-7 for 400000 ms without an answer; 301 messages are behind",
+        evidence="offset 100 has been with billing-7 for 6 min 40 s without an answer; 301 messages are behind",
     ),
     Case(
         name="a sink waits for its server",
@@ -378,7 +378,7 @@ CASES: Final = (
         ),
         status="STOP",
         cause="sink_waits",
-        evidence="a sink has waited 290000 ms for db:5432; last failure: connection refused; 301 messages are behind",
+        evidence="a sink has waited 4 min 50 s for db:5432; last failure: connection refused; 301 messages are behind",
     ),
     Case(
         name="the offset was set back by someone",
