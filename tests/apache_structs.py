@@ -179,6 +179,19 @@ Result = _make(
     _i32(106, "repeat"),
     _i32(107, "retryAfterMs"),
 )
+Write = _make(
+    "Write",
+    _text(1, "name"),
+    _text(2, "producer"),
+    _i64(3, "batch"),
+    _text(4, "run"),
+    _i32(5, "partition"),
+    _i64(6, "rows"),
+    _text(7, "digest"),
+    (8, TType.BOOL, "ends", None, None),
+    _text(9, "topic"),
+)
+
 DelayMessage = _make(
     "DelayMessage",
     _text(1, "topic"),
@@ -251,6 +264,7 @@ ARGUMENTS: dict[str, Any] = {
         "sendBatchSync_args",
         _structs(1, "messages", ProducedMessage),
         (101, TType.BOOL, "receipts", None, None),
+        _struct(102, "declaration", Write),
     ),
     "sendAsync": _make("sendAsync_args", _struct(1, "message", ProducedMessage)),
     "sendDelaySync": _make("sendDelaySync_args", _struct(1, "delayMessage", DelayMessage), _i64(2, "timeout")),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import select
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,6 +19,7 @@ from weakref import WeakSet
 from actions.http.reply import printable
 from actions.http.wish import AddressRefused, HttpWish
 from actions.outside import Outside
+from conf.sections.access_files import state_of
 from pyddmq.actions import RetryNotBefore
 
 if TYPE_CHECKING:
@@ -88,17 +88,6 @@ class _Idle(asyncio.Protocol):
         self._owner.connection_lost(exc)
 
 
-def _state_of(file: str | None) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where there is none."""
-    if file is None:
-        return None
-    try:
-        found = os.stat(file)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 class Client:
     """Sends requests over a pool of connections of its own; made in the loop's thread.
 
@@ -118,7 +107,7 @@ class Client:
         self._timeout = aiohttp.ClientTimeout(total=None)
         self._untrusted = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
         self._outside, self._wish = outside, wish
-        self._authorities = _state_of(wish.ca_file)
+        self._authorities = None if wish.ca_file is None else state_of(wish.ca_file)
         self._connector = outside.http(wish)
         self._earlier: list[BaseConnector] = []
         """Connectors of earlier authorities, whose requests may be under way."""
@@ -163,7 +152,7 @@ class Client:
 
     def _read_authorities_again(self) -> bool:
         """Whether the file of authorities has changed since it was read, and connections are checked by it from now."""
-        state = _state_of(self._wish.ca_file)
+        state = None if self._wish.ca_file is None else state_of(self._wish.ca_file)
         if state is None or state == self._authorities:
             return False
         try:

@@ -51,7 +51,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tools",),
     ),
     "lag": (
-        ("samples", "varints", "blocks", "visible_end"),
+        ("samples", "varints", "blocks", "visible_end", "spans"),
         ("rules", "journal", "acks"),
         ("verdicts", "history"),
         ("export",),
