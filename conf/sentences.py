@@ -143,12 +143,12 @@ def _quotes_hint(value: bool | float, key: str, model: type[Model]) -> str:
 def _type_hint(kind: str, value: Any, key: str, model: type[Model]) -> str:
     if kind == "string_type" and isinstance(value, bool | int | float):
         return _quotes_hint(value, key, model)
-    if kind == "int_type" and isinstance(value, str) and (size := _SIZE.fullmatch(value.strip())):
-        return _size_hint(size)
     if kind in ("int_type", "float_type") and isinstance(value, str) and value.replace(".", "", 1).isdigit():
         return f"; write {value} without quotes"
     if kind in ("int_type", "float_type") and isinstance(value, str) and (span := _SPAN.fullmatch(value.strip())):
         return _span_hint(span, key, model)
+    if kind == "int_type" and isinstance(value, str) and (size := _SIZE.fullmatch(value.strip())):
+        return _size_hint(size)
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"; write {int(value)}"
     if kind == "list_type" and isinstance(value, str):

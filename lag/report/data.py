@@ -123,6 +123,7 @@ class Finding:
         topic: The topic; "" several.
         from_ms: When the first of the incidents began.
         to_ms: When the last of them ended; null: it is still open at the window's end.
+        seen_ms: Until when an open one is known, where nothing was recorded at the window's end; null: until then.
         times: How many incidents these are.
         status: The status.
         level: What the status makes of its group: WARN, ERR or UNKNOWN.
@@ -140,6 +141,7 @@ class Finding:
     topic: str
     from_ms: int
     to_ms: int | None
+    seen_ms: int | None = None
     times: int
     status: str
     level: str

@@ -67,11 +67,13 @@ def _of_incident(part: GroupPart, incident: Incident) -> Finding:
     """Return the finding that an incident is; an open one has the cause of the window's end, and not of its begin."""
     is_now = incident.to_ms is None and incident.status == part.status and part.cause != ""
     cause, evidence = (part.cause, part.evidence) if is_now else (incident.cause, incident.evidence)
+    is_known = incident.to_ms is not None or part.status != "UNKNOWN" or incident.status == "UNKNOWN"
     return Finding(
         groups=[part.group],
         topic=incident.topic,
         from_ms=incident.from_ms,
         to_ms=incident.to_ms,
+        seen_ms=None if is_known or not part.spans else max(incident.from_ms, part.spans[-1].from_ms),
         times=1,
         status=incident.status,
         level=statuses.BY_NAME[incident.status].level.name,

@@ -94,6 +94,9 @@ def when(finding: Finding, report: Report) -> str:
     """Write since when a finding is, and until when: since 02:14, still open."""
     since = clock(finding.from_ms, report.to_ms, report.timezone)
     times = f", {finding.times} times in the window" if finding.times > 1 else ""
+    if finding.to_ms is None and finding.seen_ms is not None:
+        seen = clock(finding.seen_ms, report.to_ms, report.timezone)
+        return f"since {since}, still open when the last sample was recorded at {seen}{times}"
     if finding.to_ms is None:
         return f"since {since}, still open after {duration((report.to_ms - finding.from_ms) / 1000)}{times}"
     until = clock(finding.to_ms, report.to_ms, report.timezone)

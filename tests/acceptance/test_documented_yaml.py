@@ -48,10 +48,8 @@ def test_configuration_is_valid(
     if page in OF_TLS:
         assert run(["tls", "dev", "./tls"]) == ExitCode.OK
     file = tmp_path / "node.yaml"
-    file.write_text(
-        text if text.startswith(("node:", "access:", "tls:", "topics:", "groups:", "kafka:")) else f"groups:\n{text}",
-        encoding="utf-8",
-    )
+    whole = text.startswith(("node:", "lag:", "access:", "tls:", "topics:", "groups:", "kafka:"))
+    file.write_text(text if whole else f"groups:\n{text}", encoding="utf-8")
     code = run(["config", "check", str(file)])
     assert code == ExitCode.OK, (page, capsys.readouterr().out)
 

@@ -239,6 +239,7 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
         ("lag: {every: 10}", "lag.every", "write a duration with its unit, such as 10s"),
         ("node: {memoryMax: 512MiB}", "node.memoryMax", "it is in bytes: write 536870912"),
         ("node: {memoryMax: 512 MB}", "node.memoryMax", "it is in bytes: write 512000000"),
+        ("node: {drainSeconds: 2m}", "node.drainSeconds", "it is in seconds: write 120"),
         ("node: {memoryMax: 1g}", "node.memoryMax", "it is in bytes: write 1073741824"),
         ("groups: [{group: g, topics: orders}]", "groups[g].topics", "must be a list"),
         ("groups: [{group: g, redisConfig: {hosts: [a]}}]", "groups[g].redisConfig", "not in this version"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lag.report.data import GroupPart, Incident
+from lag.report.data import GroupPart, Incident, Span
 from lag.report.findings import FINDINGS_MAX, findings_of, marks_of, worst_open
 from lag.report.options import Window
 from lag.report.summary import summary_of
@@ -72,6 +72,16 @@ def test_one_reason_for_many_groups_is_one_finding() -> None:
     other = part("later", "STOP", incident("STOP", 200, None))
     found, _ = findings_of([*groups, other])
     assert [len(each.groups) for each in found] == [9, 1]
+
+
+def test_open_finding_of_a_group_that_was_recorded_no_longer_says_until_when() -> None:
+    """Whether it has ended is not known."""
+    ended = Span(from_ms=FROM_MS + 5 * MINUTE_MS, to_ms=TO_MS, status="UNKNOWN")
+    went = replace(part("a", "UNKNOWN", incident("STOP", 1, None)), spans=[ended])
+    [[finding], _] = findings_of([went])
+    assert (finding.to_ms, finding.seen_ms) == (None, ended.from_ms)
+    [[finding], _] = findings_of([replace(went, status="STOP")])
+    assert (finding.to_ms, finding.seen_ms) == (None, None)
 
 
 def test_findings_above_the_bound_are_counted() -> None:
