@@ -81,7 +81,7 @@ def test_token_that_is_none_makes_no_session(token: str | None) -> None:
     async def scenario() -> None:
         answer = await post(world, token)
         assert answer.status == 401
-        assert "The token is none, is wrong, or has expired" in answer.text
+        assert "The token is missing, wrong or expired" in answer.text
         assert "Set-Cookie" not in answer.headers
 
     world.run(scenario)

@@ -98,7 +98,7 @@ def test_files_are_for_their_owner_and_stay(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     before = (folder / "ca.crt").read_bytes()
     again = command("tls", "dev", folder)
-    assert (again.code, "is there; name another folder" in again.err) == (2, True)
+    assert (again.code, "exists; name another folder" in again.err) == (2, True)
     assert (folder / "ca.crt").read_bytes() == before
 
 

@@ -162,7 +162,7 @@ def test_manifest_cannot_lead_out_of_the_folder(name: str) -> None:
     manifest["files"] = {name: {"bytes": 0, "sha256": ""}}
     disk.open(path).truncate(0)
     disk.open(path).write(0, [json.dumps(manifest).encode()])
-    with pytest.raises(BackupError, match="no file of a store"):
+    with pytest.raises(BackupError, match="not a store file"):
         restore(COPY, BACK, disk=disk, clock=ManualClock())
 
 
