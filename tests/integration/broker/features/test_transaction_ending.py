@@ -50,10 +50,10 @@ def test_decision_is_answered_when_it_is_durable_and_not_before() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is not a valid handle"),
-        ("nonsense", "is not a valid handle"),
-        ("x" * 5_000, "is not a valid handle"),
-        ("A" * 80, "is not a valid handle"),
+        ("", "is not a valid transaction handle"),
+        ("nonsense", "is not a valid transaction handle"),
+        ("x" * 5_000, "is not a valid transaction handle"),
+        ("A" * 80, "is not a valid transaction handle"),
     ],
 )
 def test_text_that_is_no_handle_is_refused_in_a_bounded_sentence(text: str, said: str) -> None:
