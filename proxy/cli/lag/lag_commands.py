@@ -20,7 +20,7 @@ from proxy.cli.output import print_error, print_json, print_line, print_table
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lag_texts import UNKNOWN, behind, count, forecast, left, rate, sparkline
 from proxy.operate.text import age, amount
-from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
+from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, LagWaiting
 from proxy.operate.views.lag_history import LagTrend
 from proxy.process.exit_codes import ExitCode
 
@@ -60,6 +60,10 @@ def show(
     if shown:
         columns = ["group", "topic", "queue", "status", "lag", "left", "behind", "in/s", "out/s", "forecast", "cause"]
         print_table(_queues_title(answer, shown), columns, [_row(each) for each in shown], right=(2, 4, 5, 7, 8))
+    if answer.waiting:
+        columns = ["what waits", "topic", "status", "scheduled", "overdue", "late", "undecided for"]
+        rows = [_waiting_row(each) for each in answer.waiting]
+        print_table("Waiting in the node for their own time", columns, rows, right=(3, 4))
     if answer.trend is not None:
         _print_trend(answer.trend, trend or "")
     if answer.trouble is not None:
@@ -152,6 +156,22 @@ def _row(each: LagQueue) -> Sequence[str]:
         rate(each.consume_rate),
         forecast(each),
         each.evidence if each.cause is None else f"{each.cause}: {each.evidence}",
+    ]
+
+
+def _waiting_row(each: LagWaiting) -> Sequence[str]:
+    names = {"timer": "timers", "delay": f"delay level {each.delay_level}", "half": "undecided transactions"}
+    is_half = each.kind == "half"
+    late = UNKNOWN if each.lateness_ms is None else age(each.lateness_ms / 1000)
+    undecided = UNKNOWN if each.undecided_for_ms is None else age(each.undecided_for_ms / 1000)
+    return [
+        names[each.kind],
+        each.topic,
+        each.status,
+        count(each.scheduled),
+        count(each.overdue),
+        "" if is_half else late,
+        undecided if is_half else "",
     ]
 
 

@@ -35,7 +35,7 @@ from lag.rules.statuses import BY_NAME, worst
 from proxy.operate.attention.kinds import KINDS, Kind, command, found
 from proxy.operate.text import amount
 from proxy.operate.views.findings import Finding
-from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue
+from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, LagWaiting
 
 LEVELS = ("OK", "WARN", "UNKNOWN", "ERR")
 """From the best to the worst."""
@@ -65,6 +65,7 @@ class LagQueues:
         groups: Names of the groups, those without queues too.
         queues: All queues that were judged.
         empty: By group: queues that were never written to.
+        waiting: What waits in the node for its own time.
     """
 
     now_ms: int
@@ -74,6 +75,7 @@ class LagQueues:
     groups: Sequence[str] = ()
     queues: Sequence[LagQueue] = ()
     empty: dict[str, int] = field(default_factory=dict)
+    waiting: Sequence[LagWaiting] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,7 @@ class Judgement:
             queues_total=len(queues),
             queues_empty=sum(count for name, count in self.lag.empty.items() if group in (None, name)),
             queues=queues[:limit],
+            waiting=self.lag.waiting if group is None else (),
         )
 
 

@@ -6,10 +6,12 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.runtime.steps import run_now
+from lag.rules.waiting_rules import WaitingLag
+from lag.samples import ScheduledSample
 from lag.verdicts.windows import Judged
 from proxy.node.node import Node
 from proxy.operate.attention.judgement import LagQueues, judgement
-from proxy.operate.views.lag import LagAnswer, LagQueue
+from proxy.operate.views.lag import LagAnswer, LagQueue, LagWaiting
 
 FIGURES = (
     "lag",
@@ -43,12 +45,26 @@ def lag_queues(node: Node, *, leisurely: bool = False) -> Generator[None, None, 
         groups=list(node.groups),
         queues=[queue_of(each) for each in found.judged],
         empty=found.empty,
+        waiting=[waiting_of(sample, verdict) for sample, verdict in recorder.waiting() if sample.pending],
     )
 
 
 def lag_of(node: Node, *, limit: int) -> LagAnswer:
     """Answer at once, by the lag rules alone: for a node that no admin port looks at, such as a demo's."""
     return judgement(run_now(lag_queues(node))).as_lag(limit=limit)
+
+
+def waiting_of(sample: ScheduledSample, verdict: WaitingLag) -> LagWaiting:
+    """Return what is shown of messages that wait for their own time."""
+    return LagWaiting(
+        kind=sample.kind,
+        topic=sample.topic,
+        delay_level=sample.level,
+        status=verdict.status,
+        level=verdict.level,
+        advice=verdict.advice,
+        **verdict.figures,
+    )
 
 
 def queue_of(judged: Judged) -> LagQueue:

@@ -101,6 +101,36 @@ class LagGroup(View, frozen=True, kw_only=True):
     time_lag_ms: int | None
 
 
+class LagWaiting(View, frozen=True, kw_only=True):
+    """Messages of one kind that wait in the node for their own time, judged (`lag.rules.waiting_rules`).
+
+    Attributes:
+        kind: `timer`, `delay` (one for each delay level) or `half`.
+        topic: The topic; "" over all topics.
+        delay_level: The delay level; 0 of other kinds.
+        status: IN_TIME, LATE, UNDECIDED or UNKNOWN.
+        level: `OK`, `WARN`, `ERR` or `UNKNOWN`.
+        advice: What to do.
+        scheduled: Messages whose moment has not come; of halves those for which no check is due.
+        overdue: Messages whose moment has passed; of halves those for which a check is due.
+        lateness_ms: How long the earliest overdue message has been due; null: not known, or halves.
+        undecided_since_ms: When the oldest undecided transaction was sent; null: there is none, or it is not known.
+        undecided_for_ms: How long that is.
+    """
+
+    kind: str
+    topic: str
+    delay_level: int
+    status: str
+    level: str
+    advice: str
+    scheduled: int | None
+    overdue: int | None
+    lateness_ms: int | None
+    undecided_since_ms: int | None
+    undecided_for_ms: int | None
+
+
 class LagAnswer(View, frozen=True, kw_only=True):
     """Where groups stand, and what that means.
 
@@ -116,6 +146,7 @@ class LagAnswer(View, frozen=True, kw_only=True):
         queues_total: Number of judged queues; `queues` has fewer where `limit` was lower.
         queues_empty: Queues that were never written to; they are neither judged nor listed.
         queues: The worst first, then by group, topic and number.
+        waiting: What waits in the node for its own time; empty for one group, and where nothing waits.
         trend: How lag went before; null: it was not asked for.
     """
 
@@ -129,4 +160,5 @@ class LagAnswer(View, frozen=True, kw_only=True):
     queues_total: int
     queues_empty: int
     queues: Sequence[LagQueue]
+    waiting: Sequence[LagWaiting] = ()
     trend: LagTrend | None = None

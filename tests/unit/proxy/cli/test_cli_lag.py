@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from lag.rules.statuses import Level
+from lag.rules.waiting_rules import judge_waiting
+from lag.samples import ScheduledSample
 from proxy.cli.commands import node_commands
 from proxy.cli.errors import CliError
 from proxy.cli.lag import lag_commands, lag_objective_command
@@ -15,10 +17,11 @@ from proxy.operate import answers
 from proxy.operate.attention import kinds
 from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import Judgement
+from proxy.operate.lookups.lag import waiting_of
 from proxy.operate.moments import parse_duration
 from proxy.operate.views.lag_history import ObjectivesAnswer
 from proxy.process.exit_codes import ExitCode
-from tests.admin_node import busy_node
+from tests.admin_node import NOW_MS, busy_node
 from tests.lag_answers import lag_judgement, lag_queue
 
 
@@ -53,6 +56,20 @@ def test_groups_come_first_and_only_queues_that_say_something(
     assert lines.index(["audit", "OK", "OK", "50", "0", "0", "0"]) > lines.index(billing)
     assert [words[2] for words in lines if words[:2] == ["billing", "orders"]] == ["7", "8"]
     assert not [words for words in lines if words[:2] == ["audit", "orders"]]
+
+
+def test_what_waits_in_the_node_is_a_table(node: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Timers, delay levels and transactions; not where one group was asked for."""
+    late = ScheduledSample(time_ms=NOW_MS, kind="delay", level=3, pending=7, overdue=2, oldest_due_ms=NOW_MS - 90_000)
+    half = ScheduledSample(time_ms=NOW_MS, kind="half", pending=1, oldest_ms=NOW_MS - 3_600_000)
+    waiting = [waiting_of(each, judge_waiting(each, NOW_MS)) for each in (late, half)]
+    node["judged"] = lag_judgement([lag_queue()], waiting=waiting)
+    assert lag_commands.show() == ExitCode.OK
+    lines = [" ".join(line.replace("│", " ").split()) for line in capsys.readouterr().out.splitlines()]
+    assert "delay level 3 LATE 5 2 1 min 30 s" in lines
+    assert "undecided transactions UNDECIDED 1 0 1 h" in lines
+    assert lag_commands.show(group="billing") == ExitCode.OK
+    assert "delay level" not in capsys.readouterr().out
 
 
 def test_empty_node_prints_no_queue(node: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
