@@ -181,7 +181,8 @@ class TlsOptions(Model):
 
     ca_file: str | None = setting(
         None,
-        "PEM file of the authorities to trust instead of the system's.",
+        "PEM file of the authorities to trust instead of the system's; read again when it has changed and a receiver's "
+        "certificate is refused.",
         reload=_GENERATION,
         absent="the system's",
         min_length=1,

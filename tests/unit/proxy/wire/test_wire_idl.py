@@ -72,6 +72,8 @@ def defined() -> set[Row]:
         for name, fields in re.findall(r"(?:struct|exception) (\w+) \{(.*?)\}", text, re.DOTALL):
             struct = "consumer's Message" if (file, name) == ("consumer", "Message") else name
             found |= {(struct, int(number), kind, field) for number, kind, field in _FIELD.findall(fields)}
+        for method, arguments in re.findall(r"(\w+)\(([^)]*)\)", text):
+            found |= {(method, int(number), kind, field) for number, kind, field in _FIELD.findall(arguments)}
     return {each for each in found if each[1] >= _OWN_FROM}
 
 
