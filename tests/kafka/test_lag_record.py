@@ -212,7 +212,7 @@ def test_recorded_lag_is_read_by_all_that_read_a_nodes(
         until(lambda: run([*check, "--max-lag", "1000"]) in (0, 1), "enough samples for a judgement")
         assert run([*check, "--max-lag", "1"]) == 2
         assert f"{group}: {name}" in capsys.readouterr().out
-        assert run(["lag", "slo", "--journal", str(journal), "--group", group, "--json"]) == 0
+        assert run(["lag", "slo", "--journal", str(journal), "--group", group, "--coverage", "0", "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["kept"]) == 2
     finally:
         recorder.terminate()
@@ -281,7 +281,7 @@ def test_process_that_asks_may_die(address: str) -> None:
         os.kill(first, signal.SIGKILL)
         with pytest.raises(KafkaFailure, match="has ended, and is started again"):
             survey.group_names()
-        assert isinstance(survey.group_names(), list)
+        assert survey.group_names().failure is None
         assert survey.pid not in (None, first)
     finally:
         survey.close()
