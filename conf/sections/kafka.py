@@ -64,7 +64,7 @@ OWN_KEYS: dict[str, str] = {
     "produce.offset.report": "every send is answered with its offset; remove it",
     "client.id": "it is `pyddmq-` with the name of the node; remove it",
     "allow.auto.create.topics": "topics are made in Kafka, never by a misspelled name; remove it",
-    "opaque": "there is no such value in a file; remove it",
+    "opaque": "cannot be set in a file; remove it",
     "plugin.library.paths": "no other code is loaded into the node; remove it",
     "test.mock.num.brokers": "a test's cluster loses everything with the process; remove it",
 }

@@ -74,13 +74,13 @@ class LagRules(Model):
         absent="no limit",
         ge=0,
     )
-    floor_messages: int = setting(10, "A lag of this many messages or fewer is no trouble.", reload=_LIVE, ge=0)
-    floor: Wait = setting("1s", "A lag whose oldest message is this old at most is no trouble.", reload=_LIVE)
+    floor_messages: int = setting(10, "A lag of this many messages or fewer counts as none.", reload=_LIVE, ge=0)
+    floor: Wait = setting("1s", "A lag whose oldest message is at most this old counts as none.", reload=_LIVE)
     dead_band: float = setting(
         0.05, "Share of the produce rate by which a lag may rise or fall without a trend.", reload=_LIVE, ge=0, lt=1
     )
     window: Duration = setting("5m", "How far back trends look; at least as long as `stop`.", reload=_LIVE)
-    samples_min: int = setting(3, "With fewer samples in the window there is no trend.", reload=_LIVE, ge=2)
+    samples_min: int = setting(3, "With fewer samples in the window no trend is computed.", reload=_LIVE, ge=2)
     stale: Duration = setting("60s", "An older newest sample says nothing of now.", reload=_LIVE)
     recent: Duration = setting("30s", "Span of the rates that are shown.", reload=_LIVE)
     growing: Duration = setting(

@@ -286,7 +286,7 @@ class GroupPart:
     Attributes:
         cluster: Its cluster.
         group: Its name.
-        status: Its status at the window's end; LEFT: the group is no longer there.
+        status: Its status at the window's end; LEFT: the group was deleted or left the configuration.
         level: OK, WARN, ERR or UNKNOWN.
         cause: The cause; "" none.
         evidence: One sentence with the figures that speak for it; "" none.

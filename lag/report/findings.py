@@ -89,7 +89,7 @@ def _of_incident(part: GroupPart, incident: Incident) -> Finding:
 
 
 def _of_end(part: GroupPart) -> Finding:
-    """Return the finding of a status at the end that is no incident: paused, catching up, or not known."""
+    """Return the finding of a status at the end without an incident: paused, catching up, or not known."""
     return Finding(
         groups=[part.group],
         topic="",

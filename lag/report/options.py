@@ -38,7 +38,7 @@ class Window:
     Attributes:
         from_ms: Its begin.
         to_ms: Its end, exclusive.
-        pause_ms: The longest pause between two samples of a queue that is no gap: no bucket is shorter.
+        pause_ms: A longer pause between two samples of a queue is a gap; the shortest length of a bucket.
     """
 
     from_ms: int
