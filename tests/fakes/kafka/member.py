@@ -55,7 +55,7 @@ class SimMember:
         self._positions: dict[Place, int] = {}
         self._resting: set[Place] = set()
         self._leaders: dict[Place, int] = {}
-        """The highest epoch of its leader by partition; librdkafka keeps it where a topic is created again, which has 0."""
+        """The highest epoch of a partition's leader; librdkafka keeps it where a topic is created again."""
         self._ended: dict[Place, int] = {}
         self._terms: dict[Place, int] = {}
         """Of what it has, be it known to the node or about to be."""
