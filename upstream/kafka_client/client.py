@@ -84,7 +84,7 @@ class LibrdkafkaClient:
 
     def reader(self) -> LibrdkafkaReader:
         """Return a reader. Raises KafkaUnusable."""
-        return LibrdkafkaReader(self._client_id, settings=self._settings, loop=self._loop)
+        return LibrdkafkaReader(self._client_id, settings=self._settings, loop=self._loop, clock=self._clock)
 
     def producer(self, broken: Broken = lambda _: None) -> LibrdkafkaProducer:
         """Return the producer; one for all of a node. Raises KafkaUnusable."""
