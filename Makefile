@@ -77,7 +77,7 @@ programs:
 # Lint and the pure run are of one core each.
 test: programs setup ## check and test everything
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .test-times.xml
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --junitxml .test-times.xml
 	@$(BIN)/python -m tools.test_times
 
 pure: setup ## some of the tests with every accelerator in Python
