@@ -9,7 +9,7 @@ from tests.unit.project.test_import_circles import imported, module_names
 
 ASKING = {"upstream.kafka_client.all_groups", "upstream.kafka_client.look"}
 """Modules that ask by the AdminClient."""
-OUTSIDE = {"upstream.kafka_client.all_groups_process", "upstream.kafka_client.look_process"}
+OUTSIDE = {"upstream.kafka_client.all_groups_process", "upstream.kafka_client.look"}
 """Modules that use them: processes of their own."""
 
 
