@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 from actions.registry import Registry
+from actions.sinks.keep import Keep
 from broker.deduplication.deduplication import Deduplication
 from broker.retry.redrive import Redrives
 from broker.runtime.bundle import Runtime
@@ -35,7 +36,6 @@ from proxy.limits.limiter import Limiter
 from proxy.node.index_work import IndexWork
 from proxy.node.kafka import KafkaClients, KafkaGroups, MakeKafkaClient
 from proxy.node.retaining import Retaining
-from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
@@ -230,7 +230,7 @@ class Parts:
             calls_max=config.node.action_threads,
         )
         self.threads = threads
-        keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
+        keep = Keep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)
         self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client, self.runtime)
         self.kafka_groups = KafkaGroups(self.kafka, self.runtime)

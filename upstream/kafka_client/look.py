@@ -10,13 +10,13 @@ from typing import Any
 from broker.runtime.seams import SystemClock
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
+from upstream.calls.child_process import ChildProcess, own_end
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.subscriptions import fits, is_expression
-from upstream.kafka_client.asking_process import Child, own_end
 from upstream.kafka_client.package import KafkaUnusable, failure_of
 from upstream.kafka_client.settings import Settings
 
-# A look at a cluster by a process of its own, which may die (`upstream.kafka_client.asking_process`).
+# A look at a cluster by a process of its own, which may die (`upstream.kafka_client.all_groups_process`).
 
 ANSWER_SECONDS = 120.0
 """Every question has bounds of its own; a process that takes longer is ended."""
@@ -40,16 +40,14 @@ def look_beside(
         SecretUnreadable: A secret cannot be had.
     """
     for _ in range(_PROCESSES_MAX):
-        child = Child(MODULE)
+        child = ChildProcess(MODULE)
         kind, found = "", None
         try:
-            child.pipe.send((cluster, config, list(topics), list(groups)))
-            if child.pipe.poll(ANSWER_SECONDS):
-                kind, found = child.pipe.recv()
+            kind, found = child.ask((cluster, config, list(topics), list(groups)), ANSWER_SECONDS)
         except (EOFError, OSError):
             continue
         finally:
-            child.end()
+            child.kill()
         if kind == "facts":
             assert isinstance(found, ClusterFacts)
             return found

@@ -24,7 +24,8 @@ from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside
 from actions.sinks.files.ledger import FORGET_SECONDS, Ledger, OpenFile, Pending
 from actions.sinks.files.ranges import ranges_of
-from actions.sinks.keep import Keep, State, StateDamaged
+from actions.sinks.keep import Keep, State
+from broker.errors import StoreUnreadable
 from pyddmq.actions import Context, Failed, Job, RetryLater, Status, Unprocessable
 from upstream.calls.user_code import described, traceback_of
 
@@ -333,7 +334,7 @@ class Writer:
         """Read the ledger; every file in it is to be looked at before anything is put into it."""
         try:
             ledger = Ledger.from_json(await self._keep.apart(self._state.load))
-        except (StateDamaged, ValueError) as error:
+        except (StoreUnreadable, ValueError) as error:
             # What was on its way is written again, and the open files stay aside: said, and not lost.
             self._context.count("ledger_damaged")
             self._context.note("sink_ledger_damaged", error=str(error))

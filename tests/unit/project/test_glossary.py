@@ -17,7 +17,7 @@ PLAIN = {
     "client server network disk copy option model format idl search style tool test assembly async aio "
     "linux java counter count channel loader live reader writer tree parameter private diff report run "
     "dev explain manager sentence row data package program app conf binary compact encode python "
-    "folder local real keep sequence function",
+    "folder local real keep sequence function child",
     "rooms and formats by their names": "upstream proxy dlq pyddmq markdown spark redis hbase webhdfs arrow",
     "verbs whose doer has a module": "accept enter end come take run time watch stop return serve startup soon",
 }
