@@ -21,6 +21,7 @@ from lag.journal.summaries import QUEUE_SUMMARIES
 from lag.report.clock_steps import steps_of, without_lies
 from lag.report.data import Report
 from lag.report.findings import LEFT
+from lag.report.incidents import longest
 from lag.report.options import (
     BUCKETS,
     HEAT_BUCKETS,
@@ -387,20 +388,35 @@ class _Found:
         if members:
             yield self._incident(place, members, self.left[place])
 
-    @staticmethod
-    def _incident(place: Place, members: Sequence[_Judged], until_ms: int | None) -> Figures:
-        worst = max(members, key=lambda each: (each.severity, each.cause is not None, -each.time_ms))
+    def _incident(self, place: Place, members: Sequence[_Judged], until_ms: int | None) -> Figures:
+        severity = max(each.severity for each in members)
+        held: dict[str | None, int] = {}
+        firsts: dict[str | None, _Judged] = {}
+        for each in members:
+            if each.severity == severity:
+                firsts.setdefault(each.cause, each)
+                held[each.cause] = held.get(each.cause, 0) + self._speaks_for_ms(each)
+        cause = longest(held)
         return {
             **_names(place),
             "from_ms": members[0].time_ms,
+            "last_ms": members[-1].time_ms,
             "until_ms": until_ms,
-            "severity": worst.severity,
-            "cause": worst.cause,
-            "facts": {name: worst.facts[name] for name in causes.EVIDENCE},
+            "severity": severity,
+            "cause": cause,
+            "held": held,
+            "facts": {name: firsts[cause].facts[name] for name in causes.EVIDENCE},
             "lag": max((each.peak_lag for each in members if each.peak_lag is not None), default=None),
             "age_ms": max((each.peak_age_ms for each in members if each.peak_age_ms is not None), default=None),
-            "lost": sum(each.lost_now for each in members),
+            "lost": sum(each.lost_now for each in members if each.time_ms >= self._window.counted_ms),
         }
+
+    def _speaks_for_ms(self, each: _Judged) -> int:
+        """Return the time from a sample to the next one, if that is no gap."""
+        if each.after_ms is None or each.time_ms < self._window.counted_ms:
+            return 0
+        passed_ms = each.after_ms - each.time_ms
+        return passed_ms if passed_ms <= self._limits.stale_ms + each.after_wide_ms else 0
 
     def reduced(self, events: Sequence[Figures], earlier: Mapping[tuple[str, str], _Sums], reading: Reading) -> Reduced:
         """Return the rows of the report."""
