@@ -146,8 +146,11 @@ class Gatherer:
 
 def joined(chunks: Sequence[Mapping[str, Column]]) -> dict[str, Column]:
     """Return chunks one behind the other; a column of one value stays one."""
+    if not chunks:
+        none = Column(np.zeros(0, np.int64))
+        return {**dict.fromkeys((*_ORIGIN, *_RAW, *EXTRA), NOTHING), "queue": none, "time_ms": none}
     found = {}
-    for name in chunks[0] if chunks else ():
+    for name in chunks[0]:
         parts = [chunk[name] for chunk in chunks]
         if all(not np.ndim(each.values) and not np.ndim(each.known) for each in parts) and len({*parts}) == 1:
             found[name] = parts[0]
@@ -170,8 +173,8 @@ def ordered(
     ranks = np.empty(len(places), np.int64)
     ranks[numbers] = np.arange(len(places))
     queues, times = ranks[columns["queue"].values], columns["time_ms"].values
-    first_ms = int(times.min())
-    keys = queues * (int(times.max()) - first_ms + 1) + (times - first_ms)
+    first_ms, last_ms = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+    keys = queues * (last_ms - first_ms + 1) + (times - first_ms)
     order = np.argsort(keys, kind="stable")
     alike = keys[order][1:] == keys[order][:-1]
     if alike.any():

@@ -17,6 +17,7 @@ from broker.runtime.seams import Disk
 from lag.journal.files import WIDTH_MS
 from lag.report.array_samples import TIERS, Place, Samples
 from lag.report.data import Report
+from lag.report.exported import read_exported
 from lag.report.findings import LEFT
 from lag.report.judged import NONE, Judged, listed
 from lag.report.options import (
@@ -31,7 +32,7 @@ from lag.report.options import (
     Window,
 )
 from lag.report.parts import assemble
-from lag.report.reading import Moments, Reading
+from lag.report.reading import Moments, Reading, read_journals
 from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in
@@ -49,14 +50,19 @@ _SUMS: Final = ("samples", "kept", "ended", "ended_kept", "lost", "known_ms", "o
 
 
 def make_locally(disk: Disk, options: ReportOptions) -> Report:
-    """Return the report over journals, made by this process alone."""
+    """Return the report over journals or exported files, made by this process alone.
+
+    Raises:
+        ExportUnavailable: Exported files are read with pyarrow, which is not installed.
+        ExportFailed: Nothing was exported to a place, or it cannot be listed.
+    """
     return replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
 
 
 def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
     """Read journals, judge their samples, and reduce them to the rows of a report."""
     window, limits = options.window, options.limits
-    reading = Reading(disk, options)
+    reading = read_journals(disk, options) if options.given.journals else read_exported(options)
     found, earlier = _Found(window, limits, reading.places), _Found(window, limits, reading.places)
     before = Window(from_ms=window.from_ms - window.length_ms, to_ms=window.from_ms)
     moments = Moments(reading.events)

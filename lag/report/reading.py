@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,15 +15,16 @@ from lag.journal.files import live_files, parse
 from lag.journal.reader import SLACK_MS, JournalReader, Wanted
 from lag.journal.scan import Block
 from lag.report.array_rules import Column, both
-from lag.report.array_samples import Gatherer, Place, ordered
+from lag.report.array_samples import Gatherer, Place, Samples, ordered
 from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
-from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions
+from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, Window
 from lag.rules.limits import Limits
 from lag.samples import EventKind
 
 JOURNAL_BYTES: Final = 4
 """Bytes of a sample in a journal, at least (docs/performance.md)."""
 
+Columns = Mapping[str, Column]
 Labels = Mapping[str, Mapping[tuple[str, str], str]]
 """By folder, of each node (cluster and name) whose name another folder has too, what it is called here."""
 
@@ -71,8 +72,9 @@ def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All that journals say of the window, and before it as far as it matters.
+    """All that is known of the window, and before it as far as it matters.
 
     Attributes:
         places: The queues.
@@ -82,83 +84,106 @@ class Reading:
         refused: Samples of the window with message times that cannot be, by node.
     """
 
-    def __init__(self, disk: Disk, options: ReportOptions) -> None:
-        window, limits = options.window, options.limits
-        self.events: list[Figures] = []
-        self.gaps: list[str] = []
-        self.refused: dict[str, int] = {}
-        self._window = window
-        self._gatherer = Gatherer()
-        since_ms = window.from_ms - limits.window_ms - (window.length_ms if options.compared else 0)
-        wanted = Wanted(since_ms=max(0, since_ms), until_ms=window.to_ms, groups=options.given.groups)
-        labels = labels_of(disk, options.given.journals)
-        gaps: list[tuple[int, str, str]] = []
-        for folder in options.given.journals:
-            reader, names = JournalReader(disk, folder), labels.get(folder, {})
-            earlier = replace(wanted, since_ms=max(0, since_ms - LOOK_BACK_MS))
-            for block in reader.blocks(earlier, by_columns=None):
-                if not isinstance(block, Gap):
-                    self._take_events(block, names, earlier)
-            for block in reader.blocks(wanted, by_columns=True):
-                if not isinstance(block, Gap):
-                    self._take_samples(block, names)
-                elif self._is_inside(block):
-                    gaps.append((block.from_ms or -1, block.path, f"{folder}: {block.reason} ({block.kind.value})"))
-        self.gaps = [text for _, _, text in sorted(gaps)]
-        places, read, texts = self._gatherer.samples()
-        columns = _wanted_rows(places, read, wanted)
-        columns = self._without_lies(places, columns, steps_of(self.events), limits)
-        self.places, self.samples = ordered(places, columns, texts)
+    places: Sequence[Place]
+    samples: Samples
+    events: Sequence[Figures]
+    gaps: Sequence[str]
+    refused: Mapping[str, int]
 
-    def _is_inside(self, gap: Gap) -> bool:
-        window = self._window
-        return (gap.to_ms is None or gap.to_ms >= window.from_ms) and (
-            gap.from_ms is None or gap.from_ms < window.to_ms
-        )
 
-    def _take_events(self, block: Block, names: Mapping[tuple[str, str], str], wanted: Wanted) -> None:
-        cluster, node = block.head.cluster, block.head.node
-        node = names.get((cluster, node), node)
-        self.events += [
-            {**asdict(event), "kind": event.kind.value, "cluster": cluster, "node": node}
-            for event in block.events
-            if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic)
-        ]
+def wanted_of(options: ReportOptions) -> tuple[Wanted, Wanted]:
+    """Return which samples and which events a report needs."""
+    window = options.window
+    since_ms = window.from_ms - options.limits.window_ms - (window.length_ms if options.compared else 0)
+    wanted = Wanted(since_ms=max(0, since_ms), until_ms=window.to_ms, groups=options.given.groups)
+    return wanted, replace(wanted, since_ms=max(0, since_ms - LOOK_BACK_MS))
 
-    def _take_samples(self, block: Block, names: Mapping[tuple[str, str], str]) -> None:
-        cluster, node = block.head.cluster, block.head.node
-        origin = block.epoch, block.sequence, block.tier
-        for piece in block.pieces:
-            self._gatherer.add(cluster, names.get((cluster, node), node), origin, piece)
 
-    def _without_lies(
-        self, places: Sequence[Place], columns: Columns, steps: Sequence[ClockStep], limits: Limits
-    ) -> Columns:
-        """Leave out message times that cannot be, which are counted, and what steps of a clock made worthless."""
-        times, queues = columns["time_ms"].values, columns["queue"].values
-        absurd = np.zeros(len(times), bool)
+def read_journals(disk: Disk, options: ReportOptions) -> Reading:
+    """Read journals, each file once."""
+    wanted, earlier = wanted_of(options)
+    labels = labels_of(disk, options.given.journals)
+    gatherer = Gatherer()
+    events: list[Figures] = []
+    gaps: list[tuple[int, str, str]] = []
+    for folder in options.given.journals:
+        reader, names = JournalReader(disk, folder), labels.get(folder, {})
+        for block in reader.blocks(earlier, by_columns=None):
+            if not isinstance(block, Gap):
+                events += _events(block, _node(block, names), earlier)
+        for block in reader.blocks(wanted, by_columns=True):
+            if not isinstance(block, Gap):
+                for piece in block.pieces:
+                    origin = block.epoch, block.sequence, block.tier
+                    gatherer.add(block.head.cluster, _node(block, names), origin, piece)
+            elif _is_inside(block, options.window):
+                gaps.append((block.from_ms or -1, block.path, f"{folder}: {block.reason} ({block.kind.value})"))
+    return reading_of(options, gatherer.samples(), events, [text for _, _, text in sorted(gaps)])
+
+
+def _node(block: Block, names: Mapping[tuple[str, str], str]) -> str:
+    return names.get((block.head.cluster, block.head.node), block.head.node)
+
+
+def _events(block: Block, node: str, wanted: Wanted) -> Iterator[Figures]:
+    for event in block.events:
+        if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
+            yield {**asdict(event), "kind": event.kind.value, "cluster": block.head.cluster, "node": node}
+
+
+def _is_inside(gap: Gap, window: Window) -> bool:
+    return (gap.to_ms is None or gap.to_ms >= window.from_ms) and (gap.from_ms is None or gap.from_ms < window.to_ms)
+
+
+def reading_of(
+    options: ReportOptions, read: tuple[Sequence[Place], Columns, Sequence[str]], events: Sequence[Figures],
+    gaps: Sequence[str],
+) -> Reading:  # fmt: skip
+    """Return what was read, in order, without what is not asked for or cannot be."""
+    places, columns, texts = read
+    columns = _wanted_rows(places, columns, wanted_of(options)[0])
+    columns, absurd = _without_absurd_times(columns)
+    columns, kept = _without_lies(places, columns, steps_of(events), options.limits)
+    times, queues = columns["time_ms"].values, columns["queue"].values
+    refused: dict[str, int] = {}
+    for queue in queues[absurd[kept] & (times >= options.window.from_ms)].tolist():
+        refused[places[queue][1]] = refused.get(places[queue][1], 0) + 1
+    sorted_places, samples = ordered(places, columns, texts)
+    return Reading(places=sorted_places, samples=samples, events=events, gaps=gaps, refused=refused)
+
+
+def _without_absurd_times(columns: Columns) -> tuple[Columns, Any]:
+    """Leave out message times that cannot be; returns which rows had one."""
+    times = columns["time_ms"].values
+    absurd = np.zeros(len(times), bool)
+    for name in MESSAGE_TIMES:
+        values, known = columns[name]
+        wrong = both(known, (values < TIME_MIN_MS) | (values > times + AHEAD_MS))
+        if np.any(wrong):
+            columns = {**columns, name: Column(values, both(known, ~wrong))}
+            absurd |= wrong
+    return columns, absurd
+
+
+def _without_lies(
+    places: Sequence[Place], columns: Columns, steps: Sequence[ClockStep], limits: Limits
+) -> tuple[Columns, Any]:
+    """Leave out what steps of a clock made worthless; returns which rows are kept."""
+    times, queues = columns["time_ms"].values, columns["queue"].values
+    kept = np.ones(len(times), bool)
+    for step in steps:
+        of_node = np.array([place[:2] == (step.cluster, step.node) for place in places], bool)[queues]
+        begin, end = step.unknown(limits)
+        kept &= ~(of_node & (times >= begin) & (times < end))
         for name in MESSAGE_TIMES:
             values, known = columns[name]
-            wrong = both(known, (values < TIME_MIN_MS) | (values > times + AHEAD_MS))
-            if np.any(wrong):
-                columns = {**columns, name: Column(values, both(known, ~wrong))}
-                absurd |= wrong
-        kept = np.ones(len(times), bool)
-        for step in steps:
-            of_node = np.array([place[:2] == (step.cluster, step.node) for place in places], bool)[queues]
-            begin, end = step.unknown(limits)
-            kept &= ~(of_node & (times >= begin) & (times < end))
-            for name in MESSAGE_TIMES:
-                values, known = columns[name]
-                wrong = of_node & (times >= end) & (values <= step.stored_before_ms)
-                columns = {**columns, name: Column(values, both(known, ~wrong))}
-        for queue in queues[kept & absurd & (times >= self._window.from_ms)].tolist():
-            node = places[queue][1]
-            self.refused[node] = self.refused.get(node, 0) + 1
-        return columns if kept.all() else {name: column.at(kept) for name, column in columns.items()}
+            wrong = of_node & (times >= end) & (values <= step.stored_before_ms)
+            columns = {**columns, name: Column(values, both(known, ~wrong))}
+    return _at(columns, kept), kept
 
 
-Columns = Mapping[str, Column]
+def _at(columns: Columns, kept: Any) -> Columns:
+    return columns if kept.all() else {name: column.at(kept) for name, column in columns.items()}
 
 
 def _wanted_rows(places: Sequence[Place], columns: Columns, wanted: Wanted) -> Columns:
@@ -166,7 +191,7 @@ def _wanted_rows(places: Sequence[Place], columns: Columns, wanted: Wanted) -> C
     times = columns["time_ms"].values
     named = np.array([wanted.takes_name(group, topic) for _, _, group, topic, _ in places], bool)
     kept = (times >= (wanted.since_ms or 0)) & (times < wanted.until_ms) & named[columns["queue"].values]
-    return columns if kept.all() else {name: column.at(kept) for name, column in columns.items()}
+    return _at(columns, kept)
 
 
 class Moments:

@@ -85,6 +85,14 @@ def test_report_does_not_depend_on_how_much_is_judged_at_once(monkeypatch: pytes
     assert made(disk, "j", rounds=90) == whole
 
 
+def test_journal_without_samples_is_an_empty_report() -> None:
+    """Without a group, and without an error."""
+    disk = SimDisk()
+    disk.make_folder("j")
+    report = made(disk, "j", rounds=3)
+    assert (report.samples, report.groups, report.level) == (0, [], "UNKNOWN")
+
+
 def test_thousands_of_resets_are_one_mark_and_no_rewind() -> None:
     """A reset of a topic writes an event for each queue, and the offsets that it sets are no fault of anything."""
     disk, count = SimDisk(), 1_000
