@@ -25,7 +25,7 @@ from proxy.cli.output import print_error, print_line
 from proxy.process.exit_codes import ExitCode
 
 ENGINES: Final = ("auto", "local", "spark")
-LOCAL_MAX: Final = 500_000
+LOCAL_MAX: Final = 5_000_000
 """Samples up to which a report is made without Spark."""
 
 Journals = Annotated[
@@ -70,7 +70,7 @@ TimeZone = Annotated[
     typer.Option("--timezone", metavar="NAME", help="Time zone shown beside UTC; the machine's by default."),
 ]
 EngineName = Annotated[
-    str, typer.Option("--engine", help="auto, local (this process) or spark; auto is local below 500,000 samples.")
+    str, typer.Option("--engine", help="auto, local (this process) or spark; auto is local below 5 million samples.")
 ]
 Master = Annotated[
     str | None, typer.Option("--master", help="Where Spark runs: spark://HOST:PORT, ...; this machine by default.")
