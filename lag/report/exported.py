@@ -14,8 +14,8 @@ from lag.journal.columns import QUEUES
 from lag.journal.files import Tier
 from lag.journal.reader import Wanted
 from lag.journal.scan import SILENT_INTERVALS
-from lag.report.array_rules import NOTHING, Column
-from lag.report.array_samples import EXTRA, TEXTS, TIERS, TYPES, Place, joined
+from lag.report.column_rules import NOTHING, Column
+from lag.report.column_samples import EXTRA, TEXTS, TIERS, TYPES, Place, joined
 from lag.report.options import Figures, ReportOptions, Window
 from lag.report.reading import Reading, reading_of, wanted_of
 

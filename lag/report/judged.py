@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from lag.journal.files import WIDTH_MS, Tier
-from lag.report.array_facts import facts_of, last_resets
-from lag.report.array_rules import Column, Judge, both, code_of, either, opposite, text_of
-from lag.report.array_samples import TEXTS, TIERS, Samples
+from lag.report.column_facts import facts_of, last_resets
+from lag.report.column_rules import Column, Judge, both, code_of, either, opposite, text_of
+from lag.report.column_samples import TEXTS, TIERS, Samples
 from lag.report.options import Figures, Window
 from lag.rules import causes
 from lag.rules.limits import Limits
@@ -82,6 +82,11 @@ class Judged:
         begins = np.maximum.accumulate(np.where(self.first, np.arange(self.count), 0))
         lost = np.maximum(0, expired - expired[np.maximum(before, 0)])
         return np.where(known & ~self.first & (before >= begins), lost, 0)
+
+    def speaks_for_ms(self, counted_ms: int) -> Any:
+        """Return the time from each sample to the next one, if that is no gap; 0 of those before a moment."""
+        after = np.where(self.first | self.is_gap, 0, self.passed_ms)
+        return np.where(self.samples.times < counted_ms, 0, np.append(after[1:], 0))
 
     def sums(self) -> dict[str, Any]:
         """Return what is added up of each queue, as an array over the queues."""

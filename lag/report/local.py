@@ -15,10 +15,12 @@ import numpy as np
 
 from broker.runtime.seams import Disk
 from lag.journal.files import WIDTH_MS
-from lag.report.array_samples import TIERS, Place, Samples
+from lag.report.column_rules import text_of
+from lag.report.column_samples import TIERS, Place, Samples
 from lag.report.data import Report
 from lag.report.exported import read_exported
 from lag.report.findings import LEFT
+from lag.report.incidents import longest
 from lag.report.judged import NONE, Judged, listed
 from lag.report.options import (
     BUCKETS,
@@ -156,7 +158,8 @@ class _Found:
         severity = np.maximum.reduceat(judged.severities[rows], begins)
         lag = np.maximum.reduceat(np.broadcast_to(judged.peak_lag.filled(NONE), judged.count)[rows], begins)
         age = np.maximum.reduceat(np.broadcast_to(judged.peak_age_ms.filled(-np.inf), judged.count)[rows], begins)
-        lost = np.add.reduceat(judged.lost_now[rows], begins)
+        counts = times[rows] >= self._window.counted_ms
+        lost = np.add.reduceat(np.where(counts, judged.lost_now[rows], 0), begins)
         after = np.minimum(last + 1, judged.count - 1)
         until = np.where(judged.is_gap[after], times[last], times[after])
         group = self._group[queues[first]]
@@ -164,30 +167,44 @@ class _Found:
         order = np.lexsort((queues[first], times[first], -lag, lag == NONE, -severity, group))
         ranks = np.arange(len(order)) - np.maximum.accumulate(np.where(_begins(group[order]), np.arange(len(order)), 0))
         kept = np.sort(order[ranks < INCIDENTS_MAX])
-        worst = self._worst(judged, rows, begins, severity, kept)
-        for number, facts in zip(kept.tolist(), judged.told(worst), strict=True):
+        told = zip(kept.tolist(), *self._causes(judged, rows, begins, severity, kept), strict=True)
+        for number, held, facts in told:
             queue = int(queues[first[number]])
             is_open = bool(judged.last[last[number]])
             self._incidents[int(group[number])].append({
                 **_names(self._places[queue]), "number": queue,
                 "from_ms": int(times[first[number]]),
+                "last_ms": int(times[last[number]]),
                 "until_ms": self._left[queue] if is_open else int(until[number]),
                 "severity": int(severity[number]),
                 "cause": facts["cause"],
+                "held": held,
                 "facts": {name: facts[name] for name in causes.EVIDENCE},
                 "lag": None if lag[number] == NONE else int(lag[number]),
                 "age_ms": None if age[number] == -np.inf else float(age[number]),
                 "lost": int(lost[number]),
             })  # fmt: skip
 
-    @staticmethod
-    def _worst(judged: Judged, rows: Any, begins: Any, severity: Any, kept: Any) -> Any:
-        """Return, of each incident, its worst sample: one with a cause before others, and the first of equal ones."""
+    def _causes(
+        self, judged: Judged, rows: Any, begins: Any, severity: Any, kept: Any
+    ) -> tuple[list[dict[str | None, int]], Iterator[Figures]]:
+        """Return, of each incident, how long each cause held while it was worst, and what is told of the longest."""
         numbers = np.cumsum(np.isin(np.arange(len(rows)), begins)) - 1
-        candidates = np.flatnonzero((judged.severities[rows] == severity[numbers]) & np.isin(numbers, kept))
-        has_cause = judged.causes(rows[candidates]).facts["cause"].within(len(candidates)).known
-        order = candidates[np.lexsort((candidates, ~has_cause, numbers[candidates]))]
-        return rows[order[_begins(numbers[order])]]
+        worst = np.flatnonzero((judged.severities[rows] == severity[numbers]) & np.isin(numbers, kept))
+        found = judged.causes(rows[worst]).facts["cause"].within(len(worst)).filled(-1)
+        # Samples of one incident and cause behind each other, in the order of their moments.
+        order = np.lexsort((worst, found, numbers[worst]))
+        of, cause = numbers[worst[order]], found[order]
+        parts = np.flatnonzero(_begins(of) | _begins(cause))
+        held = np.add.reduceat(judged.speaks_for_ms(self._window.counted_ms)[rows[worst[order]]], parts)
+        firsts, of, cause = worst[order][parts], of[parts], cause[parts]
+        found_of: dict[int, dict[str | None, tuple[int, int]]] = {}
+        for part in np.lexsort((firsts, of)).tolist():
+            name = None if cause[part] < 0 else text_of(int(cause[part]))
+            found_of.setdefault(int(of[part]), {})[name] = int(held[part]), int(rows[firsts[part]])
+        helds = [{name: each[0] for name, each in found_of[number].items()} for number in kept.tolist()]
+        samples = [found_of[number][longest(each)][1] for number, each in zip(kept.tolist(), helds, strict=True)]
+        return helds, judged.told(np.array(samples, np.int64))
 
     def reduced(self, reading: Reading, earlier: _Found) -> Reduced:
         """Return the rows of the report."""

@@ -14,9 +14,9 @@ from lag.blocks import BlockReader, Gap
 from lag.journal.files import live_files, parse
 from lag.journal.reader import SLACK_MS, JournalReader, Wanted
 from lag.journal.scan import Block
-from lag.report.array_rules import Column, both
-from lag.report.array_samples import Gatherer, Place, Samples, ordered
 from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
+from lag.report.column_rules import Column, both
+from lag.report.column_samples import Gatherer, Place, Samples, ordered
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, Window
 from lag.rules.limits import Limits
 from lag.samples import EventKind

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from lag.report.array_rules import NOTHING, Column, both
-from lag.report.array_samples import Samples
+from lag.report.column_rules import NOTHING, Column, both
+from lag.report.column_samples import Samples
 from lag.rules.facts import WINDOW_FACTS
 from lag.rules.limits import Limits
 from lag.samples import SAMPLE_FIELDS

@@ -14,12 +14,12 @@ import pytest
 from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUES
 from lag.journal.files import Tier
-from lag.report.array_rules import Judge, text_of
-from lag.report.array_samples import TEXTS, Gatherer, Samples, ordered
+from lag.report.column_rules import Judge, text_of
+from lag.report.column_samples import TEXTS, Gatherer, Samples, ordered
 from lag.report.judged import Judged, listed
 from lag.report.options import Window
 from lag.rules import causes, quantities, statuses
-from lag.rules.facts import WINDOW_FACTS
+from lag.rules.facts import WINDOW_FACTS, rows_of
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import figures_of
 from lag.rules.topic_rules import beside
@@ -65,7 +65,8 @@ def plain(queues: Queues, limits: Limits, resets: Mapping[tuple[str, int], int])
             reset_ms = resets.get(key)
             if reset_ms is not None and reset_ms > samples[count - 1].time_ms:
                 reset_ms = None
-            facts: dict[str, Any] = figures_of(samples[:count], samples[count - 1].time_ms, limits, reset_ms)
+            newest = samples[count - 1]
+            facts: dict[str, Any] = figures_of(rows_of(samples[:count]), newest, newest.time_ms, limits, reset_ms)
             found.append({**facts, "status": statuses.COMPILED(facts)})
     return found
 
@@ -126,12 +127,11 @@ def test_queues_of_a_topic_stand_beside_each_other() -> None:
         ends = np.flatnonzero(found.last).tolist()
         facts = plain(queues, Limits(), {})
         others = beside({row: facts[row] for row in ends})
-        names = (*others[ends[0]], *quantities.COMPILED_OF_TOPIC, "status", "cause")
+        names = (*others[ends[0]], *quantities.TOPIC_QUANTITIES, "status", "cause")
         lists = {name: values(judge, name, found.count) for name in names}
         for row in ends:
             wanted = facts[row] | others[row]
-            for name, rule in quantities.COMPILED_OF_TOPIC.items():
-                wanted[name] = rule(wanted)
+            quantities.add_topic_quantities(wanted)
             wanted["cause"] = causes.COMPILED(wanted)
             for name in names:
                 assert lists[name][row] == wanted[name], (number, row, name)
