@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lag.report.column_rules import NOTHING, Column, both
+from lag.report.column_rules import NOTHING, ColumnValues, both
 from lag.report.column_samples import Samples
 from lag.rules.facts import WINDOW_FACTS
 from lag.rules.limits import Limits
@@ -24,7 +24,7 @@ MATRIX: Final = 2_000_000
 _LEAST: Final = np.iinfo(np.int64).min
 
 
-def facts_of(samples: Samples, rows: Any, limits: Limits, resets: Sequence[Sequence[int]]) -> dict[str, Column]:
+def facts_of(samples: Samples, rows: Any, limits: Limits, resets: Sequence[Sequence[int]]) -> dict[str, ColumnValues]:
     """Return the facts of some samples, each judged as the newest of its queue at its own moment.
 
     Args:
@@ -35,11 +35,11 @@ def facts_of(samples: Samples, rows: Any, limits: Limits, resets: Sequence[Seque
     """
     walk = _Windows(samples, rows, limits, last_resets(samples, rows, resets))
     facts = {name: samples.columns[name].at(rows) for name in SAMPLE_FIELDS if name in samples.columns}
-    facts |= {name: Column(getattr(limits, name)) for name in limits.__dataclass_fields__}
+    facts |= {name: ColumnValues(getattr(limits, name)) for name in limits.__dataclass_fields__}
     return {**facts, **walk.facts()}
 
 
-def last_resets(samples: Samples, rows: Any, resets: Sequence[Sequence[int]]) -> Column:
+def last_resets(samples: Samples, rows: Any, resets: Sequence[Sequence[int]]) -> ColumnValues:
     """Return, of some samples, when their queue's offset was last reset by then."""
     count = sum(map(len, resets))
     if not count:
@@ -57,7 +57,7 @@ def last_resets(samples: Samples, rows: Any, resets: Sequence[Sequence[int]]) ->
     found = np.empty(len(rows), np.int64)
     found[order[order >= count] - count] = np.where(seen[order >= count] < 0, -1, places)
     known = (found >= 0) & (queues[found] == samples.queues[rows])
-    return Column(times[found], known)
+    return ColumnValues(times[found], known)
 
 
 class _Extremes:
@@ -145,7 +145,7 @@ def _like_before(values: Any) -> Any:
 class _Windows:
     """The windows of some samples."""
 
-    def __init__(self, samples: Samples, rows: Any, limits: Limits, reset: Column) -> None:
+    def __init__(self, samples: Samples, rows: Any, limits: Limits, reset: ColumnValues) -> None:
         self._limits = limits
         self._times = samples.times[rows]
         self._samples, self._rows = samples, rows
@@ -167,14 +167,18 @@ class _Windows:
         self._newest = np.maximum(self._until - 1, 0)
         self._begin = np.where(self._any, np.maximum(self._low, life[self._newest]), self._until)
         within = (reset.values >= self._times - limits.window_ms) if reset.known is not False else False
-        self._reset = Column(reset.values, both(reset.known, within))
+        self._reset = ColumnValues(reset.values, both(reset.known, within))
         self._readable = readable
 
-    def facts(self) -> dict[str, Column]:
+    def facts(self) -> dict[str, ColumnValues]:
         """Return what `WINDOW_FACTS` names."""
-        found = {"now_ms": Column(self._times), "readable": Column(self._until - self._begin), "reset_ms": self._reset}
+        found = {
+            "now_ms": ColumnValues(self._times),
+            "readable": ColumnValues(self._until - self._begin),
+            "reset_ms": self._reset,
+        }
         reset = self._reset
-        ago = NOTHING if reset.known is False else Column((self._times - reset.values) // 1000, reset.known)
+        ago = NOTHING if reset.known is False else ColumnValues((self._times - reset.values) // 1000, reset.known)
         found["reset_ago_s"] = ago
         if not len(self._readable):
             return {**dict.fromkeys(WINDOW_FACTS, NOTHING), **found}
@@ -186,14 +190,14 @@ class _Windows:
         """Return numbers in the order of queue and moment."""
         return queues * self._span_ms + (times - self._first_ms)
 
-    def _of(self, name: str) -> Column:
+    def _of(self, name: str) -> ColumnValues:
         """Return a column of the readable samples."""
         return self._samples.columns[name].within(len(self._samples.times)).at(self._readable)
 
-    def _moment(self, places: Any, known: Any) -> Column:
-        return Column(self._points.times[np.clip(places, 0, len(self._readable) - 1)], known)
+    def _moment(self, places: Any, known: Any) -> ColumnValues:
+        return ColumnValues(self._points.times[np.clip(places, 0, len(self._readable) - 1)], known)
 
-    def _of_runs(self) -> dict[str, Column]:
+    def _of_runs(self) -> dict[str, ColumnValues]:
         points, newest, until, begin = self._points, self._newest, self._until, self._begin
         start, committed = self._of("start").values, self._of("committed")
         position = np.maximum(start, committed.filled(0))
@@ -208,8 +212,8 @@ class _Windows:
         before = np.maximum(self._low - 1, 0)
         has_before = (self._low > 0) & (points.queues[before] == self._samples.queues[self._rows])
         earlier = np.where(has_before, before, np.minimum(begin, last))
-        found["earlier_expired"] = Column(self._of("expired").values[earlier], self._any)
-        found["earlier_committed"] = Column(committed.values[earlier], self._any & committed.known[earlier])
+        found["earlier_expired"] = ColumnValues(self._of("expired").values[earlier], self._any)
+        found["earlier_committed"] = ColumnValues(committed.values[earlier], self._any & committed.known[earlier])
         own = self._committed.at(self._rows)
         placed = self._any & own.known & self._start.known[self._rows]
         since = points.changes(committed.filled(_LEAST))[newest]
@@ -220,8 +224,8 @@ class _Windows:
         above = self._first_above(mine, placed)
         is_above, is_below = placed & (above < until), placed & (above < until) & (above > begin)
         found["above_ms"], found["below_ms"] = self._moment(above, is_above), self._moment(above - 1, is_below)
-        found["above_end"] = Column(self._ends[np.minimum(above, last)], is_above)
-        found["below_end"] = Column(self._ends[np.maximum(above - 1, 0)], is_below)
+        found["above_end"] = ColumnValues(self._ends[np.minimum(above, last)], is_above)
+        found["below_end"] = ColumnValues(self._ends[np.maximum(above - 1, 0)], is_below)
         return found
 
     def _first_above(self, positions: Any, placed: Any) -> Any:
@@ -237,15 +241,17 @@ class _Windows:
         found[open_] = high
         return found
 
-    def _of_ends(self) -> dict[str, Column]:
+    def _of_ends(self) -> dict[str, ColumnValues]:
         points, ends, starts = self._points, self._ends, self._of("start").values
         begin, until = self._begin, self._until
         found = self._slopes(points, ends, begin, until, "produce")
         stretch = np.minimum(begin, len(ends) - 1), np.maximum(until, 1)
-        found["start_slope"] = Column(points.medians(starts, points.changes(starts), *stretch), until - begin >= 2)
+        found["start_slope"] = ColumnValues(
+            points.medians(starts, points.changes(starts), *stretch), until - begin >= 2
+        )
         return found
 
-    def _slopes(self, points: _Points, values: Any, begin: Any, until: Any, name: str) -> dict[str, Column]:
+    def _slopes(self, points: _Points, values: Any, begin: Any, until: Any, name: str) -> dict[str, ColumnValues]:
         sizes = until - begin
         first, newest = np.minimum(begin, max(0, len(values) - 1)), np.maximum(until - 1, 0)
         if not len(values):
@@ -253,13 +259,13 @@ class _Windows:
         middle = np.minimum(begin + sizes // 2, len(values) - 1)
         two, three = sizes >= 2, sizes >= 3
         return {
-            f"{name}_slope": Column(points.medians(values, points.changes(values), first, newest + 1), two),
-            f"{name}_recent": Column(points.recent(values, first, newest + 1, self._limits.recent_ms), two),
-            f"{name}_first": Column(points.slope(values, first, middle), three),
-            f"{name}_second": Column(points.slope(values, middle, newest), three),
+            f"{name}_slope": ColumnValues(points.medians(values, points.changes(values), first, newest + 1), two),
+            f"{name}_recent": ColumnValues(points.recent(values, first, newest + 1, self._limits.recent_ms), two),
+            f"{name}_first": ColumnValues(points.slope(values, first, middle), three),
+            f"{name}_second": ColumnValues(points.slope(values, middle, newest), three),
         }
 
-    def _of_committed(self) -> dict[str, Column]:
+    def _of_committed(self) -> dict[str, ColumnValues]:
         """Return what samples with a committed offset say: points of their own, where some have none."""
         committed = self._of("committed")
         known = np.flatnonzero(committed.known)
@@ -285,10 +291,10 @@ class _Windows:
             resets = np.where(self._reset.known, self._reset.values, self._first_ms)
             after = np.searchsorted(points.keys, self._keys(self._samples.queues[self._rows], resets), "left")
             since = np.where(self._reset.known, np.clip(after, begin, until), begin)
-            before = Column(values[np.maximum(since - 1, 0)], since > begin)
+            before = ColumnValues(values[np.maximum(since - 1, 0)], since > begin)
         found = {
-            "least_unfinished": Column(-_Extremes(-unfinished, longest).highest(begin, until), any_),
-            "peak_committed": Column(_Extremes(values, longest).highest(since, until), until > since),
+            "least_unfinished": ColumnValues(-_Extremes(-unfinished, longest).highest(begin, until), any_),
+            "peak_committed": ColumnValues(_Extremes(values, longest).highest(since, until), until > since),
             "committed_before": before,
         }
         # A topic that is emptied or made anew moves the committed offset to where it begins.
@@ -302,9 +308,9 @@ class _Windows:
         ends_alike[:-1] = points.begins[1:] | (unfinished[1:] != unfinished[:-1])
         stands = np.minimum.accumulate(np.where(ends_alike, np.arange(len(known)), last)[::-1])[::-1]
         first = np.minimum(stands[run], newest)
-        found["growing_since_ms"] = Column(points.times[first], any_)
-        found["grown"] = Column(unfinished[newest] - unfinished[first], any_)
-        found["grown_produced"] = Column(end[newest] - end[first], any_)
+        found["growing_since_ms"] = ColumnValues(points.times[first], any_)
+        found["grown"] = ColumnValues(unfinished[newest] - unfinished[first], any_)
+        found["grown_produced"] = ColumnValues(end[newest] - end[first], any_)
         peak = _Extremes(unfinished, longest).highest(begin, first)
-        found["peak_before"] = Column(peak, any_ & (first > begin))
+        found["peak_before"] = ColumnValues(peak, any_ & (first > begin))
         return found

@@ -20,7 +20,7 @@ _TEXTS: Final[list[str]] = []
 _CODES: Final[dict[str, int]] = {}
 
 
-class Column(NamedTuple):
+class ColumnValues(NamedTuple):
     """Values of many rows.
 
     Attributes:
@@ -31,20 +31,20 @@ class Column(NamedTuple):
     values: Any
     known: Any = True
 
-    def at(self, places: Any) -> Column:
+    def at(self, places: Any) -> ColumnValues:
         """Return the values of some rows."""
-        return Column(_at(self.values, places), _at(self.known, places))
+        return ColumnValues(_at(self.values, places), _at(self.known, places))
 
-    def within(self, count: int) -> Column:
+    def within(self, count: int) -> ColumnValues:
         """Return it as arrays of `count` rows."""
-        return Column(np.broadcast_to(self.values, count), np.broadcast_to(self.known, count))
+        return ColumnValues(np.broadcast_to(self.values, count), np.broadcast_to(self.known, count))
 
     def filled(self, value: Any) -> Any:
         """Return the values, with another one where nothing is known."""
         return self.values if self.known is True else np.where(self.known, self.values, value)
 
 
-NOTHING: Final = Column(0, False)
+NOTHING: Final = ColumnValues(0, False)
 """A column of which no value is known."""
 
 
@@ -91,19 +91,19 @@ class Judge:
         facts: The columns by name.
     """
 
-    def __init__(self, facts: Mapping[str, Column]) -> None:
+    def __init__(self, facts: Mapping[str, ColumnValues]) -> None:
         self.facts = dict(facts)
-        self._found: dict[int, Column] = {}
+        self._found: dict[int, ColumnValues] = {}
 
     def add(self, table: Mapping[str, Quantity]) -> None:
         """Add the quantities of a table to the columns, in order: each may look at those before it."""
         for name, each in table.items():
             found = self.value(each.rule)
             if each.kind == "float" and found.known is not False:
-                found = Column(np.asarray(found.values, np.float64), found.known)
+                found = ColumnValues(np.asarray(found.values, np.float64), found.known)
             self.facts[name] = found
 
-    def value(self, expression: Expression) -> Column:
+    def value(self, expression: Expression) -> ColumnValues:
         """Return an expression's column. Raises KeyError: it looks at a fact that was not given."""
         if expression.operation == "fact":
             return self.facts[str(expression.leaf)]
@@ -114,7 +114,7 @@ class Judge:
             found = self._found[id(expression)] = self._made(expression)
         return found
 
-    def _made(self, expression: Expression) -> Column:
+    def _made(self, expression: Expression) -> ColumnValues:
         operation, parts = expression.operation, expression.parts
         first = self.value(parts[0])
         if operation in _ARITHMETIC:
@@ -126,9 +126,9 @@ class Judge:
         if operation == "or":
             return first if _is_all(first, True) else _or(first, self.value(parts[1]))
         if operation == "not":
-            return Column(both(opposite(first.values), first.known), first.known)
+            return ColumnValues(both(opposite(first.values), first.known), first.known)
         if operation == "is_null":
-            return Column(opposite(first.known))
+            return ColumnValues(opposite(first.known))
         if operation == "divide":
             return _divide(first, self.value(parts[1]))
         if operation == "if_else":
@@ -136,7 +136,7 @@ class Judge:
                 return self.value(parts[1] if first.values else parts[2])
             return _if_else(first.values, self.value(parts[1]), self.value(parts[2]))
         assert operation in ("coalesce", "latest"), f"an operation without columns: {operation}"
-        rest: Iterable[Column] = (self.value(part) for part in parts[1:])
+        rest: Iterable[ColumnValues] = (self.value(part) for part in parts[1:])
         return reduce(_coalesce if operation == "coalesce" else _latest, rest, first)
 
 
@@ -148,69 +148,69 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }  # fmt: skip
 
 
-def _constant(value: Any) -> Column:
+def _constant(value: Any) -> ColumnValues:
     if value is None:
         return NOTHING
-    return Column(code_of(value) if isinstance(value, str) else value)
+    return ColumnValues(code_of(value) if isinstance(value, str) else value)
 
 
-def _is_all(condition: Column, answer: bool) -> bool:
+def _is_all(condition: ColumnValues, answer: bool) -> bool:
     return condition.values is answer and condition.known is True
 
 
-def _arithmetic(function: Callable[[Any, Any], Any], first: Column, second: Column) -> Column:
+def _arithmetic(function: Callable[[Any, Any], Any], first: ColumnValues, second: ColumnValues) -> ColumnValues:
     known = both(first.known, second.known)
-    return NOTHING if known is False else Column(function(first.values, second.values), known)
+    return NOTHING if known is False else ColumnValues(function(first.values, second.values), known)
 
 
-def _comparison(function: Callable[[Any, Any], Any], first: Column, second: Column) -> Column:
+def _comparison(function: Callable[[Any, Any], Any], first: ColumnValues, second: ColumnValues) -> ColumnValues:
     known = both(first.known, second.known)
     if known is False:
-        return Column(False, False)
+        return ColumnValues(False, False)
     found = function(first.values, second.values)
-    return Column(both(found if np.ndim(found) else bool(found), known), known)
+    return ColumnValues(both(found if np.ndim(found) else bool(found), known), known)
 
 
-def _and(first: Column, second: Column) -> Column:
+def _and(first: ColumnValues, second: ColumnValues) -> ColumnValues:
     false = either(both(first.known, opposite(first.values)), both(second.known, opposite(second.values)))
-    return Column(both(first.values, second.values), either(both(first.known, second.known), false))
+    return ColumnValues(both(first.values, second.values), either(both(first.known, second.known), false))
 
 
-def _or(first: Column, second: Column) -> Column:
+def _or(first: ColumnValues, second: ColumnValues) -> ColumnValues:
     true = either(first.values, second.values)
-    return Column(true, either(both(first.known, second.known), true))
+    return ColumnValues(true, either(both(first.known, second.known), true))
 
 
-def _divide(first: Column, second: Column) -> Column:
+def _divide(first: ColumnValues, second: ColumnValues) -> ColumnValues:
     known = both(first.known, second.known)
     if known is False:
         return NOTHING
     is_zero = np.equal(second.values, 0)
     known = both(known, opposite(is_zero if np.ndim(is_zero) else bool(is_zero)))
-    return NOTHING if known is False else Column(first.values / np.where(is_zero, 1, second.values), known)
+    return NOTHING if known is False else ColumnValues(first.values / np.where(is_zero, 1, second.values), known)
 
 
-def _if_else(condition: Any, then: Column, otherwise: Column) -> Column:
+def _if_else(condition: Any, then: ColumnValues, otherwise: ColumnValues) -> ColumnValues:
     if then.known is otherwise.known and isinstance(then.known, bool):
         known = then.known
     else:
         known = either(both(condition, then.known), both(opposite(condition), otherwise.known))
-    return Column(np.where(condition, then.values, otherwise.values), known)
+    return ColumnValues(np.where(condition, then.values, otherwise.values), known)
 
 
-def _coalesce(first: Column, second: Column) -> Column:
+def _coalesce(first: ColumnValues, second: ColumnValues) -> ColumnValues:
     if first.known is True:
         return first
     if first.known is False:
         return second
     if second.values is False and second.known is True:
         # A condition is false already where it is not known.
-        return Column(first.values)
-    return Column(np.where(first.known, first.values, second.values), either(first.known, second.known))
+        return ColumnValues(first.values)
+    return ColumnValues(np.where(first.known, first.values, second.values), either(first.known, second.known))
 
 
-def _latest(first: Column, second: Column) -> Column:
+def _latest(first: ColumnValues, second: ColumnValues) -> ColumnValues:
     if first.known is False or second.known is False:
         return first if second.known is False else second
     takes_second = both(second.known, either(opposite(first.known), second.values > first.values))
-    return Column(np.where(takes_second, second.values, first.values), either(first.known, second.known))
+    return ColumnValues(np.where(takes_second, second.values, first.values), either(first.known, second.known))

@@ -13,7 +13,7 @@ from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUES, ColumnKind
 from lag.journal.files import WIDTH_MS, Tier
 from lag.journal.summaries import QUEUE_SUMMARIES
-from lag.report.column_rules import NOTHING, Column
+from lag.report.column_rules import NOTHING, ColumnValues
 
 Place = tuple[str, str, str, str, int]
 """Cluster, node, group, topic and number of a queue."""
@@ -51,7 +51,7 @@ class Samples:
 
     queues: Any
     times: Any
-    columns: Mapping[str, Column]
+    columns: Mapping[str, ColumnValues]
     texts: Sequence[str]
 
     def at(self, places: Any) -> Samples:
@@ -60,7 +60,7 @@ class Samples:
         return Samples(self.queues[places], self.times[places], columns, self.texts)
 
 
-class Gatherer:
+class SampleColumns:
     """Gathers rows of journals by columns."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Gatherer:
         self._texts: dict[str, int] = {}
         self._pieces: list[tuple[Any, Piece, tuple[int, int, Tier]]] = []
         self._rows = 0
-        self._chunks: list[dict[str, Column]] = []
+        self._chunks: list[dict[str, ColumnValues]] = []
         self._named: dict[int, tuple[object, Any]] = {}
 
     @property
@@ -93,7 +93,7 @@ class Gatherer:
     def _number(self, place: Any) -> int:
         return self._places.setdefault(place, len(self._places))
 
-    def samples(self) -> tuple[list[Place], dict[str, Column], list[str]]:
+    def samples(self) -> tuple[list[Place], dict[str, ColumnValues], list[str]]:
         """Return the queues, all rows' columns with `queue` and `time_ms` among them, and the texts."""
         self._end_chunk()
         return self.places, joined(self._chunks), list(self._texts)
@@ -104,11 +104,13 @@ class Gatherer:
             return
         sizes = [len(piece.keys) for _, piece, _ in pieces]
         found = {
-            "queue": Column(np.array(list(chain.from_iterable(numbers for numbers, _, _ in pieces)), np.int64)),
-            "time_ms": Column(np.array(list(chain.from_iterable(each.moments for _, each, _ in pieces)), np.int64)),
-            "epoch": Column(np.repeat(np.array([each[0] for _, _, each in pieces], np.uint64), sizes)),
-            "sequence": Column(np.repeat(np.array([each[1] for _, _, each in pieces], np.int64), sizes)),
-            "tier": Column(np.repeat(np.array([TIERS.index(each[2]) for _, _, each in pieces], np.int64), sizes)),
+            "queue": ColumnValues(np.array(list(chain.from_iterable(numbers for numbers, _, _ in pieces)), np.int64)),
+            "time_ms": ColumnValues(
+                np.array(list(chain.from_iterable(each.moments for _, each, _ in pieces)), np.int64)
+            ),
+            "epoch": ColumnValues(np.repeat(np.array([each[0] for _, _, each in pieces], np.uint64), sizes)),
+            "sequence": ColumnValues(np.repeat(np.array([each[1] for _, _, each in pieces], np.int64), sizes)),
+            "tier": ColumnValues(np.repeat(np.array([TIERS.index(each[2]) for _, _, each in pieces], np.int64), sizes)),
         }
         for name in (*_RAW, *EXTRA):
             lists = [self._list(name, piece, origin[2]) for _, piece, origin in pieces]
@@ -120,17 +122,17 @@ class Gatherer:
         place = (_RAW if tier is Tier.RAW else _SUMMARY).get(name)
         return [None] * len(piece.keys) if place is None else piece.columns[place]
 
-    def _column(self, name: str, lists: Sequence[list[Any]]) -> Column:
+    def _column(self, name: str, lists: Sequence[list[Any]]) -> ColumnValues:
         if all(each is lists[0] for each in lists):
             # Nothing has changed: what is not used has one value, and else what one piece has is repeated.
             if all(value == lists[0][0] for value in lists[0]):
                 one = self._made(name, lists[0][:1])
-                return one if one is NOTHING else Column(one.values[0].item())
+                return one if one is NOTHING else ColumnValues(one.values[0].item())
             found = self._made(name, lists[0])
-            return Column(*(np.tile(each, len(lists)) if np.ndim(each) else each for each in found))
+            return ColumnValues(*(np.tile(each, len(lists)) if np.ndim(each) else each for each in found))
         return self._made(name, list(chain.from_iterable(lists)))
 
-    def _made(self, name: str, values: list[Any]) -> Column:
+    def _made(self, name: str, values: list[Any]) -> ColumnValues:
         known: Any = True
         if None in values:
             known = np.array([value is not None for value in values])
@@ -141,13 +143,13 @@ class Gatherer:
             values = [0 if value is None else texts.setdefault(value, len(texts)) for value in values]
         elif known is not True:
             values = [0 if value is None else value for value in values]
-        return Column(np.array(values, np.int64 if name in TEXTS else TYPES[name]), known)
+        return ColumnValues(np.array(values, np.int64 if name in TEXTS else TYPES[name]), known)
 
 
-def joined(chunks: Sequence[Mapping[str, Column]]) -> dict[str, Column]:
+def joined(chunks: Sequence[Mapping[str, ColumnValues]]) -> dict[str, ColumnValues]:
     """Return chunks one behind the other; a column of one value stays one."""
     if not chunks:
-        none = Column(np.zeros(0, np.int64))
+        none = ColumnValues(np.zeros(0, np.int64))
         return {**dict.fromkeys((*_ORIGIN, *_RAW, *EXTRA), NOTHING), "queue": none, "time_ms": none}
     found = {}
     for name in chunks[0]:
@@ -158,12 +160,12 @@ def joined(chunks: Sequence[Mapping[str, Column]]) -> dict[str, Column]:
         whole = [part.within(len(chunk["queue"].values)) for part, chunk in zip(parts, chunks, strict=True)]
         known: Any = np.concatenate([each.known for each in whole])
         values = np.concatenate([each.values for each in whole])
-        found[name] = Column(values, True if known.all() else known)
+        found[name] = ColumnValues(values, True if known.all() else known)
     return found
 
 
 def ordered(
-    places: Sequence[Place], columns: Mapping[str, Column], texts: Sequence[str]
+    places: Sequence[Place], columns: Mapping[str, ColumnValues], texts: Sequence[str]
 ) -> tuple[list[Place], Samples]:
     """Return the queues in the order of cluster, group, topic, queue and node, and their samples.
 
@@ -186,7 +188,7 @@ def ordered(
     sorted_places = [places[each] for each in numbers]
     topics = [(cluster, group, topic) for cluster, _, group, topic, _ in sorted_places]
     of_queue = np.cumsum([one != other for one, other in zip(topics, [*topics[:1], *topics], strict=False)])
-    rest |= {"time_ms": Column(times), "topic": Column(of_queue[queues])}
+    rest |= {"time_ms": ColumnValues(times), "topic": ColumnValues(of_queue[queues])}
     return sorted_places, Samples(queues, times, rest, texts).at(order)
 
 

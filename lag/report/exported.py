@@ -14,10 +14,10 @@ from lag.journal.columns import QUEUES
 from lag.journal.files import Tier
 from lag.journal.reader import Wanted
 from lag.journal.scan import SILENT_INTERVALS
-from lag.report.column_rules import NOTHING, Column
+from lag.report.column_rules import NOTHING, ColumnValues
 from lag.report.column_samples import EXTRA, TEXTS, TIERS, TYPES, Place, joined
 from lag.report.options import Figures, ReportOptions, Window
-from lag.report.reading import Reading, reading_of, wanted_of
+from lag.report.reading import ReadSamples, reading_of, wanted_of
 
 HOUR_MS: Final = 3_600_000
 """How long before a window a node's last snapshot is looked for."""
@@ -25,7 +25,7 @@ _NAMES: Final = ("cluster", "node", "group", "topic")
 _EVENT: Final = ("cluster", "node", "time_ms", "kind", "group", "topic", "queue", "detail")
 
 
-def read_exported(options: ReportOptions) -> Reading:
+def read_exported(options: ReportOptions) -> ReadSamples:
     """Read all places. What cannot be read is a gap.
 
     Raises:
@@ -95,7 +95,7 @@ class _Files:
     """Gathers the rows of files as columns."""
 
     def __init__(self) -> None:
-        self.chunks: list[dict[str, Column]] = []
+        self.chunks: list[dict[str, ColumnValues]] = []
         self.texts: dict[str, int] = {}
         self._numbers: dict[Place, int] = {}
 
@@ -112,18 +112,18 @@ class _Files:
         names = {*table.column_names}
         epochs = _coded(table, "epoch")
         found = {
-            "queue": Column(self._queues(table)),
-            "epoch": Column(np.array([int(each, 16) for each in epochs[1]], np.uint64)[epochs[0]]),
-            "tier": Column(TIERS.index(Tier.RAW)),
+            "queue": ColumnValues(self._queues(table)),
+            "epoch": ColumnValues(np.array([int(each, 16) for each in epochs[1]], np.uint64)[epochs[0]]),
+            "tier": ColumnValues(TIERS.index(Tier.RAW)),
             **dict.fromkeys(EXTRA, NOTHING),
         }
         for name in ("time_ms", "sequence"):
-            found[name] = Column(_chunk(table, name).to_numpy(zero_copy_only=False))
+            found[name] = ColumnValues(_chunk(table, name).to_numpy(zero_copy_only=False))
         for column in QUEUES.columns:
             if column.name in names:
                 found[column.name] = self._column(table, column.name)
             else:
-                found[column.name] = NOTHING if column.default is None else Column(column.default)
+                found[column.name] = NOTHING if column.default is None else ColumnValues(column.default)
         self.chunks.append(found)
 
     def _queues(self, table: Any) -> Any:
@@ -143,7 +143,7 @@ class _Files:
             numbers[number] = self._numbers.setdefault(place, len(self._numbers))
         return numbers[places]
 
-    def _column(self, table: Any, name: str) -> Column:
+    def _column(self, table: Any, name: str) -> ColumnValues:
         array = _chunk(table, name)
         if array.null_count == len(array):
             return NOTHING
@@ -151,13 +151,13 @@ class _Files:
         if name in TEXTS:
             codes, texts = _coded(table, name)
             numbers = np.array([self.texts.setdefault(text, len(self.texts)) for text in texts], np.int64)
-            return Column(numbers[codes], known)
+            return ColumnValues(numbers[codes], known)
         if known is not True:
             array = array.fill_null(False if TYPES[name] is np.bool_ else 0)
         values = array.to_numpy(zero_copy_only=False)
         if known is True and values.min() == values.max():
-            return Column(values[0].item())
-        return Column(values, known)
+            return ColumnValues(values[0].item())
+        return ColumnValues(values, known)
 
 
 def _chunk(table: Any, name: str) -> Any:
@@ -171,7 +171,11 @@ def _coded(table: Any, name: str) -> tuple[Any, list[str]]:
 
 
 def _silences(
-    url: str, chunks: Sequence[Mapping[str, Column]], places: Sequence[Place], live: Sequence[LiveFile], window: Window
+    url: str,
+    chunks: Sequence[Mapping[str, ColumnValues]],
+    places: Sequence[Place],
+    live: Sequence[LiveFile],
+    window: Window,
 ) -> Iterator[tuple[int, str]]:
     """Yield times without samples of each node, although no file says that they were not exported."""
     if not chunks:
@@ -197,7 +201,7 @@ def _silences(
             yield int(before["time_ms"]), f"{url}: {node}: nothing was recorded for {seconds} s (silent)"
 
 
-def _snapshots(chunk: Mapping[str, Column], of_queue: Any, window: Window) -> Any:
+def _snapshots(chunk: Mapping[str, ColumnValues], of_queue: Any, window: Window) -> Any:
     """Return a row per node and snapshot: its first moment."""
     inside = (chunk["time_ms"].values >= window.from_ms - HOUR_MS) & (chunk["time_ms"].values < window.to_ms)
     count = int(inside.sum())

@@ -9,7 +9,7 @@ import numpy as np
 
 from lag.journal.files import WIDTH_MS, Tier
 from lag.report.column_facts import facts_of, last_resets
-from lag.report.column_rules import Column, Judge, both, code_of, either, opposite, text_of
+from lag.report.column_rules import ColumnValues, Judge, both, code_of, either, opposite, text_of
 from lag.report.column_samples import TEXTS, TIERS, Samples
 from lag.report.options import Figures, Window
 from lag.rules import causes
@@ -30,7 +30,7 @@ _SHOWN: Final = tuple(sorted({
 """What is told of single samples."""
 
 
-class Judged:
+class JudgedSamples:
     """Samples of a window, judged. What is an array has an element for each of them."""
 
     def __init__(self, block: Samples, rows: Any, limits: Limits, resets: Sequence[Sequence[int]]) -> None:
@@ -60,7 +60,9 @@ class Judged:
         self.lost_now = self._lost_now()
 
     @classmethod
-    def of(cls, block: Samples, window: Window, limits: Limits, resets: Sequence[Sequence[int]]) -> Judged | None:
+    def of(
+        cls, block: Samples, window: Window, limits: Limits, resets: Sequence[Sequence[int]]
+    ) -> JudgedSamples | None:
         """Judge those samples of a block that are in a window; None: there are none."""
         inside = (block.times >= window.from_ms - limits.window_ms) & (block.times < window.to_ms)
         if not inside.all():
@@ -68,10 +70,10 @@ class Judged:
         rows = np.flatnonzero(block.times >= window.from_ms)
         return cls(block, rows, limits, resets) if len(rows) else None
 
-    def before(self, column: Column) -> Column:
+    def before(self, column: ColumnValues) -> ColumnValues:
         """Return the values of the samples before, of the same queue."""
         values, known = column.within(self.count)
-        return Column(np.roll(values, 1), np.roll(known, 1) & ~self.first)
+        return ColumnValues(np.roll(values, 1), np.roll(known, 1) & ~self.first)
 
     def _lost_now(self) -> Any:
         """Return what was lost since the last sample before that could be read."""
@@ -115,7 +117,7 @@ class Judged:
         added = {name: np.add.reduceat(values.astype(np.int64), self.begins) for name, values in found.items()}
         return {**added, "pause_ms": np.maximum.reduceat(np.where(passes, self.passed_ms, NONE), self.begins)}
 
-    def moments(self, wanted: Any) -> dict[str, Column]:
+    def moments(self, wanted: Any) -> dict[str, ColumnValues]:
         """Return what the topics' other queues say at the moments of some samples, as `lag.rules.topic_rules.beside`.
 
         Of a queue that was read twice within one moment the later sample counts.
@@ -143,14 +145,14 @@ class Judged:
             rest = count - known[own]
             mean = (total - mine) / np.maximum(rest, 1)
             variance = (squares - mine * mine) / np.maximum(rest, 1) - mean * mean
-            found[f"others_{short}_mean"] = Column(mean, rest > 0)
-            found[f"others_{short}_deviation"] = Column(np.sqrt(np.maximum(0.0, variance)), rest > 0)
+            found[f"others_{short}_mean"] = ColumnValues(mean, rest > 0)
+            found[f"others_{short}_deviation"] = ColumnValues(np.sqrt(np.maximum(0.0, variance)), rest > 0)
             if name == "lag":
                 highest = np.full(len(asked), -np.inf)
                 np.maximum.at(highest, of_moment, each)
-                found["lag_queues"] = Column(count)
-                found["lag_max"] = Column(highest[places], count > 0)
-                found["lag_mean"] = Column(total / np.maximum(count, 1), count > 0)
+                found["lag_queues"] = ColumnValues(count)
+                found["lag_max"] = ColumnValues(highest[places], count > 0)
+                found["lag_mean"] = ColumnValues(total / np.maximum(count, 1), count > 0)
         assert found.keys() == ALONE.keys()
         return found
 
@@ -175,7 +177,7 @@ class Judged:
             yield dict(zip(columns, values, strict=True))
 
 
-def listed(column: Column, count: int, text: Callable[[int], str] | None = None) -> list[Any]:
+def listed(column: ColumnValues, count: int, text: Callable[[int], str] | None = None) -> list[Any]:
     """Return a column of `count` rows as plain values; texts by their numbers."""
     values, known = (each.tolist() for each in column.within(count))
     if text is not None:
@@ -189,27 +191,27 @@ def _by_code(values: Mapping[str, Any]) -> Any:
     return np.array([codes.get(code, 0) for code in range(max(codes) + 1)])
 
 
-def _coalesced(one: Column, other: Column) -> Column:
+def _coalesced(one: ColumnValues, other: ColumnValues) -> ColumnValues:
     if other.known is False or one.known is True:
         return one
-    return Column(np.where(one.known, one.values, other.values), either(one.known, other.known))
+    return ColumnValues(np.where(one.known, one.values, other.values), either(one.known, other.known))
 
 
-def _higher(one: Column, other: Column) -> Column:
+def _higher(one: ColumnValues, other: ColumnValues) -> ColumnValues:
     """Return the higher of those that are known."""
     if other.known is False:
         return one
     values = np.where(
         both(other.known, opposite(both(one.known, one.values >= other.values))), other.values, one.values
     )
-    return Column(values, either(one.known, other.known))
+    return ColumnValues(values, either(one.known, other.known))
 
 
-def _in_time(facts: Mapping[str, Column], limits: Limits) -> Column:
+def _in_time(facts: Mapping[str, ColumnValues], limits: Limits) -> ColumnValues:
     """Return whether samples are in time, as far as that is known."""
     exact, low, high = (facts[name] for name in ("time_lag_ms", "time_lag_low_ms", "time_lag_high_ms"))
     is_late = both(low.known, low.values > limits.target_ms)
     is_kept = both(high.known, high.values <= limits.target_ms)
     values = np.where(exact.known, exact.values <= limits.target_ms, both(is_kept, opposite(is_late)))
     known = either(exact.known, either(is_late, is_kept))
-    return Column(values, both(known, facts["status"].values != code_of("UNKNOWN")))
+    return ColumnValues(values, both(known, facts["status"].values != code_of("UNKNOWN")))

@@ -21,7 +21,7 @@ from lag.report.data import Report
 from lag.report.exported import read_exported
 from lag.report.findings import LEFT
 from lag.report.incidents import longest
-from lag.report.judged import NONE, Judged, listed
+from lag.report.judged import NONE, JudgedSamples, listed
 from lag.report.options import (
     BUCKETS,
     HEAT_BUCKETS,
@@ -34,7 +34,7 @@ from lag.report.options import (
     Window,
 )
 from lag.report.parts import assemble
-from lag.report.reading import Moments, Reading, read_journals
+from lag.report.reading import Moments, ReadSamples, read_journals
 from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in
@@ -70,9 +70,9 @@ def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
     moments = Moments(reading.events)
     resets = [moments.resets(place) for place in reading.places]
     for block in _blocks(reading.samples, reading.places):
-        if options.compared and (judged := Judged.of(block, before, limits, resets)) is not None:
+        if options.compared and (judged := JudgedSamples.of(block, before, limits, resets)) is not None:
             earlier.add(judged)
-        if (judged := Judged.of(block, window, limits, resets)) is not None:
+        if (judged := JudgedSamples.of(block, window, limits, resets)) is not None:
             found.add(judged)
             found.tell(judged, moments)
     return found.reduced(reading, earlier)
@@ -108,11 +108,11 @@ class _Found:
         self._left: dict[int, int | None] = {}
         self._incidents: dict[int, list[Figures]] = defaultdict(list)
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: JudgedSamples) -> None:
         """Add up what was judged."""
         self._sums.append({**judged.sums(), "queue": judged.samples.queues[judged.begins]})
 
-    def tell(self, judged: Judged, moments: Moments) -> None:
+    def tell(self, judged: JudgedSamples, moments: Moments) -> None:
         """Take what is shown of the judged samples: buckets, incidents, and the last of each queue."""
         passed_ms, queues = judged.samples.times - self._window.from_ms, judged.samples.queues
         lag, age = judged.peak_lag.filled(NONE), judged.peak_age_ms.filled(-np.inf)
@@ -130,7 +130,7 @@ class _Found:
         self._take_last(judged, moments)
         self._take_incidents(judged)
 
-    def _take_last(self, judged: Judged, moments: Moments) -> None:
+    def _take_last(self, judged: JudgedSamples, moments: Moments) -> None:
         rows = np.flatnonzero(judged.last)
         ages = listed(judged.age_ms.at(rows), len(rows), None)
         tiers, times = judged.tiers[rows].tolist(), judged.samples.times[rows].tolist()
@@ -146,7 +146,7 @@ class _Found:
             facts["severity"] = SEVERITY.get(facts["status"], 0)
             self._last[int(self._group[queue])].append((queue, facts))
 
-    def _take_incidents(self, judged: Judged) -> None:
+    def _take_incidents(self, judged: JudgedSamples) -> None:
         """Find the incidents of each queue; of a group only the worst are kept."""
         rows = np.flatnonzero(judged.troubled)
         if not len(rows):
@@ -186,7 +186,7 @@ class _Found:
             })  # fmt: skip
 
     def _causes(
-        self, judged: Judged, rows: Any, begins: Any, severity: Any, kept: Any
+        self, judged: JudgedSamples, rows: Any, begins: Any, severity: Any, kept: Any
     ) -> tuple[list[dict[str | None, int]], Iterator[Figures]]:
         """Return, of each incident, how long each cause held while it was worst, and what is told of the longest."""
         numbers = np.cumsum(np.isin(np.arange(len(rows)), begins)) - 1
@@ -206,7 +206,7 @@ class _Found:
         samples = [found_of[number][longest(each)][1] for number, each in zip(kept.tolist(), helds, strict=True)]
         return helds, judged.told(np.array(samples, np.int64))
 
-    def reduced(self, reading: Reading, earlier: _Found) -> Reduced:
+    def reduced(self, reading: ReadSamples, earlier: _Found) -> Reduced:
         """Return the rows of the report."""
         objectives = self._objectives()
         pause_ms = max((row["pause_ms"] for row in objectives if row["pause_ms"] is not None), default=1)

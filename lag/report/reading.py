@@ -15,8 +15,8 @@ from lag.journal.files import live_files, parse
 from lag.journal.reader import SLACK_MS, JournalReader, Wanted
 from lag.journal.scan import Block
 from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
-from lag.report.column_rules import Column, both
-from lag.report.column_samples import Gatherer, Place, Samples, ordered
+from lag.report.column_rules import ColumnValues, both
+from lag.report.column_samples import Place, SampleColumns, Samples, ordered
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, Window
 from lag.rules.limits import Limits
 from lag.samples import EventKind
@@ -24,7 +24,7 @@ from lag.samples import EventKind
 JOURNAL_BYTES: Final = 4
 """Bytes of a sample in a journal, at least (docs/performance.md)."""
 
-Columns = Mapping[str, Column]
+Columns = Mapping[str, ColumnValues]
 Labels = Mapping[str, Mapping[tuple[str, str], str]]
 """By folder, of each node (cluster and name) whose name another folder has too, what it is called here."""
 
@@ -73,7 +73,7 @@ def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadSamples:
     """All that is known of the window, and before it as far as it matters.
 
     Attributes:
@@ -99,11 +99,11 @@ def wanted_of(options: ReportOptions) -> tuple[Wanted, Wanted]:
     return wanted, replace(wanted, since_ms=max(0, since_ms - LOOK_BACK_MS))
 
 
-def read_journals(disk: Disk, options: ReportOptions) -> Reading:
+def read_journals(disk: Disk, options: ReportOptions) -> ReadSamples:
     """Read journals, each file once."""
     wanted, earlier = wanted_of(options)
     labels = labels_of(disk, options.given.journals)
-    gatherer = Gatherer()
+    gatherer = SampleColumns()
     events: list[Figures] = []
     gaps: list[tuple[int, str, str]] = []
     for folder in options.given.journals:
@@ -138,7 +138,7 @@ def _is_inside(gap: Gap, window: Window) -> bool:
 def reading_of(
     options: ReportOptions, read: tuple[Sequence[Place], Columns, Sequence[str]], events: Sequence[Figures],
     gaps: Sequence[str],
-) -> Reading:  # fmt: skip
+) -> ReadSamples:  # fmt: skip
     """Return what was read, in order, without what is not asked for or cannot be."""
     places, columns, texts = read
     columns = _wanted_rows(places, columns, wanted_of(options)[0])
@@ -149,7 +149,7 @@ def reading_of(
     for queue in queues[absurd[kept] & (times >= options.window.from_ms)].tolist():
         refused[places[queue][1]] = refused.get(places[queue][1], 0) + 1
     sorted_places, samples = ordered(places, columns, texts)
-    return Reading(places=sorted_places, samples=samples, events=events, gaps=gaps, refused=refused)
+    return ReadSamples(places=sorted_places, samples=samples, events=events, gaps=gaps, refused=refused)
 
 
 def _without_absurd_times(columns: Columns) -> tuple[Columns, Any]:
@@ -160,7 +160,7 @@ def _without_absurd_times(columns: Columns) -> tuple[Columns, Any]:
         values, known = columns[name]
         wrong = both(known, (values < TIME_MIN_MS) | (values > times + AHEAD_MS))
         if np.any(wrong):
-            columns = {**columns, name: Column(values, both(known, ~wrong))}
+            columns = {**columns, name: ColumnValues(values, both(known, ~wrong))}
             absurd |= wrong
     return columns, absurd
 
@@ -178,7 +178,7 @@ def _without_lies(
         for name in MESSAGE_TIMES:
             values, known = columns[name]
             wrong = of_node & (times >= end) & (values <= step.stored_before_ms)
-            columns = {**columns, name: Column(values, both(known, ~wrong))}
+            columns = {**columns, name: ColumnValues(values, both(known, ~wrong))}
     return _at(columns, kept), kept
 
 

@@ -15,8 +15,8 @@ from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUES
 from lag.journal.files import Tier
 from lag.report.column_rules import Judge, text_of
-from lag.report.column_samples import TEXTS, Gatherer, Samples, ordered
-from lag.report.judged import Judged, listed
+from lag.report.column_samples import TEXTS, SampleColumns, Samples, ordered
+from lag.report.judged import JudgedSamples, listed
 from lag.report.options import Window
 from lag.rules import causes, quantities, statuses
 from lag.rules.facts import WINDOW_FACTS, rows_of
@@ -32,7 +32,7 @@ Queues = Mapping[tuple[str, int], Sequence[QueueSample]]
 
 def samples_of(queues: Queues) -> Samples:
     """Return samples as columns, read in the order of their moments."""
-    gatherer = Gatherer()
+    gatherer = SampleColumns()
     rows = sorted(
         ((each.time_ms, key, each) for key, samples in queues.items() for each in samples), key=lambda r: r[:2]
     )
@@ -44,10 +44,12 @@ def samples_of(queues: Queues) -> Samples:
     return ordered(*gatherer.samples())[1]
 
 
-def judged(queues: Queues, limits: Limits, resets: Mapping[tuple[str, int], int]) -> tuple[Judged, Judge]:
+def judged(queues: Queues, limits: Limits, resets: Mapping[tuple[str, int], int]) -> tuple[JudgedSamples, Judge]:
     """Judge all samples of queues, as columns, with the causes of all."""
     window = Window(from_ms=BEGIN - 100_000_000, to_ms=BEGIN + 100_000_000)
-    found = Judged.of(samples_of(queues), window, limits, [[resets[key]] if key in resets else [] for key in queues])
+    found = JudgedSamples.of(
+        samples_of(queues), window, limits, [[resets[key]] if key in resets else [] for key in queues]
+    )
     assert found is not None
     return found, found.causes(np.arange(found.count))
 
