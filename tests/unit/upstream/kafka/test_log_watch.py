@@ -7,7 +7,7 @@ import pytest
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import Place
-from upstream.kafka.log_watch import UNREAD_SECONDS
+from upstream.kafka.log_watch import UNREAD_SECONDS, Unread
 from upstream.kafka.partitions import MemberSettings
 
 T = Place("t", 0)
@@ -74,16 +74,17 @@ def test_partition_that_rests_needs_no_new_client(full: bool) -> None:
     assert len(ground.client.members) == 1
 
 
-def test_time_in_which_the_cluster_is_away_does_not_count(ground: KafkaGround) -> None:
-    """Nor does that in which a node stands still: the answers to all questions may come at once afterwards."""
-    ground.client.members[-1].pause([T])
-    ground.put("late")
-    ground.advance(UNREAD_SECONDS / 2)
-    ground.cluster().stop()
-    ground.advance(10 * UNREAD_SECONDS)
-    ground.cluster().start()
-    ground.advance(15)
-    assert len(ground.client.members) == 1
+def test_only_time_in_which_the_cluster_answers_counts(ground: KafkaGround) -> None:
+    """After an outage, or where the node stood still, the answers to all questions may come at once."""
+    [stream] = ground.member.partitions.streams.values()
+    unread, end = Unread(), stream.reached + 1
+    for now in (*[5.0] * 1_000, *[2_000.0] * 1_000):
+        unread.looked(stream, end, now)
+        assert unread.due() == {}
+    for second in range(int(UNREAD_SECONDS)):
+        unread.looked(stream, end, 2_000.0 + second)
+    assert unread.due() == {T: stream.reached}
+    assert unread.due() == {}
 
 
 def test_partition_that_comes_slowly_needs_no_new_client(ground: KafkaGround) -> None:
