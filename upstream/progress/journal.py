@@ -163,9 +163,10 @@ class AckJournal:
         try:
             file, capacity = self._written(number, position, buffers)
         except OSError as error:
-            if is_new or error.errno not in UNREADABLE or not self.disk.exists(path):
+            if is_new or self._file is not None or error.errno not in UNREADABLE or not self.disk.exists(path):
                 raise
-            # A page that the disk does not give out cannot be written in part. Nothing in that file counts.
+            # A page that the disk does not give out cannot be written in part. Nothing in that file counts, and nothing
+            # was acknowledged in this life.
             log.warning("ack_spare_unreadable", error=str(error))
             self.disk.remove(path)
             file, capacity = self._written(number, position, buffers)
