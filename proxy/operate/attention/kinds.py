@@ -76,6 +76,10 @@ KINDS: dict[str, Kind] = {
         "small files were damaged",
         "Nothing is lost; look at the disk, and mend them with `pyddmq store check --repair`.",
     ),
+    "files_deleted": Kind(
+        "files of the running node were deleted",
+        "Nothing is lost while the node runs; find the program that deletes files in the data directory.",
+    ),
     "acks_damaged": Kind(
         "the ack journal was damaged", "Messages that were acknowledged may come again; look at the disk."
     ),
