@@ -60,7 +60,7 @@ def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             assert path == "/api/lag/objectives"
             assert given(asked) in (
                 {"objective": "60s", "since": "6m"},
-                {"objective": "60s", "since": "6m", "atLeast": 99.9},
+                {"objective": "60s", "since": "6m", "atLeast": "99.9"},
             )
             share = 0.999 if "atLeast" in given(asked) else None
             return run_now(ward.view.objectives(group=None, span_ms=360_000, target_ms=60_000, at_least=share))
@@ -100,7 +100,7 @@ def test_span_of_which_little_is_known_ends_with_3(
     monkeypatch.setattr(
         lag_objective_command,
         "_of_files",
-        lambda _, target_ms, span_ms, group: run_now(
+        lambda _, target_ms, span_ms, group, __: run_now(
             ward.view.objectives(group=group, span_ms=span_ms, target_ms=target_ms)
         ),
     )
