@@ -38,6 +38,7 @@ from lag.report.reading import Moments, Place, Reading, ReadSample, by_topic, sa
 from lag.report.waiting import waiting_of
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import names_in
+from lag.rules.facts import WindowRow, rows_of
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import figures_of
 from lag.rules.statuses import BY_NAME, SEVERITY, Level
@@ -169,6 +170,7 @@ class _Walk:
         limits, stale_ms = self._limits, self._limits.stale_ms
         since_ms = window.from_ms - limits.window_ms
         inside = [each for each in self._samples if since_ms <= each[0].time_ms < window.to_ms]
+        rows = rows_of([each for each, _ in inside]) if inside else []
         sums, begin = _Sums(queues=1), 0
         before: _Judged | None = None
         facts: dict[str, Any] = {}
@@ -188,7 +190,7 @@ class _Walk:
                 first -= 1
             rests = rests_from <= first < begin and limits.samples_min <= place - begin
             if not rests or place + 1 == len(inside) or not _is_at_rest(facts) or self._was_reset(sample.time_ms):
-                facts = self._facts([each for each, _ in inside[first : place + 1]])
+                facts = self._facts(rows[first : place + 1], sample)
             judged = _judged(sample, read, facts, limits)
             wide_ms = WIDTH_MS[read.tier]
             passed_ms, finished = None, 0
@@ -224,11 +226,10 @@ class _Walk:
                 take(judged, facts)
         return sums if before is not None else None
 
-    def _facts(self, samples: Sequence[QueueSample]) -> dict[str, Any]:
-        newest = samples[-1]
+    def _facts(self, rows: Sequence[WindowRow], newest: QueueSample) -> dict[str, Any]:
         count = bisect_right(self._resets, newest.time_ms)
         reset_ms = self._resets[count - 1] if count else None
-        facts: dict[str, Any] = figures_of(samples, newest.time_ms, self._limits, reset_ms)
+        facts: dict[str, Any] = figures_of(rows, newest, newest.time_ms, self._limits, reset_ms)
         facts["status"] = str(statuses.COMPILED(facts))
         return facts
 
@@ -304,8 +305,7 @@ def _with_causes(queues: Mapping[Place, Sequence[_Judged]], limits: Limits) -> N
             if not _is_alone(each):
                 continue
             facts = {**each.facts, **others[each.time_ms // MOMENT_MS][place]}
-            for name, rule in quantities.COMPILED_OF_TOPIC.items():
-                facts[name] = rule(facts)
+            quantities.add_topic_quantities(facts)
             cause = causes.COMPILED(facts)
             each.facts, each.cause = facts, None if cause is None else str(cause)
 
