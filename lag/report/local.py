@@ -413,7 +413,7 @@ class _Found:
 
     def _speaks_for_ms(self, each: _Judged) -> int:
         """Return the time from a sample to the next one, if that is no gap."""
-        if each.after_ms is None or each.time_ms < self._window.counted_ms:
+        if each.after_ms is None or each.after_ms < self._window.counted_ms:
             return 0
         passed_ms = each.after_ms - each.time_ms
         return passed_ms if passed_ms <= self._limits.stale_ms + each.after_wide_ms else 0

@@ -315,7 +315,7 @@ class History:
         )
         ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms} + after_wide_ms"
         # A sample speaks for the time until the next one; of a piece of a longer window its lead does not count.
-        speaks = f"after_ms IS NULL OR {ended} OR time_ms < {self._window.counted_ms}L"
+        speaks = f"after_ms IS NULL OR {ended} OR after_ms < {self._window.counted_ms}L"
         facts = ", ".join(f"`{name}`" for name in causes.EVIDENCE)
         of_cause = rows.groupBy(*QUEUE_NAMES, "incident", "severity", "cause").agg(*_aggregates(
             "min(time_ms) from_ms",
