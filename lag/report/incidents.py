@@ -22,7 +22,7 @@ from lag.report import texts
 from lag.report.findings import marks_of
 from lag.report.options import INCIDENTS_MAX, Figures, Group, Reduced, ReportOptions, Window, status_of
 from lag.report.parts import GAPS_MAX, joined
-from lag.report.reading import samples_at_most
+from lag.report.reading import file_spans
 from lag.rules import statuses
 from lag.samples import EventKind
 
@@ -161,16 +161,20 @@ def make_ledger(
 
 
 def pieces_of(disk: Disk, options: ReportOptions) -> Iterator[Window]:
-    """Yield the pieces of a window, a day each, or shorter where a day has many samples."""
-    window, folders = options.window, options.given.journals
-    is_small = samples_at_most(disk, folders, window.from_ms, window.to_ms) <= SAMPLES_MAX
-    for begin in range(window.from_ms, window.to_ms, PIECE_MS):
-        end = min(begin + PIECE_MS, window.to_ms)
-        samples = 0 if is_small else samples_at_most(disk, folders, begin, end)
-        width = max(LEAD_MS, -(-(end - begin) // max(1, -(-samples // SAMPLES_MAX))))
-        for counted in range(begin, end, width):
-            lead = max(window.from_ms, counted - LEAD_MS)
-            yield Window(from_ms=lead, to_ms=min(counted + width, end), counted_ms=counted)
+    """Yield the pieces of a window that have samples, a day each, or shorter where a day can have many samples."""
+    window, spans = options.window, file_spans(disk, options.given.journals)
+    begin = max([window.from_ms, *sorted(first_ms for first_ms, _, _ in spans)[:1]])
+    for day in range(begin, window.to_ms, PIECE_MS):
+        end = min(day + PIECE_MS, window.to_ms)
+        # A file counts by its share of the day: most are of an hour, and those of a summary of more than a day.
+        samples = sum(
+            count * (min(last_ms, end) - max(first_ms, day)) // (last_ms - first_ms)
+            for first_ms, last_ms, count in spans
+            if last_ms > day and first_ms < end
+        )
+        width = max(LEAD_MS, -(-(end - day) // max(1, -(-samples // SAMPLES_MAX))))
+        for counted in range(day, end, width) if samples else ():
+            yield Window(from_ms=max(begin, counted - LEAD_MS), to_ms=min(counted + width, end), counted_ms=counted)
 
 
 class _Stitched:
