@@ -35,6 +35,7 @@ from lag.report.options import (
 )
 from lag.report.parts import assemble
 from lag.report.reading import Moments, Place, Reading, ReadSample, by_topic, samples_of
+from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import names_in
@@ -111,7 +112,8 @@ class _Bucket:
 
 def make_locally(disk: Disk, options: ReportOptions) -> Report:
     """Return the report over journals, made by this process alone."""
-    return replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    report = replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    return with_usual(disk, options.given.journals, report)
 
 
 def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:

@@ -126,6 +126,7 @@ def _environment() -> jinja2.Environment:
         sentence=texts.sentence,
         names=texts.names,
         costs=texts.costs,
+        usual=texts.usual,
         event=texts.event,
         waiting=texts.waiting,
         clock=texts.clock,
