@@ -6,16 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Annotated, Final
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from lag.report import texts
-from lag.report.incidents import Entry, Ledger, make_ledger
-from lag.report.local import reduce_locally
 from lag.report.markdown import plain
 from lag.report.options import Input, ReportOptions, Window
 from lag.report.tables import csv_of
@@ -26,6 +24,9 @@ from proxy.cli.moments import moment_option
 from proxy.cli.output import print_line, print_table
 from proxy.operate.lag_texts import count
 from proxy.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from lag.report.incidents import Entry, Ledger
 
 FORMATS: Final = ("text", "json", "csv", "markdown")
 COLUMNS: Final = ("since", "until", "lasted", "group", "topic", "status", "cause", "peak lag", "lost", "changed before")
@@ -45,6 +46,9 @@ def incidents_lag(
     cause: Cause = None, target: Target = 60.0, rules: Rules = None, form: Format = "text", timezone: TimeZone = None,
 ) -> int:  # fmt: skip
     """List the incidents of months: what, since when, how long, why, and what changed before; then sums by month."""
+    from lag.report.incidents import make_ledger
+    from lag.report.local import reduce_locally
+
     disk, clock = RealDisk(read_only=True), SystemClock()
     if form not in FORMATS:
         raise CliError(f"--format is {form!r}: it is one of {', '.join(FORMATS)}", ExitCode.USAGE)
@@ -76,7 +80,9 @@ def rendered(ledger: Ledger, form: str) -> str:
     if form == "json":
         return json.dumps(asdict(ledger), ensure_ascii=False) + "\n"
     if form == "csv":
-        names = list(Entry.__dataclass_fields__)
+        from lag.report.incidents import Entry
+
+        names = [field.name for field in fields(Entry)]
         rows = ({**asdict(each), "changes": "; ".join(each.changes)} for each in ledger.incidents)
         return csv_of(names, ([row[name] for name in names] for row in rows))
     lines = [_title(ledger), "", *_markdown(COLUMNS, _rows(ledger))] if ledger.incidents else [_title(ledger)]

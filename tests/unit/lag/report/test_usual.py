@@ -29,7 +29,7 @@ def hour(end_ms: int, lag: int, minutes: int = 60) -> list[Any]:
     for number in range(minutes):
         now = end_ms - (minutes - number) * EVERY_MS
         end = 10_000 + 30 * number
-        late = {"committed": end - lag, "committed_ms": now - lag * 100 if lag else None}
+        late: dict[str, Any] = {"committed": end - lag, "committed_ms": now - lag * 100 if lag else None}
         rounds.append([(PLACE, sample(now, end=end, **late)), (OTHER, sample(now, end=end, committed=end))])
     return rounds
 
