@@ -210,7 +210,7 @@ class _Stitched:
             until_ms = row["last_ms"] if key[:3] in seen else None
             self._keep(key, {**row, "until_ms": until_ms})
         if new:
-            self._find_changes(piece, new, reduced.events)
+            self._find_changes(new, reduced.events)
         self.cut += [
             f"{texts.moment(piece.counted_ms, self._options.timezone, seconds=False)}: {group} had more than "
             f"{INCIDENTS_MAX} incidents of queues in a piece; the least bad are left out"
@@ -239,10 +239,10 @@ class _Stitched:
         self._join()
         return self._entries
 
-    def _find_changes(self, piece: Window, rows: Sequence[Figures], happened: Sequence[Figures]) -> None:
+    def _find_changes(self, rows: Sequence[Figures], happened: Sequence[Figures]) -> None:
         events = sorted(happened, key=lambda event: int(event["time_ms"]))
         times = [event["time_ms"] for event in events]
-        levels = self._levels(piece, frozenset(row["group"] for row in rows))
+        levels = self._levels(rows)
         zone = self._options.timezone
         for row in rows:
             span = Window(from_ms=row["from_ms"] - CHANGED_MS, to_ms=row["from_ms"] + _NOW_MS)
@@ -252,10 +252,11 @@ class _Stitched:
             series = levels.get((row["cluster"], row["node"], row["group"], row["topic"]), [])
             row["changes"] = [*said[-CHANGES_MAX:], *_level_changes(series, row["from_ms"])]
 
-    def _levels(self, piece: Window, groups: frozenset[str]) -> _Series:
-        """Return how many clients and queues the topics of some groups had in a piece."""
+    def _levels(self, rows: Sequence[Figures]) -> _Series:
+        """Return how many clients and queues the topics of some incidents had around their begins."""
         found: _Series = {}
-        wanted = Wanted(since_ms=max(0, piece.counted_ms - LEAD_MS), until_ms=piece.to_ms, groups=groups)
+        begins, groups = [row["from_ms"] for row in rows], frozenset(row["group"] for row in rows)
+        wanted = Wanted(since_ms=max(0, min(begins) - LEAD_MS), until_ms=max(begins) + _NOW_MS + 1, groups=groups)
         for folder in self._options.given.journals:
             for block in JournalReader(self._disk, folder).blocks(wanted):
                 if isinstance(block, Gap):

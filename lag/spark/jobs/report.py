@@ -79,7 +79,7 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
     """
     while True:
         try:
-            report = assemble(options, _reduced(spark, options))
+            report = assemble(options, reduce_by_spark(spark, options))
             disk = RealDisk(read_only=True)
             report = replace(report, waiting=waiting_of(disk, options))
             return with_usual(disk, options.given.journals, report)
@@ -90,7 +90,8 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
             options = replace(options, given=replace(options.given, unreadable=known | {name}))
 
 
-def _reduced(spark: SparkSession, options: ReportOptions) -> Reduced:
+def reduce_by_spark(spark: SparkSession, options: ReportOptions) -> Reduced:
+    """Read and judge samples, and collect the rows of a report."""
     window, limits, given = options.window, options.limits, options.given
     before_ms = window.length_ms if options.compared else 0
     since_ms = window.from_ms - before_ms - limits.window_ms
