@@ -21,6 +21,7 @@ from lag.journal.summaries import QUEUE_SUMMARIES
 from lag.report.clock_steps import steps_of, without_lies
 from lag.report.data import Report
 from lag.report.findings import LEFT
+from lag.report.incidents import longest
 from lag.report.options import (
     BUCKETS,
     HEAT_BUCKETS,
@@ -37,6 +38,7 @@ from lag.report.reading import Moments, Place, Reading, ReadSample, by_topic, sa
 from lag.report.waiting import waiting_of
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import names_in
+from lag.rules.facts import WindowRow, rows_of
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import figures_of
 from lag.rules.statuses import BY_NAME, SEVERITY, Level
@@ -168,6 +170,7 @@ class _Walk:
         limits, stale_ms = self._limits, self._limits.stale_ms
         since_ms = window.from_ms - limits.window_ms
         inside = [each for each in self._samples if since_ms <= each[0].time_ms < window.to_ms]
+        rows = rows_of([each for each, _ in inside]) if inside else []
         sums, begin = _Sums(queues=1), 0
         before: _Judged | None = None
         facts: dict[str, Any] = {}
@@ -187,7 +190,7 @@ class _Walk:
                 first -= 1
             rests = rests_from <= first < begin and limits.samples_min <= place - begin
             if not rests or place + 1 == len(inside) or not _is_at_rest(facts) or self._was_reset(sample.time_ms):
-                facts = self._facts([each for each, _ in inside[first : place + 1]])
+                facts = self._facts(rows[first : place + 1], sample)
             judged = _judged(sample, read, facts, limits)
             wide_ms = WIDTH_MS[read.tier]
             passed_ms, finished = None, 0
@@ -223,11 +226,10 @@ class _Walk:
                 take(judged, facts)
         return sums if before is not None else None
 
-    def _facts(self, samples: Sequence[QueueSample]) -> dict[str, Any]:
-        newest = samples[-1]
+    def _facts(self, rows: Sequence[WindowRow], newest: QueueSample) -> dict[str, Any]:
         count = bisect_right(self._resets, newest.time_ms)
         reset_ms = self._resets[count - 1] if count else None
-        facts: dict[str, Any] = figures_of(samples, newest.time_ms, self._limits, reset_ms)
+        facts: dict[str, Any] = figures_of(rows, newest, newest.time_ms, self._limits, reset_ms)
         facts["status"] = str(statuses.COMPILED(facts))
         return facts
 
@@ -303,8 +305,7 @@ def _with_causes(queues: Mapping[Place, Sequence[_Judged]], limits: Limits) -> N
             if not _is_alone(each):
                 continue
             facts = {**each.facts, **others[each.time_ms // MOMENT_MS][place]}
-            for name, rule in quantities.COMPILED_OF_TOPIC.items():
-                facts[name] = rule(facts)
+            quantities.add_topic_quantities(facts)
             cause = causes.COMPILED(facts)
             each.facts, each.cause = facts, None if cause is None else str(cause)
 
@@ -387,20 +388,35 @@ class _Found:
         if members:
             yield self._incident(place, members, self.left[place])
 
-    @staticmethod
-    def _incident(place: Place, members: Sequence[_Judged], until_ms: int | None) -> Figures:
-        worst = max(members, key=lambda each: (each.severity, each.cause is not None, -each.time_ms))
+    def _incident(self, place: Place, members: Sequence[_Judged], until_ms: int | None) -> Figures:
+        severity = max(each.severity for each in members)
+        held: dict[str | None, int] = {}
+        firsts: dict[str | None, _Judged] = {}
+        for each in members:
+            if each.severity == severity:
+                firsts.setdefault(each.cause, each)
+                held[each.cause] = held.get(each.cause, 0) + self._speaks_for_ms(each)
+        cause = longest(held)
         return {
             **_names(place),
             "from_ms": members[0].time_ms,
+            "last_ms": members[-1].time_ms,
             "until_ms": until_ms,
-            "severity": worst.severity,
-            "cause": worst.cause,
-            "facts": {name: worst.facts[name] for name in causes.EVIDENCE},
+            "severity": severity,
+            "cause": cause,
+            "held": held,
+            "facts": {name: firsts[cause].facts[name] for name in causes.EVIDENCE},
             "lag": max((each.peak_lag for each in members if each.peak_lag is not None), default=None),
             "age_ms": max((each.peak_age_ms for each in members if each.peak_age_ms is not None), default=None),
-            "lost": sum(each.lost_now for each in members),
+            "lost": sum(each.lost_now for each in members if each.time_ms >= self._window.counted_ms),
         }
+
+    def _speaks_for_ms(self, each: _Judged) -> int:
+        """Return the time from a sample to the next one, if that is no gap."""
+        if each.after_ms is None or each.time_ms < self._window.counted_ms:
+            return 0
+        passed_ms = each.after_ms - each.time_ms
+        return passed_ms if passed_ms <= self._limits.stale_ms + each.after_wide_ms else 0
 
     def reduced(self, events: Sequence[Figures], earlier: Mapping[tuple[str, str], _Sums], reading: Reading) -> Reduced:
         """Return the rows of the report."""

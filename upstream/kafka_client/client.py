@@ -14,7 +14,7 @@ from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Broken
 from upstream.kafka_client.asking import Askers, Asking
-from upstream.kafka_client.look_process import look_beside
+from upstream.kafka_client.look import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
 from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.package import KafkaUnusable, confluent

@@ -188,3 +188,17 @@ def test_coverage_stands_beside_the_share() -> None:
     assert (found.samples, found.coverage) == (100, 1.0)
     assert (found.earlier_samples, found.earlier_samples_share) == (3, 1.0)
     assert found.earlier_coverage == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(("limited", "cause"), [(20, "rate limit"), (3, "slow consumer")])
+def test_incident_has_the_cause_that_held_longest(limited: int, cause: str) -> None:
+    """Of 24 late samples some are held back by a rate limit, the last ones."""
+    disk, rounds = SimDisk(), []
+    for number in range(40):
+        now, is_late = NOW_MS + number * EVERY_MS, 5 <= number < 29
+        late = {"committed_ms": now - 300_000, "end": 300 + number, "limited": number >= 29 - limited} if is_late else {}
+        done = 100 + number if number < 29 else 300 + number
+        rounds.append([(("g", "t", 0), sample(now, **{"end": done, "committed": done, **late}))])
+    write(disk, "j", rounds)
+    [found] = part(made(disk, "j", rounds=40), "g").incidents
+    assert (found.status, found.cause, found.from_ms) == ("WARN", cause, NOW_MS + 5 * EVERY_MS)
