@@ -1,4 +1,4 @@
-"""docs/findings.md and docs/commands.md are what `make docs` writes."""
+"""docs/findings.md, docs/commands.md and docs/codes.md are what `make docs` writes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tools import cli_doc, findings_doc
+from tools import cli_doc, codes_doc, findings_doc
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.mark.parametrize(("name", "render"), [("findings", findings_doc.render), ("commands", cli_doc.render)])
+@pytest.mark.parametrize(
+    ("name", "render"),
+    [("findings", findings_doc.render), ("commands", cli_doc.render), ("codes", codes_doc.render)],
+)
 def test_page_is_made_from_the_code(name: str, render: Callable[[], str]) -> None:
     """`make docs` writes it again."""
     assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == render(), "run `make docs`"
