@@ -1,4 +1,4 @@
-"""Spark and plain Python make the same report of a journal, to every digit."""
+"""Spark and the engine without it make the same report of journals and of exported files, to every digit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from random import Random
 from typing import Any
 
 from broker.runtime.disk import RealDisk
+from lag.export.export import export
+from lag.export.place import ExportPlace
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import Report, as_plain
 from lag.report.local import make_locally
@@ -121,7 +123,8 @@ _LIMITS = WriterLimits(free_bytes_min=0)
 def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path: Path) -> None:
     """Three nodes, with resets, losses, a restart, queues that are made anew, cannot be read or leave.
 
-    One died in the middle of a snapshot, beside a file of another program; the clock of another was set back.
+    One died in the middle of a snapshot, beside a file of another program; the clock of another was set back. Two of
+    them are exported, then, and one of the files is damaged.
     """
     for number, node in enumerate(("n1", "n2")):
         wild(tmp_path / node, node, 5 + number)
@@ -136,4 +139,12 @@ def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path
     assert any("(clock)" in gap for gap in report.gaps)
     assert any(part.lost for part in report.groups)
     assert any(each.cause for part in report.groups for each in part.incidents)
-    both(spark, replace(options, given=replace(options.given, groups=frozenset({"a"})), compared=False))
+    place = ExportPlace(str(tmp_path / "exported"))
+    for node in ("n1", "n2"):
+        export(RealDisk(read_only=True), str(tmp_path / node), place)
+    file = next(each for each in sorted(place.names("queues")) if "/n2." in each)
+    (tmp_path / "exported" / file).write_bytes(b"not Parquet")
+    given = Input(exported=[place.url], groups=frozenset({"a"}))
+    report = both(spark, replace(options, given=given, compared=False))
+    assert report.samples > 500
+    assert [gap for gap in report.gaps if gap.endswith("cannot be read (damaged)")]
