@@ -136,9 +136,11 @@ def facts_of(
         reset_ms = None
     begin = next(place for place, row in enumerate(rows) if row.time_ms >= begin_ms)
     window = [row for row in rows[begin:] if row.start is not None]
-    ends = [row.end for row in window]
+    columns = _columns(window) if window else _NO_COLUMNS
+    ends = columns.end
     if any(map(gt, ends, ends[1:])):
         window = window[max(place for place in range(1, len(ends)) if ends[place] < ends[place - 1]) :]
+        columns = _columns(window)
     facts = _known_before(limits).copy()
     facts.update(zip(SAMPLE_FIELDS, _sample_values(newest), strict=True))
     facts["now_ms"], facts["readable"], facts["reset_ms"] = now_ms, len(window), reset_ms
@@ -147,19 +149,21 @@ def facts_of(
     if window:
         before = next((row for row in reversed(rows[:begin]) if row.start is not None), window[0])
         facts["earlier_expired"], facts["earlier_committed"] = before.expired, before.committed
-        facts["paused_until_ms"] = max([row.time_ms for row in window if row.paused], default=None)
-        columns = _columns(window)
         times, ends = columns.time_ms, columns.end
+        if True in columns.paused:
+            facts["paused_until_ms"] = max(row.time_ms for row in window if row.paused)
         _add_runs(facts, columns, newest)
-        known = [row for row in window if row.committed is not None]
-        if known:
-            columns = columns if len(known) == len(window) else _columns(known)
-            _add_committed(facts, columns, reset_ms, limits)
-            _add_growth(facts, columns)
+        known = columns
+        if None in columns.committed:
+            readable = [row for row in window if row.committed is not None]
+            known = _columns(readable) if readable else _NO_COLUMNS
+        if known.time_ms:
+            _add_committed(facts, known, reset_ms, limits)
+            _add_growth(facts, known)
         facts["produce_slope"] = median_slope(times, ends)
         facts["produce_recent"] = recent_slope(times, ends, limits.recent_ms)
         facts["produce_first"], facts["produce_second"] = halves(times, ends)
-        facts["start_slope"] = median_slope(times, [row.start or 0 for row in window])
+        facts["start_slope"] = median_slope(times, columns.start)
     return facts
 
 
@@ -175,11 +179,13 @@ def _columns(rows: Sequence[WindowRow]) -> Any:
     return WindowRow(*zip(*rows, strict=True))  # type: ignore[arg-type]
 
 
+_NO_COLUMNS: Final[Any] = WindowRow(*[()] * len(WindowRow._fields))  # type: ignore[arg-type]
+
+
 def _add_runs(facts: dict[str, Value], window: Any, newest: QueueSample) -> None:
-    times, ends, positions = window.time_ms, window.end, window.position
-    count = place = len(times)
-    while place and ends[place - 1] > positions[place - 1]:
-        place -= 1
+    times, ends, count = window.time_ms, window.end, len(window.time_ms)
+    is_behind = list(map(gt, ends, window.position))
+    place = count - is_behind[::-1].index(False) if False in is_behind else 0
     facts["behind_since_ms"] = times[place] if place < count else None
     if newest.committed is None or newest.start is None:
         return
@@ -187,9 +193,8 @@ def _add_runs(facts: dict[str, Value], window: Any, newest: QueueSample) -> None
     while place and committed[place - 1] == newest.committed:
         place -= 1
     facts["flat_since_ms"] = times[place] if place < count else None
-    place, position = count, max(newest.start, newest.committed)
-    while place and ends[place - 1] > position:
-        place -= 1
+    # Ends never fall within a window.
+    place = bisect_right(ends, max(newest.start, newest.committed))
     if place < count:
         facts["above_ms"], facts["above_end"] = times[place], ends[place]
         if place:
@@ -240,6 +245,8 @@ def median_slope(times: Sequence[int], values: Sequence[int]) -> float | None:
     apart = len(times) // 2
     if not apart:
         return None
+    if values.count(values[0]) == len(values):
+        return 0.0
     risen, passed = map(sub, values[apart:], values), map(sub, times[apart:], times)
     slopes: list[float] = sorted(rise * 1000.0 / span for rise, span in zip(risen, passed, strict=True))
     return (slopes[(len(slopes) - 1) // 2] + slopes[len(slopes) // 2]) / 2

@@ -37,6 +37,7 @@ class Windows:
 
     Attributes:
         window_ms: How far back the rules look; may change.
+        changes: Rises with each change of the windows.
 
     Args:
         window_ms: How far back the rules look.
@@ -44,6 +45,7 @@ class Windows:
 
     def __init__(self, window_ms: int = Limits().window_ms) -> None:
         self.window_ms = window_ms
+        self.changes = 0
         self._rows: dict[Place, deque[WindowRow]] = {}
         self._newest: dict[Place, QueueSample] = {}
         self._resets: dict[Place, int] = {}
@@ -61,6 +63,7 @@ class Windows:
 
     def add(self, place: Place, sample: QueueSample) -> None:
         """Take one sample, the newest of its queue."""
+        self.changes += 1
         window = self._rows.setdefault(place, deque())
         self._newest[place] = sample
         if window and sample.time_ms < window[-1].time_ms:
@@ -77,17 +80,20 @@ class Windows:
 
     def note(self, event: LagEvent) -> None:
         """Take notice of a reset by an operator, which is no fault of the group's."""
+        self.changes += 1
         if event.kind is EventKind.RESET:
             self._resets[event.group, event.topic, event.queue] = event.time_ms
 
     def forget(self, place: Place) -> None:
         """Forget a queue that is none of its group's any more."""
+        self.changes += 1
         self._rows.pop(place, None)
         self._newest.pop(place, None)
         self._resets.pop(place, None)
 
     def clear(self) -> None:
         """Forget all."""
+        self.changes += 1
         self._rows.clear()
         self._newest.clear()
         self._resets.clear()
