@@ -96,6 +96,7 @@ def _write_day(place: str, day: int, queues: int) -> None:
         "time_ms": now, "start": np.zeros(count, np.int64), "end": end, "committed": end - lag,
         "finished": np.zeros(count, np.int64), "expired": lost, "started": end - lag,
         "start_ms": np.full(count, BEGIN_MS - DAY_MS), "committed_ms": np.where(stands, moved_ms, now - lag * 20),
+        "started_ms": np.where(stands, moved_ms, now - lag * 15),
         "end_ms": now - 10, "moved_ms": moved_ms, "answered_ms": moved_ms, "asked_ms": now - 500,
         "holders": np.where(stands, 0, 2), "queue": queue % 8, "sequence": day * SNAPSHOTS + minute,
     }  # fmt: skip
@@ -111,10 +112,12 @@ def _write_day(place: str, day: int, queues: int) -> None:
             number = queue if len(words) > 1 else np.zeros(count, np.int64)
             column = pa.DictionaryArray.from_arrays(pa.array(number, pa.int32()), pa.array(words)).cast(pa.string())
         elif field.name in usual:
-            column = pa.array(usual[field.name], mask=~has_lag if field.name == "committed_ms" else None)
+            column = pa.array(
+                usual[field.name], mask=~has_lag if field.name in ("committed_ms", "started_ms") else None
+            )
         elif pa.types.is_boolean(field.type):
             column = pa.array(np.zeros(count, bool))
-        elif field.name.startswith("held") or field.name == "matched":
+        elif field.name.startswith(("held", "out_", "sink_")) or field.name in ("matched", "base", "succeeded_ms"):
             column = pa.nulls(count, field.type)
         else:
             column = pa.array(np.zeros(count, np.int64))
