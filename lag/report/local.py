@@ -197,16 +197,18 @@ class _Walk:
                     passed_ms = sample.time_ms - before.time_ms
                 if sample.start is not None and expired is not None:
                     judged.lost_now = max(0, sample.expired - expired)
-                then, now = earlier["committed"], sample.committed
+                then, now = _position(earlier), _position(facts)
                 skipped = max(0, sample.skipped - earlier["skipped"])
                 if None not in (passed_ms, then, now) and not self._is_reset(before.time_ms, sample.time_ms):
-                    finished = max(0, (now or 0) - then - judged.lost_now - skipped)
+                    finished = max(0, (now or 0) - (then or 0) - judged.lost_now - skipped)
                 state = before.in_time if read.tier is Tier.RAW else judged.in_time
                 sums.known_ms += (passed_ms or 0) * (state is not None)
                 sums.over_ms += (passed_ms or 0) * (state is False)
                 sums.ended_kept += finished * (state is True)
                 if passed_ms is not None:
                     sums.pause_ms = max(sums.pause_ms or 0, passed_ms)
+            else:
+                sums.known_ms += _known_ms(judged, sample.time_ms - window.from_ms, stale_ms + wide_ms)
             if sample.start is not None:
                 expired = sample.expired
             sums.samples += 1
@@ -216,8 +218,9 @@ class _Walk:
             if place + 1 < len(inside):
                 after = inside[place + 1][1]
                 judged.after_ms, judged.after_wide_ms = after.time_ms, WIDTH_MS[after.tier]
-            elif judged.in_time is False:
-                sums.ended += facts["lag"] or 0
+            else:
+                sums.known_ms += _known_ms(judged, window.to_ms - sample.time_ms, stale_ms + wide_ms)
+                sums.ended += (facts["lag"] or 0) if judged.in_time is False else 0
             before = judged
             if take is not None:
                 take(judged, facts)
@@ -279,6 +282,16 @@ def _in_time(facts: Mapping[str, Any], limits: Limits) -> bool | None:
     if facts["time_lag_low_ms"] is not None and facts["time_lag_low_ms"] > limits.target_ms:
         return False
     return True if facts["time_lag_high_ms"] is not None and facts["time_lag_high_ms"] <= limits.target_ms else None
+
+
+def _known_ms(judged: _Judged, passed_ms: int, gap_ms: int) -> int:
+    """Return how much of the time between a sample and an end of the window is known by it."""
+    return passed_ms if judged.in_time is not None and passed_ms <= gap_ms else 0
+
+
+def _position(facts: Mapping[str, Any]) -> int | None:
+    """Where a group goes on: its committed offset, or the first that is kept; null: not known."""
+    return None if facts["committed"] is None else max(facts["committed"], facts["start"] or 0)
 
 
 def _highest(one: Any, other: Any) -> Any:
@@ -358,7 +371,7 @@ class _Found:
             number = passed_ms // heat_width
             heat[number] = _highest(heat.get(number), each.peak_lag)
             if not _is_alone(each):
-                each.facts = {name: facts[name] for name in ("committed", "skipped", *_NEIGHBOURS)}
+                each.facts = {name: facts[name] for name in ("start", "committed", "skipped", *_NEIGHBOURS)}
             judged.append(each)
 
         return take
