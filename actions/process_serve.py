@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import importlib
 import pickle
-import signal
-import sys
 import time
-from multiprocessing.connection import Connection
 from typing import Any
 
 from actions.functions import as_action
 from pyddmq.actions import Action, Outgoing, Status
 from upstream.calls.answers import run_action
+from upstream.calls.child_process import own_end
 from upstream.calls.user_code import ActionMisbehaved, as_exception, described, plain_facts, shown, text_of
 
 
@@ -46,9 +44,7 @@ class WorkerContext:
 
 def main() -> None:
     """Serve the pipe whose descriptor is the first argument until the node closes it."""
-    # An interrupt at the terminal is the node's to handle.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with Connection(int(sys.argv[1])) as pipe:
+    with own_end() as pipe:
         try:
             action, context = _opened(pipe.recv())
         except BaseException as error:

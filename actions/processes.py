@@ -1,22 +1,19 @@
 """Blocking actions in processes of their own, which are killed at the time limit: the option `process: true` (D45).
 
 Each call is made by a thread of the subscription's share, which hands it to a worker process (`actions.process_serve`)
-and waits. A worker is a new interpreter, not a fork of the node: it has the action, its options and plain facts of the
-jobs, and no part of the node's files, connections or threads. What a call does to its job's data comes back with the
-answer, and what it counts. A worker that is killed, or that ends by itself, is replaced with the next call.
+and waits. A worker has the action, its options and plain facts of the jobs. What a call does to its job's data comes
+back with the answer, and what it counts. A worker that is killed, or that ends by itself, is replaced with the next
+call.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from typing import Any
 
 from actions.outside import OutsideAction
 from pyddmq.actions import Action, Job, Status, TimedOut
+from upstream.calls.child_process import ChildProcess
 from upstream.calls.modes import answers_many
 
 PROCESSES_MAX = 4
@@ -25,8 +22,6 @@ START_SECONDS = 60.0
 """How long a worker may take to import and open its action."""
 GRACE_MS = 5_000
 """Beyond the time limit, until a call that was to be killed is shown as stuck."""
-
-_MAIN = "import sys; sys.path[:] = {path!r}; from actions.process_serve import main; main()"
 
 
 class WorkerEnded(Exception):
@@ -161,20 +156,11 @@ class Worker:
             TimedOut: That took longer than START_SECONDS.
             WorkerEnded: It ended before.
         """
-        ours, theirs = Pipe()
-        self._pipe: Connection = ours
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN.format(path=sys.path), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                # The node's own output may be read by a program.
-                stdout=2,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+        # The node's own output may be read by a program: what a worker prints goes to the error output.
+        self._process = ChildProcess("actions.process_serve", output=2)
         error = self._ask(setup, START_SECONDS)
         if error is not None:
-            self.kill()
+            self._process.kill()
             raise error
 
     def call(self, jobs: Sequence[Any], limit_ms: int) -> tuple[Any, Any, Any]:
@@ -184,25 +170,14 @@ class Worker:
 
     def end(self) -> None:
         """Have it close its action and end, within START_SECONDS."""
-        try:
-            self._pipe.send(None)
-            self._process.wait(START_SECONDS)
-        except (OSError, subprocess.TimeoutExpired):
-            self.kill()
-        self._pipe.close()
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
-        self._process.wait()
+        self._process.finish(START_SECONDS)
 
     def _ask(self, what: Any, seconds: float) -> Any:
         try:
-            self._pipe.send(what)
-            if not self._pipe.poll(seconds):
-                self.kill()
-                raise TimedOut(f"no answer within {round(seconds * 1000)} ms; its process was killed")
-            return self._pipe.recv()
+            return self._process.ask(what, seconds)
+        except TimeoutError:
+            self._process.kill()
+            raise TimedOut(f"no answer within {round(seconds * 1000)} ms; its process was killed") from None
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            self.kill()
-            raise WorkerEnded(f"the process ended with code {self._process.returncode} in the middle of it") from None
+            self._process.kill()
+            raise WorkerEnded(f"the process ended with code {self._process.exit_code} in the middle of it") from None

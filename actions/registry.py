@@ -15,10 +15,9 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from actions.common_options import call_options_of, split_options
 from actions.functions import as_action
 from actions.outside import Outside, OutsideAction
-from conf.actions import ActionError, ActionSpec
+from conf.actions import ActionError, ActionSpec, BlockingOptions, CallOptions
 from conf.models import LOW_LEVEL, SubscriptionConfig
 from pyddmq.actions import Action
 from pyddmq.rooms import ROOMS
@@ -27,6 +26,30 @@ from upstream.calls.user_code import described
 
 if TYPE_CHECKING:
     from actions.sinks.keep import Keep
+
+
+# Options that an action has by the way it is called, beside its own: `timeLimit`, and `process` of a blocking one.
+
+
+def call_options_of(action: type[Action]) -> type[CallOptions] | None:
+    """Return the model of the options that an action has by its mode; None: it has none."""
+    return {Mode.PLAIN: None, Mode.AWAITS: CallOptions, Mode.BLOCKS: BlockingOptions}[mode_of(action)]
+
+
+def split_options(action: type[Action], given: Mapping[str, Any]) -> tuple[BlockingOptions, dict[str, Any]]:
+    """Return what `options` of an action say of its calls, and those that are its own.
+
+    Raises:
+        ValidationError: Of the former.
+    """
+    model = call_options_of(action)
+    names = frozenset() if model is None else model.names()
+    common = {name: value for name, value in given.items() if name in names}
+    return (
+        BlockingOptions.model_validate(common),
+        {name: value for name, value in given.items() if name not in names},
+    )
+
 
 ENTRY_POINT_GROUP = "pyddmq.actions"
 

@@ -1,102 +1,79 @@
-"""What sinks of a node keep on its own disk: protocols, which the node fulfils.
+"""What sinks of a node keep on its own disk: how far each file was right, for the start after a kill.
 
-A sink that writes files has to know after a kill how far each file was right. That stands under `pyddmq/sinks/` in the
-node's data directory, checksummed, and is replaced in one step.
+The values are under `pyddmq/sinks/` in the node's data directory, checksummed, and are replaced in one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+import asyncio
+import hashlib
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
+
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import SealedFile
+from upstream.calls.seams import Tasks, Threads
 
 T = TypeVar("T")
 
-
-class KeptFile(Protocol):
-    """One open file. Every method may raise OSError."""
-
-    def write(self, offset: int, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Write all buffers one after the other from a byte on."""
-        ...
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return up to `size` bytes; shorter only at the end of the file."""
-        ...
-
-    def sync(self) -> None:
-        """Make all earlier writes durable."""
-        ...
-
-    def truncate(self, size: int) -> None:
-        """Set the size in bytes."""
-        ...
-
-    def size(self) -> int:
-        """Size in bytes."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
+FOLDER = "pyddmq/sinks"
+_SHOWN_MAX = 100
 
 
-class KeptDisk(Protocol):
-    """The part of the node's disk that sinks use. Every method may raise OSError."""
+class Keep:
+    """What a node hands in.
 
-    def open(self, path: str, *, create: bool = False) -> KeptFile:
-        """Open for reading and writing."""
-        ...
+    Attributes:
+        disk: The node's disk; blocking.
 
-    def exists(self, path: str) -> bool:
-        """Whether the path is there."""
-        ...
+    Args:
+        disk: As the attribute.
+        data: The node's data directory.
+        threads: Run what blocks.
+        tasks: The node's event loop.
+    """
 
-    def make_folder(self, path: str) -> None:
-        """Create a folder and its parents, durably; harmless when it is there."""
-        ...
-
-    def replace(self, source: str, target: str) -> None:
-        """Rename a file, over another if there is one."""
-        ...
-
-    def sync_folder(self, path: str) -> None:
-        """Make creations and renames in a folder durable."""
-        ...
-
-
-class State(Protocol):
-    """One small value that survives a kill."""
-
-    def load(self) -> Any:
-        """Return it; None when there is none.
-
-        Raises:
-            StateDamaged: It is there and cannot be believed.
-            OSError: It cannot be read.
-        """
-        ...
-
-    def save(self, value: Any) -> None:
-        """Replace it durably. Raises OSError; it is then the old one or the new one."""
-        ...
-
-
-class StateDamaged(Exception):
-    """A kept value cannot be believed."""
-
-
-class Keep(Protocol):
-    """What a node hands in."""
-
-    @property
-    def disk(self) -> KeptDisk:
-        """The node's disk; blocking."""
-        ...
+    def __init__(self, disk: Disk, data: str, *, threads: Threads, tasks: Tasks) -> None:
+        self.disk = disk
+        self._folder = f"{data}/{FOLDER}"
+        self._threads = threads
+        self._tasks = tasks
 
     def state(self, name: str) -> State:
         """Return the value of a name, which is any text."""
-        ...
+        # Names of groups and topics are too long together for a file's; the sum tells those apart that begin alike.
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        shown = quote(name, safe="").replace("%", "=")[:_SHOWN_MAX]
+        return State(self.disk, f"{self._folder}/{shown}.{digest}.json")
 
     async def apart(self, run: Callable[[], T]) -> T:
-        """Run what blocks beside the loop, and return or raise what it does."""
-        ...
+        """Run what blocks in a thread, and return or raise what it does."""
+        future: asyncio.Future[T] = self._tasks.create_future()
+
+        def work() -> tuple[T | None, Exception | None]:
+            try:
+                return run(), None
+            except Exception as error:
+                return None, error
+
+        def done(result: object) -> None:
+            if future.done():
+                return
+            value, error = cast("tuple[T, Exception | None]", result)
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(value)
+
+        self._threads.run(work, done)
+        return await future
+
+
+class State(SealedFile):
+    """One small value that survives a kill."""
+
+    def save(self, data: Any) -> None:
+        """Replace it durably. Raises OSError; it is then the old one or the new one."""
+        self._disk.make_folder(self.path.rpartition("/")[0])
+        super().save(data)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -33,7 +34,6 @@ from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_metrics import lag_text
-from proxy.admin.removed import refuse_removed
 from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
@@ -44,11 +44,57 @@ from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups import dead_letters, delays, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.moments import parse_duration
-from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.dead_letters import DeadLetterGroupsAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
 from upstream.views import GroupView
+
+# Who did what.
+
+
+class AuditAnswer(View, frozen=True, kw_only=True):
+    """The audit trail, what is in memory of it.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        entries_total: How many entries are in memory; the files have all.
+        entries: The newest first.
+    """
+
+    now_ms: int
+    entries_total: int
+    entries: Sequence[AuditEntry]
+
+
+# Paths and parameters that an earlier version had: each is refused with a sentence that names its replacement.
+
+REMOVED: Mapping[str, str] = MappingProxyType(
+    {
+        "/v3/": "use /api/lag, or /metrics with Prometheus",
+        "/burrow/admin": "use /healthz",
+        "/api/lag/alarms": "use /api/lag, and route alarms by /metrics with Prometheus (deploy/prometheus)",
+        "/api/lag/mute": "set a silence in Alertmanager (deploy/prometheus)",
+        "/api/lag?mode": "set `delayTimeThreshold` and `committedLagThreshold` of the subscription",
+    }
+)
+"""By path, by the beginning of paths (ends with `/`), or by a path and its parameter: what to do instead."""
+
+
+def refuse_removed(path: str, parameters: Collection[str]) -> None:
+    """Refuse a path or a parameter that was removed, under any method.
+
+    Raises:
+        HTTPGone: The path was removed.
+        HTTPBadRequest: A parameter of the path was removed.
+    """
+    for removed, instead in REMOVED.items():
+        old_path, _, parameter = removed.partition("?")
+        text = f"{removed} was removed; {instead}."
+        if parameter and path == old_path and parameter in parameters:
+            raise web.HTTPBadRequest(text=text)
+        if not parameter and (path == old_path or (old_path.endswith("/") and path.startswith(old_path))):
+            raise web.HTTPGone(text=text)
+
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -350,7 +396,7 @@ class Routes:
 
     async def _objectives(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
-        if name is not None and self._node.samples(name) is None:
+        if name is not None and not self._node.has_group(name):
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
         target_ms, span_ms = _span(request, "objective"), _span(request, "since")
         steps = self._node.objectives(group=name, span_ms=span_ms, target_ms=target_ms)

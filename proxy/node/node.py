@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import structlog
 
@@ -17,6 +17,8 @@ from broker.errors import StoreError
 from broker.log.group_commit import CommitDriver, seconds_early
 from broker.opening.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
+from broker.runtime.bundle import Runtime
+from broker.runtime.later import Repeated
 from broker.runtime.metrics import Metrics, declare
 from broker.scheduled.recurring.loops import Loops
 from broker.store import Store
@@ -40,7 +42,6 @@ from proxy.node.assembly import (
 )
 from proxy.node.index_work import IndexWork
 from proxy.node.parts import Opened, Parts, Seams
-from proxy.node.periodic import PeriodicWork
 from proxy.node.retaining import STEP_SECONDS, Retaining
 from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
@@ -52,6 +53,41 @@ from upstream.delivery.pauses import Pauses
 from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import offsets_of
 from upstream.progress.progress import ProgressFailed
+
+# Work that a node does again and again, on the loop.
+
+
+class PeriodicWork:
+    """By name. A piece of work that raises is told of in the log and runs again all the same."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._scheduler = runtime.scheduler
+        self._limited_log = runtime.limited_log
+        self._work: dict[str, Repeated] = {}
+        self.failing: dict[str, str] = {}
+        """Work that raised when it ran last, by name, with what it raised."""
+
+    def repeat(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+        """Run `work` `seconds` from now, and so long after each run; it replaces the work of that name."""
+
+        def run() -> None:
+            try:
+                work()
+                self.failing.pop(name, None)
+            except Exception as error:
+                self.failing[name] = f"{type(error).__name__}: {error}"
+                self._limited_log.fault("periodic_work_failed", error, kind=name, work=name)
+
+        if name in self._work:
+            self._work[name].end()
+        self._work[name] = Repeated(self._scheduler, seconds, run)
+        self._work[name].begin()
+
+    def stop(self) -> None:
+        """Run nothing any more."""
+        for work in self._work.values():
+            work.end()
+
 
 _log = structlog.get_logger(__name__)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Literal
 
 from actions.registry import Registry
+from actions.sinks.keep import Keep
 from broker.deduplication.deduplication import Deduplication
 from broker.retry.redrive import Redrives
 from broker.runtime.bundle import Runtime
@@ -31,7 +36,6 @@ from proxy.limits.limiter import Limiter
 from proxy.node.index_work import IndexWork
 from proxy.node.kafka import KafkaClients, KafkaGroups, MakeKafkaClient
 from proxy.node.retaining import Retaining
-from proxy.node.sink_keep import SinkKeep
 from proxy.node.yielding import Yielding
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
@@ -47,8 +51,7 @@ from proxy.services.topic_ports import TopicPorts
 from proxy.tls.files import RealTlsFiles, TlsLoader
 from proxy.tls.ports import TlsPorts
 from upstream.calls.node_calls import NodeCalls
-from upstream.calls.seams import Threads
-from upstream.calls.threads import LoopThreads
+from upstream.calls.seams import ThreadLoop, Threads
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.broker import EmbeddedBroker
@@ -56,6 +59,47 @@ from upstream.embedded.queues import EmbeddedQueues
 from upstream.kafka.link import KafkaClient
 from upstream.progress.progress import Progress
 from upstream.source import Times
+
+# The threads in which blocking actions run.
+#
+# They are made as they are needed and kept. None of them keeps the process from ending: a call that hangs cannot be
+# stopped, and `concurrent.futures` would wait for it at exit, which is why it is not used here.
+
+_Order = tuple[Callable[[], object], Callable[[object], None]]
+
+
+class LoopThreads:
+    """`upstream.calls.seams.Threads` beside a running event loop. Called from the loop's thread alone."""
+
+    def __init__(self, loop: ThreadLoop) -> None:
+        self._loop = loop
+        self._idle: list[SimpleQueue[_Order]] = []
+        self._made = 0
+
+    def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Run `work` in an idle thread, or in a new one."""
+        if not self._idle:
+            orders: SimpleQueue[_Order] = SimpleQueue()
+            self._made += 1
+            threading.Thread(target=self._live, args=(orders,), daemon=True, name=f"action-{self._made}").start()
+        else:
+            orders = self._idle.pop()
+        orders.put((work, done))
+
+    def _live(self, orders: SimpleQueue[_Order]) -> None:
+        while True:
+            work, done = orders.get()
+            result = work()
+            # A loop that is closed has nobody who waits for it.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._done, orders, done, result)
+            # Nothing of the call is kept alive by an idle thread.
+            del work, done, result
+
+    def _done(self, orders: SimpleQueue[_Order], done: Callable[[object], None], result: object) -> None:
+        self._idle.append(orders)
+        done(result)
+
 
 AccessMode = Literal["rules", "open", "loopback"]
 """What says who may do what: the section `access`; or nobody does, and the ports are, or are not, of the loopback."""
@@ -186,7 +230,7 @@ class Parts:
             calls_max=config.node.action_threads,
         )
         self.threads = threads
-        keep = SinkKeep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
+        keep = Keep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)
         self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client, self.runtime)
         self.kafka_groups = KafkaGroups(self.kafka, self.runtime)

@@ -10,9 +10,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
+from msgspec.structs import asdict
+
 from broker.query import Searchable
 from broker.queues.topics import Topic, kind_of
 from broker.retry.redrive import Redrives
+from broker.runtime.seams import Clock
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
@@ -21,8 +24,8 @@ from broker.views import QueueRange
 from conf.sections.node import NodeConfig
 from lag.history.reading import ROWS_MAX, Span, span_of
 from lag.journal.writer import FOLDER
-from lag.samples import QueueSample
 from lag.verdicts.changes import Verdict
+from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
 from proxy.node.parts import AccessMode
@@ -34,18 +37,105 @@ from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
-from proxy.operate.lookups.limits import limits_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
-from proxy.operate.views.limits import LimitsAnswer
+from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
 from proxy.recording.verdicts import Judging
+from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.stats import JobReader
+from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.job import UpstreamJob
 from upstream.operate.positions import positions
-from upstream.operate.stuck import stuck_messages
+from upstream.state import State as JobState
 from upstream.views import GroupView, Position, StuckMessage
+
+# Messages that are stuck: heads that hold others of their key up, and whatever has failed and is not finished yet.
+#
+# Cold path: it looks at every job that was read, which are a hundred thousand at most per subscription (D15).
+
+DEAD_LETTER_REFUSED = "dead letter refused"
+"""State of a BURYING job whose dead letter the store has not taken; it is tried again every second."""
+_LEAVING = (JobState.BURYING, JobState.UNDECIDED, JobState.HELD)
+
+
+def stuck_messages(group: ConsumerGroup, *, clock: Clock, count_max: int) -> tuple[list[StuckMessage], int]:
+    """Return the longest stuck messages of a group, the oldest first, and how many there are in all."""
+    reader = JobReader(clock)
+    found = [
+        (job, subscription)
+        for group_queue in group.group_queues()
+        if (subscription := group.generation_of(group_queue)) is not None
+        for job in group_queue.live.values()
+        if _is_stuck(job)
+    ]
+    found.sort(key=lambda each: reader.since(each[0]))
+    return [_message(group, job, subscription, reader) for job, subscription in found[:count_max]], len(found)
+
+
+def _is_stuck(job: UpstreamJob) -> bool:
+    if job.state in (JobState.WAITING, JobState.FINISHED, JobState.ABANDONED):
+        return False
+    call = job.group_queue.calls.get(job.offset)
+    if call is not None and call.late:
+        return True
+    return job.successor is not None or job.history is not None or job.state in _LEAVING
+
+
+def _message(group: ConsumerGroup, job: UpstreamJob, subscription: Subscription, reader: JobReader) -> StuckMessage:
+    known = asdict(reader.stuck(job))
+    if job.state in (JobState.BURYING, JobState.UNDECIDED) and subscription.outcomes.leaving.is_refused(job):
+        known["state"] = DEAD_LETTER_REFUSED
+    due_ms = None
+    if job.delivery is not None:
+        due_ms = reader.to_wall(job.delivery.deadline)
+    elif job.history is not None and (job.state is JobState.RETRYING or subscription.gate_holder is job):
+        due_ms = job.history.due_wall_ms
+    return StuckMessage(**known, group=group.name, queue=job.queue_id, id=subscription.message_id(job), due_ms=due_ms)
+
+
+# Clients and their limits, from a live node.
+
+
+def limits_of(node: Node, *, limit: int, name: str | None = None) -> LimitsAnswer | None:
+    """Return clients, as many as `limit` says; one principal or address when given, None where it is not counted."""
+    meters = [each for each in node.limiter.meters() if name in (None, each.name)]
+    if name is not None and not meters:
+        return None
+    meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
+    return LimitsAnswer(
+        now_ms=node.seams.clock.wall_ms(),
+        clients_total=len(meters),
+        clients=[_client(node, each) for each in meters[:limit]],
+    )
+
+
+def _client(node: Node, meter: Meter) -> ClientView:
+    is_principal = meter.kind == "principal"
+    undecided = node.transactions.halves.owned[meter.name] + meter.halves if is_principal and node.is_open else 0
+    pending = None if meter.pending_max is None else meter.pending.count(node.seams.clock.wall_ms())
+    return ClientView(
+        told_by=meter.kind,
+        client=meter.name,
+        connections=meter.connections.total(),
+        parked_pulls=meter.parked.total(),
+        open_transactions=undecided if is_principal else None,
+        pending_timers=pending,
+        held=[
+            HeldView(
+                limit=limit,
+                text=held.said,
+                since_ms=held.since_ms,
+                waited=held.waited,
+                refused=held.refused,
+            )
+            for limit, held in meter.held_now().items()
+        ],
+    )
+
 
 GROUPS_AT_ONCE = 16
 """Groups that are looked at in one step."""
@@ -245,10 +335,6 @@ class LiveNode:
         now_ms, every_ms = self._node.seams.clock.wall_ms(), self._node.config.lag.every_ms
         queues = len(self._node.recorder.windows)
         return span_of(now_ms - max(1, span_ms), now_ms, queues=queues, every_ms=every_ms, rows_max=ROWS_MAX)
-
-    def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
-        """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
-        return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
 
     def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
         """Return each group that has a reported verdict, with it and the group's `alarmGroup`."""

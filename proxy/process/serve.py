@@ -17,7 +17,7 @@ import random
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.rate_limited_log import RateLimitedLog, place_of
 from broker.runtime.seams import Disk, SystemClock
 from conf import Config, ConfigError, Loaded, load
 from conf.checks import check_access
@@ -41,7 +41,6 @@ from conf.tls_checks import tls_host
 from proxy.node import logs
 from proxy.node.action_places import unmakeable
 from proxy.node.alarms import alarms_of
-from proxy.node.loop_faults import report_faults
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
@@ -52,7 +51,6 @@ from proxy.port.network import (
     address_text,
     raise_descriptor_limit,
 )
-from proxy.process.config_watch import ConfigWatch
 from proxy.process.exit_codes import ExitCode
 from proxy.process.process_end import Leftovers
 from proxy.process.service_manager import ServiceManager, StartReporter
@@ -62,6 +60,54 @@ from upstream.kafka.link import KafkaFailure
 
 if TYPE_CHECKING:
     from proxy.admin import AdminServer
+
+
+# Watches the configuration file: reloads when it is another than the one that was read, and tells when it is gone.
+
+
+class ConfigWatch:
+    """Compares the file with the one that was read; `look` is called when it may have changed, and each second.
+
+    Args:
+        signature: Looks at the file.
+        seen: What it gave when the file was read.
+        reloader: Told of it.
+    """
+
+    def __init__(self, signature: Callable[[], FileState], seen: FileState, reloader: Reloader) -> None:
+        self._signature = signature
+        self._seen = seen
+        self._reloader = reloader
+        self._missing = False
+
+    async def look(self) -> None:
+        """Reload when the file is another one, or back; a file that vanishes changes nothing, but is told of."""
+        now = self._signature()
+        was_missing, self._missing = self._missing, now is None
+        self._reloader.look(is_there=now is not None)
+        if now is not None and (now != self._seen or was_missing):
+            self._seen = now
+            await self._reloader.reload()
+
+
+# What is raised where nobody awaits it, in a callback or a task of the loop: a line per place and minute.
+
+
+def report_faults(loop: asyncio.AbstractEventLoop, limited_log: RateLimitedLog) -> None:
+    """Have the loop report through `limited_log`: a connection's callback may fail as often as something arrives."""
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error, what = context.get("exception"), context.get("message")
+        if isinstance(error, Exception):
+            # The loop's words hold addresses of objects; the line of the code tells one fault from another.
+            limited_log.fault("loop_callback_failed", error, kind=place_of(error), what=what)
+        elif error is None:
+            limited_log.note("loop_callback_failed", fault=what)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(report)
+
 
 _log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from conf.sections.access import AccessRule
-from proxy.access.attempts import BURST, SECONDS_EACH
 from proxy.access.sessions import IDLE_SECONDS
 from proxy.admin.entry import gate
+from proxy.admin.entry.gate import BURST, SECONDS_EACH
 from proxy.admin.entry.sign_in import SIGN_INS
 from tests.access.admin_world import HOME, AdminWorld, Answer
 from tests.access.test_admin_gate import CHANGES

@@ -20,10 +20,9 @@ from conf.sections.access import AccessConfig, AccessRule
 from conf.sections.access_files import AccessFiles, Signature, StoredToken
 from conf.sections.admin import AdminConfig
 from proxy.access.access import Access
-from proxy.access.attempts import SECONDS_EACH
 from proxy.access.audit import Audit
 from proxy.access.tokens import made
-from proxy.admin.entry.gate import AdminGate
+from proxy.admin.entry.gate import SECONDS_EACH, AdminGate
 from proxy.admin.routes import Routes
 from proxy.admin.server import Unreadable
 from proxy.operate.changes.desk import AdminToken

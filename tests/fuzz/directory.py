@@ -26,6 +26,7 @@ from broker.runtime.json_sum import sealed
 from broker.runtime.sums import crc32
 from broker.tools.check import Check
 from broker.tools.readonly import ReadOnlyStore
+from proxy.cli.store.store_check_command import repair_data
 from pyddmq.testing import ManualClock, SimDisk
 from pyddmq.testing.sim_disk import SimFile
 from tests.fuzz.image import Image, disk_of, image_of
@@ -33,7 +34,6 @@ from tests.fuzz.store_files import be_a_sentence
 from tests.hostile.sim import HostileWorld
 from upstream.tools.backup import FORMAT_VERSION, MANIFEST, Backup, restore
 from upstream.tools.store_check import check_data
-from upstream.tools.store_repair import repair_data
 
 ROOT, COPY, BACK = "./data", "/copy", "/back"
 OUTSIDE = "/outside/0/00000000000000000000"

@@ -419,17 +419,22 @@ def incidents(rows: pd.DataFrame, limits: Any, left_ms: int | None = None) -> li
     def end(at: int | None) -> None:
         status = min((each["status"] for each in running), key=lambda each: RANKS[each], default="INCOMPLETE")
         if status != "INCOMPLETE":
-            causes = [each["cause"] for each in running if each["status"] == status and each["cause"]]
+            held: dict[str, float] = {}
+            for each in running:
+                if each["status"] == status and each["cause"]:
+                    held[each["cause"]] = held.get(each["cause"], 0) + each["speaks_ms"]
             lags = [each["lag"] for each in running if not pd.isna(each["lag"])]
             ages = [each["high"] if pd.isna(each["age"]) else each["age"] for each in running]
             age = max((each for each in ages if not pd.isna(each)), default=None)
+            cause = max(held, key=held.__getitem__, default="")
             found.append({
-                "from_ms": running[0]["time_ms"], "to_ms": at, "status": status, "cause": causes[0] if causes else "",
+                "from_ms": running[0]["time_ms"], "to_ms": at, "status": status, "cause": cause,
                 "peak_lag": max(lags, default=None), "peak_seconds": None if age is None else age / 1000,
             })  # fmt: skip
         running.clear()
 
-    for row in rows.to_dict("records"):
+    passed = -rows["time_ms"].diff(-1)
+    for row in rows.assign(speaks_ms=passed.where(passed <= limits.stale_ms, 0).fillna(0)).to_dict("records"):
         if running and row["time_ms"] - running[-1]["time_ms"] > limits.stale_ms:
             end(running[-1]["time_ms"])
         if LEVELS[row["status"]] == "OK":

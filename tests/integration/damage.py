@@ -13,13 +13,13 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.tools.check import Check, Finding, Severity
+from proxy.cli.store.store_check_command import repair_data
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.progress.journal_format import BLOCK_HEADER, COPY, SNAPSHOT_END, read_block
 from upstream.progress.progress import Progress
 from upstream.tools.store_check import check_data
-from upstream.tools.store_repair import repair_data
 
 COUNT = 100
 SEGMENTS = f"{ROOT}/commitlog"

@@ -10,11 +10,11 @@ import pytest
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from broker.store import Store
+from proxy.cli.store.store_check_command import repair_data
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, Sent, open_store, write
 from tests.interop.rocketmq import Client
 from tests.interop.sides import copied, settings_for
-from upstream.tools.store_repair import repair_data
 
 pytestmark = pytest.mark.long
 

@@ -10,11 +10,11 @@ import pytest
 from broker.format.record import physical_offset
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
+from proxy.cli.store.store_check_command import repair_data
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, TOPICS, open_store, permits, randoms, write_all
 from tests.interop.sides import assert_same, by_arrival, copied, settings_for
 from tests.interop.test_timers import THEIR_SETTINGS, TOPIC, Ours
-from upstream.tools.store_repair import repair_data
 
 pytestmark = pytest.mark.long
 

@@ -17,13 +17,13 @@ from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.groups import HeadBody, PauseBody
 from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.offsets import ResetBody
+from proxy.operate.live_node import stuck_messages
 from proxy.operate.views.changes import ResetResult
 from tests.simulation.ledger import Place, PromiseBroken, Stamp
 from tests.simulation.retry_places import is_retry
 from tests.simulation.stored import QID_PREFIX
 from tests.simulation.world import World
 from upstream.figures.counters import DELIVERED
-from upstream.operate.stuck import stuck_messages
 from upstream.views import StuckMessage
 
 HOST = "operator"

@@ -14,13 +14,13 @@ from conf import Loaded, loads
 from conf.sections.access_files import FileState
 from proxy.admin import page
 from proxy.admin.exposition import THROTTLED, NodeCollector
-from proxy.admin.loop_lag import LoopLag
+from proxy.admin.server import LoopLag
 from proxy.node.node import Node
 from proxy.node.reload import Reloader
 from proxy.operate.attention.findings import judged, verdicts
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
-from proxy.process.config_watch import ConfigWatch
+from proxy.process.serve import ConfigWatch
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.sim_disk import SimDisk
 from tests.simulation.caller import Line, Waiting

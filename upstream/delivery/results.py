@@ -24,9 +24,24 @@ from upstream.delivery.subscription import Subscription
 from upstream.history import History
 from upstream.holder import Holder
 from upstream.job import GroupQueue, UpstreamJob
-from upstream.retry.reasons import clean_reason
 from upstream.state import Event, State, move
 from upstream.waiting import job_loops
+
+# Reasons that clients give for failures: bytes of anybody's, made fit for records, pages and terminals.
+
+REASON_CHARS_MAX = 300
+"""What is kept of a reason."""
+
+
+def clean_reason(said: bytes) -> str:
+    """Return one line of printable text: what is not UTF-8 is replaced, other characters become spaces.
+
+    What is longer than `REASON_CHARS_MAX` ends in an ellipsis.
+    """
+    text = said.decode("utf-8", "replace")
+    text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return text if len(text) <= REASON_CHARS_MAX else text[: REASON_CHARS_MAX - 1] + "…"
+
 
 _new = tuple.__new__
 _LEAVING = (State.BURYING, State.SENDING, State.UNDECIDED)

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, Status
-from upstream.delivery.fetched_source import FetchedSource
 from upstream.delivery.subscription_facts import SubscriptionFacts
 from upstream.figures.counters import SubscriptionCounters
-from upstream.group_parts import GroupParts
+from upstream.group_parts import FetchHooks, GroupParts
 from upstream.job import Delivery, GroupQueue, Unit, UpstreamJob
 from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.running.action_context import WaitsForServers, give_contexts
@@ -41,6 +40,49 @@ from upstream.state import Event, State, move, next_state
 if TYPE_CHECKING:
     from upstream.queues import TopicView
     from upstream.source import Source
+
+
+# The source of a low-level generation: nothing is read for it, clients fetch (`upstream.fetch`).
+
+
+class FetchedSource:
+    """`upstream.source.Source` without messages, which tells of arrivals. It makes no job, so nobody asks for one's."""
+
+    bodies_come_later = False
+    caught_up = True
+
+    def __init__(self, hooks: FetchHooks) -> None:
+        self.lag_max: int | None = None
+        self._hooks = hooks
+
+    def arrived(self) -> None:
+        """Tell who serves fetches."""
+        self._hooks.arrived()
+
+    def read(self, count: int) -> list[UpstreamJob]:
+        """Give nothing."""
+        return []
+
+    def add_group_queue(self, group_queue: GroupQueue) -> None:
+        """Who serves fetches looks at the group's queues itself."""
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
+        """Of no jobs all bodies are at hand."""
+        return list(jobs)
+
+    def body(self, job: UpstreamJob) -> NoReturn:
+        """There is no job."""
+        raise AssertionError(f"{job} of a low-level topic")
+
+    load = stored_ms = message_id = located = body
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> NoReturn:
+        """There is no job."""
+        raise AssertionError(f"{jobs} of a low-level topic")
+
 
 READ_JOBS = 256
 """Jobs read at once."""

@@ -1,7 +1,9 @@
-"""A survey in a process of its own, which may die (`upstream.kafka_client.asking_process`).
+"""A survey in a process of its own, which may die.
 
-A recorder must outlive its cluster, so who asks is a process that is started again with the next question. Its
-questions have the names of `upstream.kafka.all_groups.Survey`.
+librdkafka ends the process that asks (an assertion, `eonce->refcnt > 0`) when the connection to a group's coordinator
+breaks while its AdminClient is asked about groups; seen with 2.16.0, its issue 4605. A recorder must outlive its
+cluster, so a child process asks, which is started again with the next question. Its first message has the cluster's
+settings, in which secrets are places; its questions have the names of `upstream.kafka.all_groups.Survey`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from typing import Any, cast
 from broker.runtime.seams import SystemClock
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
+from upstream.calls.child_process import ChildProcess, own_end
 from upstream.kafka.all_groups import GroupNames, Surveyed
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka_client.all_groups import LibrdkafkaSurvey
-from upstream.kafka_client.asking_process import Child, own_end
 from upstream.kafka_client.package import KafkaUnusable, confluent
 
 ANSWER_SECONDS = 120.0
@@ -35,7 +37,7 @@ class SurveyProcess:
         """
         confluent()
         self._given = (cluster, config, client_id)
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._start()
 
     @property
@@ -70,10 +72,7 @@ class SurveyProcess:
     def _ask(self, name: str, *arguments: Any) -> object:
         child = self._child or self._start()
         try:
-            child.pipe.send((name, arguments))
-            if not child.pipe.poll(ANSWER_SECONDS):
-                raise EOFError
-            answer = child.pipe.recv()
+            answer = child.ask((name, arguments), ANSWER_SECONDS)
         except (EOFError, OSError):
             self._end()
             raise KafkaFailure(
@@ -84,12 +83,10 @@ class SurveyProcess:
             raise KafkaFailure(code, text)
         return answer.value
 
-    def _start(self) -> Child:
-        child = self._child = Child(__name__)
-        refused = None
+    def _start(self) -> ChildProcess:
+        child = self._child = ChildProcess(__name__)
         try:
-            child.pipe.send(self._given)
-            refused = child.pipe.recv()
+            refused = child.ask(self._given, ANSWER_SECONDS)
         except (EOFError, OSError):
             self._end()
             raise KafkaFailure("SURVEY_ENDED", "the process that asks the cluster did not start") from None
@@ -102,7 +99,7 @@ class SurveyProcess:
     def _end(self) -> None:
         child, self._child = self._child, None
         if child is not None:
-            child.end()
+            child.kill()
 
 
 class _Answer:

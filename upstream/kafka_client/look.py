@@ -4,12 +4,71 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from broker.runtime.seams import SystemClock
+from conf.secrets import SecretUnreadable
+from conf.sections.kafka import KafkaClusterConfig
+from upstream.calls.child_process import ChildProcess, own_end
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.subscriptions import fits, is_expression
-from upstream.kafka_client.package import failure_of
+from upstream.kafka_client.package import KafkaUnusable, failure_of
 from upstream.kafka_client.settings import Settings
+
+# A look at a cluster by a process of its own, which may die (`upstream.kafka_client.all_groups_process`).
+
+ANSWER_SECONDS = 120.0
+"""Every question has bounds of its own; a process that takes longer is ended."""
+MODULE = __name__
+_PROCESSES_MAX = 3
+_ENDED = "the process that asks the cluster has ended before it answered, three times: the cluster is being restarted?"
+
+
+def look_beside(
+    cluster: str, config: KafkaClusterConfig, topics: Collection[str], groups: Collection[str]
+) -> ClusterFacts:
+    """Return what `look_at` does; its trouble says so where the process did not live to answer.
+
+    Args:
+        cluster: Its name, for sentences.
+        config: As under `kafka`.
+        topics, groups: As of `look_at`.
+
+    Raises:
+        KafkaUnusable: The package is missing, or refuses a setting.
+        SecretUnreadable: A secret cannot be had.
+    """
+    for _ in range(_PROCESSES_MAX):
+        child = ChildProcess(MODULE)
+        kind, found = "", None
+        try:
+            kind, found = child.ask((cluster, config, list(topics), list(groups)), ANSWER_SECONDS)
+        except (EOFError, OSError):
+            continue
+        finally:
+            child.kill()
+        if kind == "facts":
+            assert isinstance(found, ClusterFacts)
+            return found
+        if kind:
+            raise (SecretUnreadable if kind == "secret" else KafkaUnusable)(found)
+    return ClusterFacts(trouble=_ENDED)
+
+
+def main() -> None:
+    """Look once, as asked over the pipe."""
+    with own_end() as pipe, suppress(EOFError, OSError):
+        cluster, config, topics, groups = pipe.recv()
+        answer: tuple[str, Any]
+        try:
+            answer = ("facts", look_at(Settings(cluster, config, SystemClock()), topics, groups))
+        except SecretUnreadable as error:
+            answer = ("secret", str(error))
+        except KafkaUnusable as error:
+            answer = ("setting", str(error))
+        pipe.send(answer)
+
 
 _TRIES = 4
 _TRY_SECONDS = 2.0

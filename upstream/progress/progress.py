@@ -21,22 +21,68 @@ from typing import Literal, NamedTuple
 
 import structlog
 
+from broker.errors import NO_SPACE, StoreUnreadable
 from broker.retry.metrics import RECOVERED as RETRIES_RECOVERED
 from broker.runtime.bundle import Runtime
 from broker.runtime.disks.timed_syncs import TimedSyncs
 from broker.runtime.file_writes import FileWrite, FileWrites
 from broker.runtime.metrics import declare
+from broker.runtime.seams import Disk
+from broker.runtime.state_file import SealedFile
 from upstream.losses import Losses
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, Driver, ProgressFailed, ProgressFull
 from upstream.progress.journal import SEGMENT_BYTES, AckJournal
-from upstream.progress.lost_snapshot import LostSnapshot
 from upstream.progress.offset_commits import OffsetCommits
 from upstream.progress.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
 from upstream.progress.replay import Replay, finish_gone, identity_at, replaying
 from upstream.progress.tracker import Failure, FailureKind, OffsetTracker
 from upstream.progress.tracker_table import Known, TrackerTable
 from upstream.queues import UNKNOWN, CommittedOffsets, Queues, QueueView, TakeOver
+
+# `pyddmq/acks_lost.json`: the ack journal lost its snapshot, so a group that is known nowhere may not be a new one.
+#
+# Such a group begins at the oldest message (nothing may be skipped) until every configured group has its place in the
+# journal again. The file keeps that over a kill in between, and over a repair, which knows no configuration.
+
+FILE = "pyddmq/acks_lost.json"
+
+
+class LostSnapshot:
+    """The file of one store."""
+
+    def __init__(self, root: str, *, disk: Disk) -> None:
+        self._folder = f"{root}/pyddmq"
+        self._path = f"{root}/{FILE}"
+        self._disk = disk
+        self._file = SealedFile(disk, self._path)
+
+    @property
+    def noted(self) -> bool:
+        """Whether it is there; a damaged one says the same. Raises OSError."""
+        try:
+            return self._file.load() is not None
+        except StoreUnreadable:
+            return True
+
+    def note(self) -> None:
+        """Write it, durably; a full disk leaves it to this process to know. Raises OSError."""
+        try:
+            self._file.save({"version": 1})
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+
+    def forget(self) -> bool:
+        """Delete it, where it is; False when that is to be tried again."""
+        try:
+            if self._disk.exists(self._path):
+                self._disk.remove(self._path)
+                self._disk.sync_folder(self._folder)
+        except OSError:
+            return False
+        return True
+
 
 log = structlog.get_logger()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import zlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -14,12 +15,86 @@ from actions.sinks.faults import ConnectionStale, MessageRefused, ServerAway
 from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish, Refused
 from actions.sinks.redis.names import Words, checked, deletes_of
 from actions.sinks.redis.options import RedisOptions, split_address
-from actions.sinks.redis.refusals import asked_of, fault_of
-from actions.sinks.redis.script import load, once
 from actions.sinks.templates import FieldMissing, Template
 from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 from upstream.views import SinkView
+
+# Commands that leave no second effect on a repeat: one script that counts in a marker how far it has come.
+#
+# A script runs alone, and its writes reach the server's log together. So marker and effect are always of one state: a
+# repeat goes on behind the last command that had its effect, also where one of them was refused in between.
+
+SCRIPT = b"""\
+local done = tonumber(redis.call('GET', KEYS[1]) or '0')
+local at = 2
+for number = 1, tonumber(ARGV[2]) do
+  local size = tonumber(ARGV[at + 1])
+  if number > done then
+    local answer = redis.pcall(unpack(ARGV, at + 2, at + 1 + size))
+    if type(answer) == 'table' and answer.err then
+      return {number, answer.err}
+    end
+    redis.call('SET', KEYS[1], number, 'EX', ARGV[1])
+  end
+  at = at + 1 + size
+end
+return {0, done}
+"""
+SCRIPT_SUM = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest()
+"""Name of the script at the server."""
+
+
+def once(commands: Sequence[Words], marker: str, seconds: int) -> Words:
+    """Return the call of the script for one message; `SCRIPT LOAD` comes before it in the same round trip.
+
+    It answers the number of the command that was refused, from 1, and why; or 0, and how many had been done before.
+    """
+    words: list[str | bytes | int | float] = ["EVALSHA", SCRIPT_SUM, 1, marker, seconds, len(commands)]
+    for command in commands:
+        words += [len(command), *command]
+    return tuple(words)
+
+
+def load() -> Words:
+    """Return the command that makes the script known; harmless when it is."""
+    return ("SCRIPT", "LOAD", SCRIPT)
+
+
+# Sorts what Redis answers into the kinds of `actions.sinks.faults`.
+
+STALE = ("READONLY", "MOVED ", "ASK ", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS")
+"""The address leads to a server of another role, or the password changed: a new connection may reach the right one."""
+
+AWAY = ("MISCONF", "NOREPLICAS", "BUSY ", "ERR max number of clients")
+"""The server takes no writes now."""
+
+WAITS = ("OOM", "TRYAGAIN")
+"""The server has no room for this command, or its keys are between two servers; other commands still work."""
+
+
+def fault_of(reason: str) -> Exception:
+    """Return the fault that a refusal means; anything unknown is about the message."""
+    if reason.startswith(STALE):
+        hint = "; the server is a node of a Redis Cluster: set `cluster: true`" if reason.startswith("MOVED ") else ""
+        return ConnectionStale(reason + hint)
+    if reason.startswith(AWAY):
+        return ServerAway(reason)
+    return MessageRefused(reason, waits=reason.startswith(WAITS))
+
+
+def asked_of(reason: str, server: str) -> str | None:
+    """Return the address to which ASK sends one message; None for another refusal.
+
+    Args:
+        reason: `ASK SLOT HOST:PORT`; without a host it is that of the server which answered.
+        server: The server which answered.
+    """
+    if not reason.startswith("ASK "):
+        return None
+    host, _, port = reason.split(" ")[2].rpartition(":")
+    return f"{host or server.rpartition(':')[0]}:{port}"
+
 
 _Answer = Status | Exception
 

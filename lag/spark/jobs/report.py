@@ -3,24 +3,66 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.runtime.disk import RealDisk
-from lag.report.clock_steps import LOOK_BACK_MS, steps_of
+from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
 from lag.report.data import Report
-from lag.report.options import Figures, Reduced, ReportOptions, Window
+from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, Reduced, ReportOptions, Window
 from lag.report.parts import assemble
 from lag.report.waiting import waiting_of
+from lag.rules.limits import Limits
 from lag.samples import EventKind
 from lag.spark.jobs.arguments import SPARK_ERRORS
-from lag.spark.jobs.clock_steps import without_absurd_times, without_lies
 from lag.spark.jobs.history import QUEUE_NAMES, History
 from lag.spark.jobs.inputs import events, gaps, samples
 from lag.spark.sources.exported import unreadable_file
+
+# What is taken out of samples before they are judged: times that a clock made wrong, and second samples of a moment.
+#
+# The same as `lag.report.clock_steps.without_lies` and `lag.report.local` do with single samples.
+
+_CANNOT_BE: Final = "(`{0}` < {1}L OR `{0}` > time_ms + {2}L)"
+
+
+def without_absurd_times(samples: DataFrame) -> DataFrame:
+    """Return samples without message times that cannot be, and the column `absurd`, whether a row had one."""
+    conditions = {name: _CANNOT_BE.format(name, TIME_MIN_MS, AHEAD_MS) for name in MESSAGE_TIMES}
+    columns = [
+        f"if({conditions[name]}, NULL, `{name}`) AS `{name}`" if name in conditions else f"`{name}`"
+        for name in samples.columns
+    ]
+    any_of = " OR ".join(f"coalesce({each}, false)" for each in conditions.values())
+    return samples.selectExpr(*columns, f"({any_of}) AS absurd")
+
+
+def without_lies(samples: DataFrame, steps: Sequence[ClockStep], limits: Limits) -> DataFrame:
+    """Return samples without those that a step made worthless, and without times that it made wrong."""
+    if not steps:
+        return samples
+    kept, wrong = [], []
+    for step in steps:
+        of_node = f"cluster = '{_quoted(step.cluster)}' AND node = '{_quoted(step.node)}'"
+        begin, end = step.unknown(limits)
+        kept.append(f"NOT ({of_node} AND time_ms >= {begin}L AND time_ms < {end}L)")
+        wrong.append((f"{of_node} AND time_ms >= {end}L", step.stored_before_ms))
+    columns = []
+    for name in samples.columns:
+        if name in MESSAGE_TIMES:
+            cases = " ".join(f"WHEN {after} AND `{name}` <= {before_ms}L THEN NULL" for after, before_ms in wrong)
+            columns.append(f"CASE {cases} ELSE `{name}` END AS `{name}`")
+        else:
+            columns.append(f"`{name}`")
+    return samples.where(" AND ".join(kept)).selectExpr(*columns)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
 
 UNREADABLE_MAX: Final = 20
 """Exported files that are left out; each costs the report another try."""
@@ -77,6 +119,7 @@ def _collected(history: History, window: Window, parquet: str) -> dict[str, Any]
     incidents = _rows(history.incidents())
     for row in incidents:
         row["facts"] = row["facts"].asDict()
+        row["held"] = {each["cause"]: each["held_ms"] for each in row["held"] if each["severity"] == row["severity"]}
     found = {
         "objectives": objectives,
         "buckets": _rows(history.groups(window)),

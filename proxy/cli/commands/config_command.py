@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxy.cli.kafka_check import look_at_clusters
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line
 from proxy.operate.text import amount
@@ -16,6 +15,38 @@ from proxy.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from conf import Loaded
     from conf.problems import Problem
+if TYPE_CHECKING:
+    from conf import Config
+    from conf.problems import Problem
+
+
+# The part of `pyddmq config check` that asks the Kafka clusters of a configuration.
+
+
+def look_at_clusters(config: Config, file: str) -> tuple[ExitCode, list[Problem], list[Problem]]:
+    """Return the code for what was found, the errors, and the warnings."""
+    # Cold (D38): who checks a file alone needs none of it.
+    from conf.problems import Problem
+    from conf.secrets import SecretUnreadable
+    from upstream.kafka.cluster_facts import ClusterFacts
+    from upstream.kafka.cluster_rules import mismatches, wanted_of
+    from upstream.kafka_client.look import look_beside
+    from upstream.kafka_client.package import KafkaUnusable
+
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    unasked = False
+    for name, cluster in config.kafka.items():
+        try:
+            facts: ClusterFacts = look_beside(name, cluster, *wanted_of(config, name))
+        except (KafkaUnusable, SecretUnreadable) as error:
+            problems.append(Problem(file, None, f"kafka.{name}", str(error)))
+            unasked = True
+            continue
+        unasked |= bool(facts.trouble)
+        for path, bad, text in mismatches(config, name, facts):
+            (problems if bad else warnings).append(Problem(file, None, ".".join(path), text))
+    return ExitCode.CANNOT_CONNECT if unasked else ExitCode.CHECK_FAILED, problems, warnings
 
 
 def check(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from broker.format.java import string_hash
 from broker.index.file import ENTRY, HEADER
-from broker.index.hashing import ascii_hashes
-from broker.index.keys import KeyHasher
+from broker.index.keys import KeyHasher, ascii_hashes
 from broker.index.rows import RowMaker
 from broker.log.put import Put
 from broker.log.walk import Walked

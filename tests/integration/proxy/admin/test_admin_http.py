@@ -12,8 +12,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.admin.removed import REMOVED
-from proxy.admin.routes import REFUSED
+from proxy.admin.routes import REFUSED, REMOVED
 from proxy.admin.server import AdminServer
 from proxy.node.trouble_facts import Troubles
 from proxy.node.views import ReloadResult

@@ -8,7 +8,7 @@ from typing import Any
 from actions.sinks.faults import ServerAway
 from actions.sinks.redis.link import Refused
 from actions.sinks.redis.names import Words
-from actions.sinks.redis.script import SCRIPT_SUM
+from actions.sinks.redis.sink import SCRIPT_SUM
 
 WRONG = "WRONGTYPE Operation against a key holding the wrong kind of value"
 

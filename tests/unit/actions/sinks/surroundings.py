@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from actions.outside import Outside, OutsideAction
+from actions.sinks.keep import Keep
 from pyddmq.actions import Message, Outgoing, Status
 
 T = TypeVar("T")
@@ -83,12 +84,10 @@ class FakeJob:
         return self.answer(Status.FINISH if success else Status.FAIL)
 
 
-class InlineKeep:
+class InlineKeep(Keep):
     """A `Keep` on any disk; what blocks is done at once, in the loop's thread."""
 
     def __init__(self, disk: Any, data: str) -> None:
-        from proxy.node.sink_keep import SinkKeep
-
         class Threads:
             def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
                 asyncio.get_running_loop().call_soon(done, work())
@@ -97,8 +96,7 @@ class InlineKeep:
             def create_future(self) -> asyncio.Future[Any]:
                 return asyncio.get_running_loop().create_future()
 
-        keep = SinkKeep(disk, data, threads=Threads(), tasks=Tasks())  # type: ignore[arg-type]
-        self.disk, self.state, self.apart = keep.disk, keep.state, keep.apart
+        super().__init__(disk, data, threads=Threads(), tasks=Tasks())  # type: ignore[arg-type]
 
 
 def opened(cls: type[OutsideAction], options: dict[str, Any], outside: Outside, name: str = "Sink") -> Any:

@@ -12,8 +12,7 @@ import pytest
 from actions.outside import Outside
 from actions.sinks.commands import HBaseAppend, HBaseDelete, HBaseIncrement, HBasePut, RedisCommand
 from actions.sinks.faults import MessageRefused, ServerAway
-from actions.sinks.hbase.link import HBaseWish, RealHBase, RowChange
-from actions.sinks.hbase.refusals import fault_of
+from actions.sinks.hbase.link import HBaseWish, RealHBase, RowChange, fault_of
 from actions.sinks.hbase.sink import HBaseSink
 from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
 from tests.conftest import need_module

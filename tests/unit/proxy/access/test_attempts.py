@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.access.attempts import ADDRESSES_MAX, BURST, SECONDS_EACH, Attempts
+from proxy.admin.entry.gate import ADDRESSES_MAX, BURST, SECONDS_EACH, Attempts
 from pyddmq.testing import ManualClock
 
 

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.runtime.metrics import SPECS
 from proxy.admin.exposition import STEP_SERIES, ZEROS_MAX, Exposition, NodeCollector
-from proxy.admin.loop_lag import TICK_SECONDS, LoopLag
 from proxy.admin.routes import REFUSED
+from proxy.admin.server import TICK_SECONDS, LoopLag
 from tests.admin_node import PlainNode, busy_node
 from tools import metrics_doc
 

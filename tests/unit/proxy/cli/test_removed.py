@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.app import run
-from proxy.cli.removed import REMOVED, refusal
+from proxy.cli.app import REMOVED, refusal, run
 from proxy.process.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[4]

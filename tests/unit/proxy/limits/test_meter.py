@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conf.sections.limits import AddressLimits, PrincipalLimits
-from proxy.limits.meter import QUIET_SECONDS, Meter, Rates
-from proxy.limits.pending import Pending
+from proxy.limits.meter import QUIET_SECONDS, Meter, Pending, Rates
 from pyddmq.testing import ManualClock
 
 

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from broker.runtime.bundle import runtime_of
 from broker.runtime.rate_limited_log import RateLimitedLog
-from proxy.node.loop_faults import report_faults
-from proxy.node.periodic import PeriodicWork
+from proxy.node.node import PeriodicWork
+from proxy.process.serve import report_faults
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.loops import LOOPS, LoopFactory
 

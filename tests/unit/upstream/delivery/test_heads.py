@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 
 from actions.registry import BUILT_IN, Registry
+from proxy.operate.live_node import DEAD_LETTER_REFUSED, stuck_messages
 from pyddmq.actions import Action, Job, Status
 from pyddmq.testing import ManualScheduler, PowerCut
 from tests.unit.upstream_world import Client, World
@@ -15,7 +16,6 @@ from upstream.figures.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused
-from upstream.operate.stuck import DEAD_LETTER_REFUSED, stuck_messages
 from upstream.state import State
 from upstream.views import StuckMessage
 from upstream.waiting.buffer import Batch

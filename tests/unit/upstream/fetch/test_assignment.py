@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upstream.fetch.assignment import assign
+from upstream.fetch.fetchers import assign
 
 members = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 counts = st.integers(0, 20)

@@ -12,9 +12,8 @@ from tests.kafka_world import Loop
 from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.link import Commit, KafkaFailure, Place
 from upstream.kafka_client.commits import AGAIN_SECONDS, UNHEARD_SECONDS, Asked, Commits
-from upstream.kafka_client.gates import Gates
 from upstream.kafka_client.member_protocol import ProtocolChoice
-from upstream.kafka_client.member_thread import POLL_SECONDS, SOON_FOR_SECONDS, SOON_SECONDS, MemberThread
+from upstream.kafka_client.member_thread import POLL_SECONDS, SOON_FOR_SECONDS, SOON_SECONDS, Gates, MemberThread
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.troubles import Troubles
 

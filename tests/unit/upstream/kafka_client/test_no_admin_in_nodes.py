@@ -1,28 +1,31 @@
-"""A node asks nothing by which librdkafka may end its process (`upstream.kafka_client.asking_process`)."""
+"""A node asks nothing by which librdkafka may end its process (`upstream.kafka_client.all_groups_process`)."""
 
 from __future__ import annotations
 
 import ast
 
 from tests.unit.project.test_house_rules import ROOT
-from tests.unit.project.test_import_circles import imported, module_names
+from tests.unit.project.test_import_circles import module_names
 
 ASKING = {"upstream.kafka_client.all_groups", "upstream.kafka_client.look"}
 """Modules that ask by the AdminClient."""
-OUTSIDE = {"upstream.kafka_client.all_groups_process", "upstream.kafka_client.look_process"}
-"""Modules that use them: processes of their own."""
+BESIDE = {"look_beside"}
+"""Of their names, those by which a process of its own asks."""
+OUTSIDE = {"upstream.kafka_client.all_groups_process"}
+"""Modules that use the others: they run in processes of their own."""
 
 
 def test_administration_is_asked_by_processes_of_their_own() -> None:
     """By name of who makes such a client, and of who imports that."""
-    modules = module_names()
     makes, uses = set(), set()
-    for module, file in modules.items():
+    for module, file in module_names().items():
         if module.startswith(("tests", "bench")):
             continue
         text = (ROOT / file).read_text(encoding="utf-8")
         if ".admin(client_id" in text or ".admin(self._client_id" in text or 'settings.admin("' in text:
             makes.add(module)
-        if ASKING & imported(ast.parse(text), modules):
-            uses.add(module)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and {each.name for each in node.names} - BESIDE:
+                names = {str(node.module), *(f"{node.module}.{each.name}" for each in node.names)}
+                uses |= {module} if names & ASKING else set()
     assert (makes, uses) == (ASKING, OUTSIDE)

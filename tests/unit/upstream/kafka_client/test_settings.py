@@ -16,9 +16,8 @@ from conf.sections.kafka import KafkaClusterConfig
 from pyddmq.testing import ManualClock
 from tests.kafka_world import Loop
 from upstream.kafka_client.client import LibrdkafkaClient
-from upstream.kafka_client.logs import LogLines
 from upstream.kafka_client.package import KafkaUnusable
-from upstream.kafka_client.settings import Settings
+from upstream.kafka_client.settings import LogLines, Settings
 
 CLOCK = ManualClock()
 PASSWORD = "correct horse"

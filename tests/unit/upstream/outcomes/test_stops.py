@@ -7,13 +7,13 @@ from typing import ClassVar
 import pytest
 
 from actions.registry import BUILT_IN, Registry
+from proxy.operate.live_node import stuck_messages
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import Client, World
 from upstream.figures.counters import DEAD_LETTERS, STOPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused
-from upstream.operate.stuck import stuck_messages
 from upstream.state import State
 from upstream.waiting.buffer import Batch
 

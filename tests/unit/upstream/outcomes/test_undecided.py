@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from proxy.operate.live_node import stuck_messages
 from tests.unit.retry_world import RetryWorld
 from tests.unit.upstream_world import Client, World
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import HeadRefused
-from upstream.operate.stuck import stuck_messages
 from upstream.state import State
 
 KEYED = {"topic": "t", "orderKey": "KEY", "maxRetry": 0, "timeout": 1000, "retryIntervals": []}

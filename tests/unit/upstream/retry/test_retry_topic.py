@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.retry.puts import Counts, read_counts
+from proxy.operate.live_node import stuck_messages
 from tests.unit.retry_world import USED, RetryWorld
 from tests.unit.upstream.delivery.test_expiry import Aging as ExpiryWorld
 from tests.unit.upstream_world import ROOT, Client
 from upstream.job import GroupQueue
 from upstream.operate import heads
 from upstream.operate.heads import HeadRefused
-from upstream.operate.stuck import stuck_messages
 from upstream.state import State
 
 RETRIES = "%RETRY%g"

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from actions.registry import BUILT_IN, Registry
+from proxy.operate.live_node import stuck_messages
 from pyddmq.actions import Action, Failed, Job, RetryLater, Status, Unprocessable
 from tests.unit.calls_world import CallsWorld
 from tests.unit.upstream_world import Client
 from upstream.operate.heads import find_head, skip
-from upstream.operate.stuck import stuck_messages
 
 Act = Callable[[Job], Any]
 

@@ -37,12 +37,12 @@ def few(
 ) -> list[bool]:
     """Return whether there are few samples, by a bound: about now, and two days later."""
     from lag.report.options import Input
-    from lag.spark.jobs import input_size
+    from lag.spark.jobs import program
 
-    monkeypatch.setattr(input_size, "FEW", bound)
+    monkeypatch.setattr(program, "FEW", bound)
     begins = (NOW_MS - HOUR_MS, NOW_MS + 48 * HOUR_MS)
     given = Input(journals=journals, exported=exported)
-    return [input_size.are_few(given, begin, begin + 2 * HOUR_MS) for begin in begins]
+    return [program.are_few(given, begin, begin + 2 * HOUR_MS) for begin in begins]
 
 
 def test_journals_count_by_the_files_that_have_something_of_the_time(
