@@ -53,8 +53,8 @@ A report judges each sample at the sample's own moment. At the window's end a qu
 
 - **Incident**: a stretch of samples of one queue whose level is not OK, with its worst status, the greatest lag,
   and the greatest time lag or upper bound of one. Its cause is the one that held longest while the status was the
-  worst, each sample up to the next one; of equal ones the first. It ends with the first sample that is OK, with the sample
-  before a gap longer than `stale_ms`, or when the queue left. An incident of INCOMPLETE alone is not shown.
+  worst, each sample up to the next one; of equal ones the first. It ends with the first sample that is OK, with the
+  sample before a gap longer than `stale_ms`, or when the queue left. An incident of INCOMPLETE alone is not shown.
 - **In time** is a sample whose time lag, or its upper bound, is within the target; **late** one whose time lag, or its
   lower bound, is above it. Of all others, and of UNKNOWN ones, it is not known.
 - **Share of samples**: those in time, of all.

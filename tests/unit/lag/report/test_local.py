@@ -212,7 +212,7 @@ def test_time_of_which_nothing_is_known_is_not_covered() -> None:
 def test_messages_lost_before_the_first_kept_one_are_not_finished_later() -> None:
     """A group of a Kafka cluster keeps its committed offset below the first kept message, and then jumps over it."""
     disk = SimDisk()
-    ten = {"start": 400, "end": 500, "expired": 350, "committed_ms": None}
+    ten: dict[str, Any] = {"start": 400, "end": 500, "expired": 350, "committed_ms": None}
     steps = [{**ten, "start": 0, "expired": 0, "committed": 50}, {**ten, "committed": 50}, {**ten, "committed": 500}]
     rows = [[(("g", "t", 0), sample(NOW_MS + at * EVERY_MS, **each))] for at, each in enumerate(steps)]
     write(disk, "j", rows)
