@@ -72,9 +72,9 @@ def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
     resets = [moments.resets(place) for place in reading.places]
     for block in _blocks(reading.samples, reading.places):
         if options.compared and (judged := JudgedSamples.of(block, before, limits, resets)) is not None:
-            earlier.add(judged)
+            earlier.add(judged, before)
         if (judged := JudgedSamples.of(block, window, limits, resets)) is not None:
-            found.add(judged)
+            found.add(judged, window)
             found.tell(judged, moments)
     return found.reduced(reading, earlier)
 
@@ -109,9 +109,9 @@ class _Found:
         self._left: dict[int, int | None] = {}
         self._incidents: dict[int, list[Figures]] = defaultdict(list)
 
-    def add(self, judged: JudgedSamples) -> None:
-        """Add up what was judged."""
-        self._sums.append({**judged.sums(), "queue": judged.samples.queues[judged.begins]})
+    def add(self, judged: JudgedSamples, window: Window) -> None:
+        """Add up what was judged of a window."""
+        self._sums.append({**judged.sums(window), "queue": judged.samples.queues[judged.begins]})
 
     def tell(self, judged: JudgedSamples, moments: Moments) -> None:
         """Take what is shown of the judged samples: buckets, incidents, and the last of each queue."""
