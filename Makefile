@@ -20,7 +20,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run programs test pure lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs clean
+.PHONY: help setup run programs test pure lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos sinks rivals fuzz lock docs site clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -77,7 +77,7 @@ programs:
 # Lint and the pure run are of one core each.
 test: programs setup ## check and test everything
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint pure
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --junitxml .test-times.xml
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --junitxml .test-times.xml
 	@$(BIN)/python -m tools.test_times
 
 pure: setup ## some of the tests with every accelerator in Python
@@ -147,8 +147,13 @@ lock: setup ## write the versions and sums that an installation can be held to, 
 docs: setup ## write the pages that are made from the code
 	$(BIN)/python -m tools.docs
 
+site: setup ## a searchable site of the documentation, in site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,site]'
+	$(BIN)/python -m sphinx --builder html --jobs auto --quiet --nitpicky --fail-on-warning docs site
+	@echo "open site/README.html"
+
 clean: ## remove .venv and all caches; data stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -maxdepth 1 -name '*.egg-info' -exec rm -rf {} +
 	find broker proxy upstream actions \( -name '*_accelerator.*.so' -o -name '*_leaf.*.so' \) -delete

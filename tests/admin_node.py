@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from msgspec.structs import replace
 
@@ -17,7 +17,6 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from conf import loads
-from lag.samples import QueueSample
 from lag.verdicts.changes import Verdict
 from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import Troubles
@@ -83,7 +82,6 @@ class PlainNode(LiveNode):
         self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
         self.lag_view = LagQueues(now_ms=NOW_MS)
-        self.sample_lists: dict[str, dict[tuple[str, int], list[QueueSample]]] = {}
         self.messages: Searchable | None = None
         self.troubles_view = Troubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
@@ -150,9 +148,6 @@ class PlainNode(LiveNode):
     def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
         """One group in trouble, whose alarms are for two."""
         return [("billing", Verdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
-
-    def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
-        return self.sample_lists.get(group)
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
         return None if name else LimitsAnswer(now_ms=NOW_MS, clients_total=0, clients=())

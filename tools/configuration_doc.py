@@ -141,10 +141,10 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
     (TlsListenerConfig, "tls.producer, tls.consumer, tls.admin", "One encrypted port."),
     (
         KafkaClusterConfig,
-        "kafka.<cluster>",
+        "kafka.CLUSTER",
         "A mapping: the key is the name of a Kafka cluster, for topics' `brokerCluster` ([Kafka](kafka.md)).",
     ),
-    (TopicConfig, "topics.<name>", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
+    (TopicConfig, "topics.NAME", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
     (GroupConfig, "groups[]", "A list of consumer groups."),
     (SubscriptionConfig, "groups[].topics[]", "What a group reads from one topic, and how."),
 ]

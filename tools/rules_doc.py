@@ -49,7 +49,8 @@ _HISTORY = """\
 `lag/rules/history_rules.py` counts over judged moments of one queue: the share of samples, and of messages (each
 sample weighs what was produced since the one before, without what was lost), whose time lag is known and within the
 target; the time over the target; and incidents, which are stretches of statuses whose level is not OK: from, to, peak
-lag, peak time lag, worst status, its cause. A gap longer than `stale_ms` ends an incident, as nothing is known of it.
+lag, peak time lag, worst status, cause. The cause is the one that held longest while the status was the worst; of equal
+ones the first. A gap longer than `stale_ms` ends an incident, as nothing is known of it.
 """
 
 

@@ -103,11 +103,11 @@ class Trend:
         }
 
     def _line(self, last: Sequence[int | None], peak: Sequence[int | None]) -> Line:
-        points = [(at * self.width_ms, lag) for at, lag in enumerate(last) if lag is not None]
+        lags = [lag for lag in last if lag is not None]
         return Line(
-            first=points[0][1] if points else None,
-            last=points[-1][1] if points else None,
-            slope=median_slope(points),
+            first=lags[0] if lags else None,
+            last=lags[-1] if lags else None,
+            slope=median_slope([at * self.width_ms for at, lag in enumerate(last) if lag is not None], lags),
             parts=list(peak),
         )
 

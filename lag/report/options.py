@@ -39,11 +39,14 @@ class Window:
         from_ms: Its begin.
         to_ms: Its end, exclusive.
         pause_ms: A longer pause between two samples of a queue is a gap; the shortest length of a bucket.
+        counted_ms: Incidents count what was lost, and how long causes held, from this moment on: a window that is a
+            piece of a longer one begins before it, to know what its first samples follow.
     """
 
     from_ms: int
     to_ms: int
     pause_ms: int = 1
+    counted_ms: int = 0
 
     def __post_init__(self) -> None:
         """Refuse an empty one. Raises ValueError."""
@@ -139,7 +142,9 @@ class Reduced:
         buckets: A row per group and bucket: `lag`, `age_ms`, `severity`, `produced` and `consumed` (of `PRECISE`).
         last: A row per queue, its last sample with all facts, of a group the worst `2 * QUEUES_MAX`, by `place`.
         heat: A row per bucket of a group's worst queues, and of the sum of its others, whose topic is null.
-        incidents: A row per incident of a queue, of a group the worst `INCIDENTS_MAX`.
+        incidents: A row per incident of a queue, of a group the worst `INCIDENTS_MAX`: `from_ms`, `last_ms` (its last
+            sample), `until_ms` (null: open), `severity`, `cause`, `held` (ms by cause while it was worst), `facts`,
+            `lag`, `age_ms`, `lost`.
         events: What happened, from a day before the window on.
         gaps: What is missing, a line each.
         refused: Samples with message times that cannot be, by node.

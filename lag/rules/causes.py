@@ -179,9 +179,11 @@ CAUSES: Final = (
     ),
 )
 """The first that fits is the cause."""
-EVIDENCE: Final = tuple(
-    sorted({name for each in CAUSES for _, name, _, _ in Formatter().parse(each.evidence) if name is not None})
-)
+_NAMED: Final = {
+    each.name: sorted({name for _, name, _, _ in Formatter().parse(each.evidence) if name is not None})
+    for each in CAUSES
+}
+EVIDENCE: Final = tuple(sorted(frozenset().union(*_NAMED.values())))
 """Facts and quantities that sentences of evidence name."""
 
 BY_NAME: Final = {each.name: each for each in CAUSES}
@@ -204,7 +206,7 @@ def evidence(cause: str, facts: Facts) -> str:
     Raises:
         KeyError: There is no such cause, or a fact that its sentence names was not given.
     """
-    return BY_NAME[cause].evidence.format_map({name: _shown(name, value) for name, value in facts.items()})
+    return BY_NAME[cause].evidence.format_map({name: _shown(name, facts[name]) for name in _NAMED[cause]})
 
 
 def _shown(name: str, value: Value) -> str | int:

@@ -9,9 +9,9 @@ false, and a division by 0 is null. Whoever decides by a condition that may be n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, TypeAlias
 
 Value: TypeAlias = int | float | bool | str | None
 """What a rule computes with."""
@@ -28,7 +28,7 @@ class Expression:
     """One operation over expressions.
 
     Attributes:
-        operation: Its name in `PLAIN`; "fact" and "constant" are the leaves.
+        operation: Its name; "fact" and "constant" are the leaves.
         parts: What it is done with.
         leaf: Of a fact its name, of a constant its value.
     """
@@ -149,81 +149,138 @@ def first_of(cases: Mapping[str, Expression], otherwise: str | None) -> Expressi
     return found
 
 
-def _null_if_one_is(function: Callable[..., Value]) -> Callable[..., Value]:
-    def over(*values: Value) -> Value:
-        return None if None in values else function(*values)
-
-    return over
-
-
-def _and(left: Value, right: Value) -> Value:
-    if left is False or right is False:
-        return False
-    return None if left is None or right is None else True
-
-
-def _or(left: Value, right: Value) -> Value:
-    if left is True or right is True:
-        return True
-    return None if left is None or right is None else False
-
-
-def _coalesce(*values: Value) -> Value:
-    return next((value for value in values if value is not None), None)
-
-
-def _latest(*values: Value) -> Value:
-    return max((value for value in values if value is not None), default=None)
-
-
-PLAIN: Final[Mapping[str, Callable[..., Value]]] = {
-    "add": _null_if_one_is(lambda a, b: a + b),
-    "subtract": _null_if_one_is(lambda a, b: a - b),
-    "multiply": _null_if_one_is(lambda a, b: a * b),
-    "divide": _null_if_one_is(lambda a, b: None if b == 0 else a / b),
-    "less": _null_if_one_is(lambda a, b: a < b),
-    "less_equal": _null_if_one_is(lambda a, b: a <= b),
-    "greater": _null_if_one_is(lambda a, b: a > b),
-    "greater_equal": _null_if_one_is(lambda a, b: a >= b),
-    "equals": _null_if_one_is(lambda a, b: a == b),
-    "highest": _null_if_one_is(max),
-    "and": _and,
-    "or": _or,
-    "not": _null_if_one_is(lambda a: not a),
-    "is_null": lambda a: a is None,
-    "coalesce": _coalesce,
-    "latest": _latest,
-    "if_else": lambda condition, then, otherwise: then if condition else otherwise,
-}
-"""What each operation does with plain values. `lag.spark` has the same names over columns."""
-
-
 def compiled(expression: Expression) -> Callable[[Facts], Value]:
     """Return the function that an expression is, over facts by name. It raises `KeyError` for a fact not given.
 
     A part that cannot change the result is not evaluated: the first of twenty statuses that holds ends the search.
     """
-    if expression.operation == "fact":
-        name = str(expression.leaf)
-        return lambda facts: facts[name]
-    if expression.operation == "constant":
-        value = expression.leaf
-        return lambda facts: value
-    function = PLAIN[expression.operation]
-    parts = tuple(compiled(part) for part in expression.parts)
-    if expression.operation == "if_else":
-        condition, then, otherwise = parts
-        return lambda facts: then(facts) if condition(facts) else otherwise(facts)
-    if len(parts) != 2:
-        return lambda facts: function(*[part(facts) for part in parts])
-    left, right = parts
-    if expression.operation == "and":
-        return lambda facts: False if (first := left(facts)) is False else _and(first, right(facts))
-    if expression.operation == "or":
-        return lambda facts: True if (first := left(facts)) is True else _or(first, right(facts))
-    if expression.operation == "coalesce":
-        return lambda facts: right(facts) if (first := left(facts)) is None else first
-    return lambda facts: function(left(facts), right(facts))
+    writer = _Writer(sorted(names_in(expression)))
+    writer.lines.append(f"    return {writer.write(expression)[0]}")
+    function: Callable[[Facts], Value] = writer.function()
+    return function
+
+
+def compiled_all(rules: Mapping[str, Expression]) -> Callable[[dict[str, Value]], None]:
+    """Return a function that adds the value of each rule to the facts; a rule may use those before it.
+
+    Raises of the function:
+        KeyError: A fact was not given.
+    """
+    given, made = set[str](), set[str]()
+    for name, rule in rules.items():
+        given |= names_in(rule) - made
+        made.add(name)
+    writer = _Writer(sorted(given))
+    for name, rule in rules.items():
+        writer.lines.append(f"    facts[{name!r}] = {_local(name)} = {writer.write(rule)[0]}")
+    function: Callable[[dict[str, Value]], None] = writer.function()
+    return function
+
+
+def _local(name: str) -> str:
+    return f"v_{name}"
+
+
+_STRICT = {
+    "add": "{} + {}",
+    "subtract": "{} - {}",
+    "multiply": "{} * {}",
+    "divide": "{} / {}",
+    "less": "{} < {}",
+    "less_equal": "{} <= {}",
+    "greater": "{} > {}",
+    "greater_equal": "{} >= {}",
+    "equals": "{} == {}",
+    "highest": "max({}, {})",
+    "not": "not {}",
+}
+"""Operations that are null where one of their parts is, in Python."""
+
+
+class _Writer:
+    """Writes rules as one Python function: interpreting their trees takes several times as long.
+
+    Its source is made of names of facts and constants of rules alone, which are in this package.
+
+    Attributes:
+        lines: The function's lines.
+
+    Args:
+        given: The facts that the function reads.
+    """
+
+    def __init__(self, given: Iterable[str]) -> None:
+        self.lines = ["def rule(facts):", *(f"    {_local(name)} = facts[{name!r}]" for name in given)]
+        self._held = 0
+
+    def function(self) -> Any:
+        """Return the function of the lines."""
+        made: dict[str, Any] = {"latest": _latest}
+        exec("\n".join(self.lines), made)
+        return made["rule"]
+
+    def write(self, expression: Expression) -> tuple[str, bool]:
+        """Return the Python of an expression, and whether its value may be null."""
+        operation = expression.operation
+        if operation == "fact":
+            return _local(str(expression.leaf)), True
+        if operation == "constant":
+            return repr(expression.leaf), expression.leaf is None
+        if operation == "latest":
+            return f"latest({', '.join(self.write(part)[0] for part in expression.parts)})", True
+        if operation == "coalesce":
+            return self._coalesce(expression.parts)
+        if operation in ("and", "or"):
+            return self._joined(operation, *expression.parts)
+        parts = [self.write(part) for part in expression.parts]
+        if operation == "is_null":
+            return f"({parts[0][0]} is None)", False
+        if operation == "if_else":
+            (condition, _), (then, then_null), (otherwise, otherwise_null) = parts
+            return f"({then} if {condition} else {otherwise})", then_null or otherwise_null
+        checks, names = [], []
+        for place, (text, may_be_null) in enumerate(parts):
+            is_divisor = operation == "divide" and place == 1
+            name, first = self._hold(text) if may_be_null or is_divisor else (text, text)
+            if may_be_null:
+                checks.append(f"{first} is None")
+                first = name
+            if is_divisor:
+                checks.append(f"{first} == 0")
+            names.append(name)
+        found = f"({_STRICT[operation].format(*names)})"
+        return (f"(None if {' or '.join(checks)} else {found})", True) if checks else (found, False)
+
+    def _hold(self, text: str) -> tuple[str, str]:
+        """Return a name by which a value is used again, and the text that gives it that name where it is used first."""
+        if text.isidentifier():
+            return text, text
+        self._held += 1
+        return f"t{self._held}", f"(t{self._held} := {text})"
+
+    def _coalesce(self, parts: Sequence[Expression]) -> tuple[str, bool]:
+        text, may_be_null = self.write(parts[0])
+        if len(parts) == 1 or not may_be_null:
+            return text, may_be_null
+        name, first = self._hold(text)
+        rest, may_be_null = self._coalesce(parts[1:])
+        return f"({rest} if {first} is None else {name})", may_be_null
+
+    def _joined(self, operation: str, left: Expression, right: Expression) -> tuple[str, bool]:
+        (first, first_null), (second, second_null) = self.write(left), self.write(right)
+        if not first_null:
+            return f"({first} {operation} {second})", second_null
+        deciding, other = ("False", "True") if operation == "and" else ("True", "False")
+        (a, first), (b, second) = self._hold(first), self._hold(second)
+        return (
+            f"({deciding} if {first} is {deciding} or {second} is {deciding} "
+            f"else None if {a} is None or {b} is None else {other})",
+            True,
+        )
+
+
+def _latest(*values: Any) -> Value:
+    return max((value for value in values if value is not None), default=None)
 
 
 def names_in(expression: Expression) -> frozenset[str]:

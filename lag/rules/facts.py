@@ -8,10 +8,13 @@ A *trailing run* is the longest stretch up to the window's newest sample in whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import fields
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Final
+from operator import attrgetter, gt, lt, sub
+from typing import Any, Final, NamedTuple
 
 from lag.rules.expression import Value
 from lag.rules.limits import Limits
@@ -51,23 +54,58 @@ WINDOW_FACTS: Final = {
 }
 """Facts of the window, each with what it is. The fields of the newest sample come beside them."""
 
-_LIMITS: Final = tuple(field.name for field in fields(Limits))
-_EMPTY: Final[Mapping[str, Value]] = dict.fromkeys(WINDOW_FACTS)
-
-Point = tuple[int, int]
-"""Moment and value."""
+_sample_values: Final = attrgetter(*SAMPLE_FIELDS)
 
 
-def facts_of(
-    samples: Sequence[QueueSample], now_ms: int, limits: Limits, reset_ms: int | None = None
-) -> dict[str, Value]:
-    """Return the facts of one queue.
+class WindowRow(NamedTuple):
+    """What the rules need of a sample that is not the newest; made once, as each is in many windows.
 
-    Args:
-        samples: Its samples, oldest first; those before the window too, of which the last one is looked at.
-        now_ms: The moment that is judged, in Unix ms; not before the newest sample, or taken as that.
-        limits: Thresholds.
-        reset_ms: When an operator last reset the group's offset on this queue; null: never.
+    Attributes:
+        time_ms: Its moment.
+        start: First kept offset; null: the queue could not be read.
+        end: The offset of the next message.
+        committed: The committed offset; null: the group never committed.
+        position: Where the group goes on; at the first kept message where it never committed.
+        unfinished: Messages that are left, of a sample with a committed offset.
+        done: What the group itself finished, from any beginning: its position without what others took past it. A
+            loss and a skip move the committed offset, and are no consumption.
+        base: Where the topic's present life begins.
+        expired: Messages that retention took unfinished.
+        paused: Whether the group was paused.
+    """
+
+    time_ms: int
+    start: int | None
+    end: int
+    committed: int | None
+    position: int
+    unfinished: int
+    done: int
+    base: int
+    expired: int
+    paused: bool
+
+
+def row_of(sample: QueueSample) -> WindowRow:
+    """Return the row of a sample."""
+    start = None if sample.end is None else sample.start
+    end, position = sample.end or 0, max(start or 0, sample.committed or 0)
+    return WindowRow(
+        sample.time_ms,
+        start,
+        end,
+        sample.committed,
+        position,
+        max(0, max(0, end - position) - sample.finished),
+        position - sample.expired - sample.skipped,
+        sample.base or 0,
+        sample.expired,
+        sample.paused,
+    )
+
+
+def rows_of(samples: Sequence[QueueSample]) -> list[WindowRow]:
+    """Return the rows of samples, oldest first.
 
     Raises:
         ValueError: There is no sample, or they are not in the order of their times.
@@ -77,155 +115,158 @@ def facts_of(
     for before, after in pairwise(samples):
         if after.time_ms <= before.time_ms:
             raise ValueError(f"sample at {after.time_ms} comes after one at {before.time_ms}: hand in the oldest first")
-    newest = samples[-1]
+    return [row_of(sample) for sample in samples]
+
+
+def facts_of(
+    rows: Sequence[WindowRow], newest: QueueSample, now_ms: int, limits: Limits, reset_ms: int | None = None
+) -> dict[str, Value]:
+    """Return the facts of one queue.
+
+    Args:
+        rows: Of its samples, oldest first; those before the window too, of which the last one is looked at.
+        newest: The sample of the last row.
+        now_ms: The moment that is judged, in Unix ms; not before the newest sample, or taken as that.
+        limits: Thresholds.
+        reset_ms: When an operator last reset the group's offset on this queue; null: never.
+    """
     now_ms = max(now_ms, newest.time_ms)
-    begin = newest.time_ms - limits.window_ms
-    if reset_ms is not None and not begin <= reset_ms <= now_ms:
+    begin_ms = newest.time_ms - limits.window_ms
+    if reset_ms is not None and not begin_ms <= reset_ms <= now_ms:
         reset_ms = None
-    earlier = [sample for sample in samples if sample.time_ms < begin and _is_readable(sample)]
-    window = [sample for sample in samples if sample.time_ms >= begin and _is_readable(sample)]
-    window = _since_fall(window, lambda sample: sample.end or 0)
-    facts: dict[str, Value] = {**_sample_fields(newest), **_EMPTY, **_limit_fields(limits)}
-    facts |= {"now_ms": now_ms, "readable": len(window), "reset_ms": reset_ms}
-    paused = [sample.time_ms for sample in window if sample.paused]
-    facts["paused_until_ms"] = paused[-1] if paused else None
+    begin = next(place for place, row in enumerate(rows) if row.time_ms >= begin_ms)
+    window = [row for row in rows[begin:] if row.start is not None]
+    columns = _columns(window) if window else _NO_COLUMNS
+    ends = columns.end
+    if any(map(gt, ends, ends[1:])):
+        window = window[max(place for place in range(1, len(ends)) if ends[place] < ends[place - 1]) :]
+        columns = _columns(window)
+    facts = _known_before(limits).copy()
+    facts.update(zip(SAMPLE_FIELDS, _sample_values(newest), strict=True))
+    facts["now_ms"], facts["readable"], facts["reset_ms"] = now_ms, len(window), reset_ms
     if reset_ms is not None:
         facts["reset_ago_s"] = (now_ms - reset_ms) // 1000
     if window:
-        before = earlier[-1] if earlier else window[0]
-        facts |= {"earlier_expired": before.expired, "earlier_committed": before.committed}
-        facts |= _of_runs(window, newest)
-        facts |= _of_committed(window, reset_ms, limits)
-        facts |= _of_growth(window)
-        ends = [(sample.time_ms, sample.end or 0) for sample in window]
-        facts["produce_slope"] = median_slope(ends)
-        facts["produce_recent"] = recent_slope(ends, limits.recent_ms)
-        facts["produce_first"], facts["produce_second"] = halves(ends)
-        facts["start_slope"] = median_slope([(sample.time_ms, sample.start or 0) for sample in window])
+        before = next((row for row in reversed(rows[:begin]) if row.start is not None), window[0])
+        facts["earlier_expired"], facts["earlier_committed"] = before.expired, before.committed
+        times, ends = columns.time_ms, columns.end
+        if True in columns.paused:
+            facts["paused_until_ms"] = max(row.time_ms for row in window if row.paused)
+        _add_runs(facts, columns, newest)
+        known = columns
+        if None in columns.committed:
+            readable = [row for row in window if row.committed is not None]
+            known = _columns(readable) if readable else _NO_COLUMNS
+        if known.time_ms:
+            _add_committed(facts, known, reset_ms, limits)
+            _add_growth(facts, known)
+        facts["produce_slope"] = median_slope(times, ends)
+        facts["produce_recent"] = recent_slope(times, ends, limits.recent_ms)
+        facts["produce_first"], facts["produce_second"] = halves(times, ends)
+        facts["start_slope"] = median_slope(times, columns.start)
     return facts
 
 
-def _sample_fields(sample: QueueSample) -> dict[str, Value]:
-    # `asdict` copies deeply, which takes a third of a judgement.
-    return {name: getattr(sample, name) for name in SAMPLE_FIELDS}
+@lru_cache(maxsize=64)
+def _known_before(limits: Limits) -> dict[str, Value]:
+    """Return what every queue with these limits has, with a place for all else."""
+    facts: dict[str, Value] = dict.fromkeys((*SAMPLE_FIELDS, *WINDOW_FACTS))
+    return facts | {field.name: getattr(limits, field.name) for field in fields(Limits)}
 
 
-def _limit_fields(limits: Limits) -> dict[str, Value]:
-    return {name: getattr(limits, name) for name in _LIMITS}
+def _columns(rows: Sequence[WindowRow]) -> Any:
+    """Return a row whose fields have the values of all rows."""
+    return WindowRow(*zip(*rows, strict=True))  # type: ignore[arg-type]
 
 
-def _is_readable(sample: QueueSample) -> bool:
-    return sample.start is not None and sample.end is not None
+_NO_COLUMNS: Final[Any] = WindowRow(*[()] * len(WindowRow._fields))  # type: ignore[arg-type]
 
 
-def _since_fall(samples: Sequence[QueueSample], value: Callable[[QueueSample], Any]) -> list[QueueSample]:
-    """Return the samples from the last one on whose value is below that of the one before it."""
-    falls = [place for place in range(1, len(samples)) if value(samples[place]) < value(samples[place - 1])]
-    return list(samples[falls[-1] if falls else 0 :])
-
-
-def _position(sample: QueueSample) -> int:
-    """Where the group goes on; at the first kept message where it never committed."""
-    return max(sample.start or 0, sample.committed or 0)
-
-
-def _unfinished(sample: QueueSample) -> int:
-    """Messages that are left, of a sample with a committed offset."""
-    return max(0, max(0, (sample.end or 0) - _position(sample)) - sample.finished)
-
-
-def _done(sample: QueueSample) -> int:
-    """What the group itself finished, from any beginning: its position without what others took past it.
-
-    A loss and a skip move the committed offset, and are no consumption.
-    """
-    return _position(sample) - sample.expired - sample.skipped
-
-
-def _run(window: Sequence[QueueSample], holds: Callable[[QueueSample], bool]) -> int:
-    """Return where the trailing run begins; the window's length where its newest sample is not of it."""
-    place = len(window)
-    while place and holds(window[place - 1]):
+def _add_runs(facts: dict[str, Value], window: Any, newest: QueueSample) -> None:
+    times, ends, count = window.time_ms, window.end, len(window.time_ms)
+    is_behind = list(map(gt, ends, window.position))
+    place = count - is_behind[::-1].index(False) if False in is_behind else 0
+    facts["behind_since_ms"] = times[place] if place < count else None
+    if newest.committed is None or newest.start is None:
+        return
+    place, committed = count, window.committed
+    while place and committed[place - 1] == newest.committed:
         place -= 1
-    return place
+    facts["flat_since_ms"] = times[place] if place < count else None
+    # Ends never fall within a window.
+    place = bisect_right(ends, max(newest.start, newest.committed))
+    if place < count:
+        facts["above_ms"], facts["above_end"] = times[place], ends[place]
+        if place:
+            facts["below_ms"], facts["below_end"] = times[place - 1], ends[place - 1]
 
 
-def _of_runs(window: Sequence[QueueSample], newest: QueueSample) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    behind = _run(window, lambda sample: (sample.end or 0) > _position(sample))
-    found["behind_since_ms"] = window[behind].time_ms if behind < len(window) else None
-    if newest.committed is not None and newest.start is not None:
-        flat = _run(window, lambda sample: sample.committed == newest.committed)
-        found["flat_since_ms"] = window[flat].time_ms if flat < len(window) else None
-        above = _run(window, lambda sample: (sample.end or 0) > _position(newest))
-        if above < len(window):
-            found |= {"above_ms": window[above].time_ms, "above_end": window[above].end}
-            if above:
-                found |= {"below_ms": window[above - 1].time_ms, "below_end": window[above - 1].end}
-    return found
-
-
-def _of_growth(window: Sequence[QueueSample]) -> dict[str, Value]:
-    known = [sample for sample in window if sample.committed is not None]
-    if not known:
-        return {}
-    begin = len(known) - 1
-    while begin and _unfinished(known[begin - 1]) <= _unfinished(known[begin]):
+def _add_growth(facts: dict[str, Value], known: Any) -> None:
+    left, begin = known.unfinished, len(known.unfinished) - 1
+    while begin and left[begin - 1] <= left[begin]:
         begin -= 1
-    lowest = _unfinished(known[begin])
-    begin += sum(_unfinished(sample) == lowest for sample in known[begin:]) - 1
-    first, last = known[begin], known[-1]
-    return {
-        "growing_since_ms": first.time_ms,
-        "grown": _unfinished(last) - _unfinished(first),
-        "grown_produced": (last.end or 0) - (first.end or 0),
-        "peak_before": max((_unfinished(sample) for sample in known[:begin]), default=None),
-    }
+    lowest = left[begin]
+    while begin + 1 < len(left) and left[begin + 1] == lowest:
+        begin += 1
+    facts["growing_since_ms"] = known.time_ms[begin]
+    facts["grown"] = left[-1] - lowest
+    facts["grown_produced"] = known.end[-1] - known.end[begin]
+    facts["peak_before"] = max(left[:begin], default=None)
 
 
-def _of_committed(window: Sequence[QueueSample], reset_ms: int | None, limits: Limits) -> dict[str, Value]:
-    known = [sample for sample in window if sample.committed is not None]
-    since = [sample for sample in known if reset_ms is None or sample.time_ms >= reset_ms]
-    found: dict[str, Value] = {
-        "least_unfinished": min((_unfinished(sample) for sample in known), default=None),
-        "peak_committed": max((sample.committed or 0 for sample in since), default=None),
-        "committed_before": known[-len(since) - 1].committed if len(since) < len(known) else None,
-    }
+def _add_committed(facts: dict[str, Value], known: Any, reset_ms: int | None, limits: Limits) -> None:
+    facts["least_unfinished"] = min(known.unfinished)
+    since = 0 if reset_ms is None else bisect_left(known.time_ms, reset_ms)
+    facts["committed_before"] = known.committed[since - 1] if since else None
+    times, committed, bases = known.time_ms[since:], known.committed[since:], known.base[since:]
+    facts["peak_committed"] = max(committed, default=None)
     # A topic that is emptied or made anew moves the committed offset to where it begins.
-    rising = _since_fall(since, lambda sample: (-(sample.base or 0), sample.committed or 0))
-    done = [(sample.time_ms, _done(sample)) for sample in rising]
-    found["consume_slope"] = median_slope(done)
-    found["consume_recent"] = recent_slope(done, limits.recent_ms)
-    found["consume_first"], found["consume_second"] = halves(done)
-    return found
+    begin = 0
+    if any(map(gt, committed, committed[1:])) or any(map(lt, bases, bases[1:])):
+        begin = len(committed) - 1
+        while begin and (-bases[begin], committed[begin]) >= (-bases[begin - 1], committed[begin - 1]):
+            begin -= 1
+    times, done = times[begin:], known.done[since + begin :]
+    facts["consume_slope"] = median_slope(times, done)
+    facts["consume_recent"] = recent_slope(times, done, limits.recent_ms)
+    facts["consume_first"], facts["consume_second"] = halves(times, done)
 
 
-def _slope(first: Point, second: Point) -> float:
-    """Return a slope per second; the second point is later."""
-    return (second[1] - first[1]) * 1000.0 / (second[0] - first[0])
+def median_slope(times: Sequence[int], values: Sequence[int]) -> float | None:
+    """Return the median of the slopes over pairs of points that are half of them apart, per second.
 
+    Args:
+        times: Moments of the points in ms, rising.
+        values: Their values.
 
-def median_slope(points: Sequence[Point]) -> float | None:
-    """Return the median of the slopes over pairs that are half of the points apart, per second; null below 2 points."""
-    apart = len(points) // 2
+    Returns:
+        Null below 2 points.
+    """
+    apart = len(times) // 2
     if not apart:
         return None
-    slopes = sorted(_slope(first, second) for first, second in zip(points, points[apart:], strict=False))
+    if values.count(values[0]) == len(values):
+        return 0.0
+    risen, passed = map(sub, values[apart:], values), map(sub, times[apart:], times)
+    slopes: list[float] = sorted(rise * 1000.0 / span for rise, span in zip(risen, passed, strict=True))
     return (slopes[(len(slopes) - 1) // 2] + slopes[len(slopes) // 2]) / 2
 
 
-def recent_slope(points: Sequence[Point], span_ms: int) -> float | None:
+def recent_slope(times: Sequence[int], values: Sequence[int], span_ms: int) -> float | None:
     """Return the slope over the last `span_ms`, or the shortest span above that, per second; null below 2 points."""
-    if len(points) < 2:
+    if len(times) < 2:
         return None
-    last = points[-1]
-    before = [point for point in points[:-1] if point[0] <= last[0] - span_ms]
-    return _slope(before[-1] if before else points[0], last)
+    begin = max(bisect_right(times, times[-1] - span_ms, 0, len(times) - 1) - 1, 0)
+    return _slope(times, values, begin, -1)
 
 
-def halves(points: Sequence[Point]) -> tuple[float | None, float | None]:
+def halves(times: Sequence[int], values: Sequence[int]) -> tuple[float | None, float | None]:
     """Return the slopes over the first and the second half of the points, per second; null below 3 points."""
-    if len(points) < 3:
+    if len(times) < 3:
         return None, None
-    middle = points[len(points) // 2]
-    return _slope(points[0], middle), _slope(middle, points[-1])
+    middle = len(times) // 2
+    return _slope(times, values, 0, middle), _slope(times, values, middle, -1)
+
+
+def _slope(times: Sequence[int], values: Sequence[int], first: int, second: int) -> float:
+    return (values[second] - values[first]) * 1000.0 / (times[second] - times[first])

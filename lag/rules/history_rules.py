@@ -22,7 +22,8 @@ class Incident:
         peak_lag: Highest lag that was known in it; null: none was.
         peak_time_lag_ms: Highest time lag, or lower bound of one; null: none was known.
         status: Its worst status.
-        cause: Cause of the first verdict of that status that has one; null: none has.
+        cause: The one that held longest in that status, each verdict until the next, of equal ones the first; null: no
+            verdict has one.
     """
 
     from_ms: int
@@ -132,7 +133,10 @@ def _incident(members: Sequence[QueueLag], to_ms: int, *, is_open: bool) -> Inci
     status = worst(verdict.status for verdict in members)
     lags = [verdict.figures["lag"] for verdict in members if verdict.figures["lag"] is not None]
     lows = [verdict.figures["time_lag_low_ms"] for verdict in members]
-    causes = [verdict.cause for verdict in members if verdict.status == status and verdict.cause is not None]
+    held: dict[str, int] = {}
+    for verdict, after_ms in zip(members, [*(each.time_ms for each in members[1:]), to_ms], strict=True):
+        if verdict.status == status and verdict.cause is not None:
+            held[verdict.cause] = held.get(verdict.cause, 0) + after_ms - verdict.time_ms
     return Incident(
         from_ms=members[0].time_ms,
         to_ms=to_ms,
@@ -140,7 +144,7 @@ def _incident(members: Sequence[QueueLag], to_ms: int, *, is_open: bool) -> Inci
         peak_lag=max(lags, default=None),
         peak_time_lag_ms=max((low for low in lows if low is not None), default=None),
         status=status,
-        cause=causes[0] if causes else None,
+        cause=max(held, key=lambda cause: held[cause], default=None),
     )
 
 

@@ -27,7 +27,7 @@ from lag.rules.expression import (
     all_of,
     any_of,
     coalesce,
-    compiled,
+    compiled_all,
     fact,
     first_of,
     highest,
@@ -438,5 +438,5 @@ TOPIC_QUANTITIES: Final[Mapping[str, Quantity]] = {
 
 ALL: Final[Mapping[str, Quantity]] = {**QUANTITIES, **TOPIC_QUANTITIES}
 
-COMPILED: Final = {name: compiled(each.rule) for name, each in QUANTITIES.items()}
-COMPILED_OF_TOPIC: Final = {name: compiled(each.rule) for name, each in TOPIC_QUANTITIES.items()}
+add_quantities: Final = compiled_all({name: each.rule for name, each in QUANTITIES.items()})
+add_topic_quantities: Final = compiled_all({name: each.rule for name, each in TOPIC_QUANTITIES.items()})

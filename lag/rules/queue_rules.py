@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import Value
-from lag.rules.facts import facts_of
+from lag.rules.facts import WindowRow, facts_of, rows_of
 from lag.rules.limits import Limits
 from lag.rules.topic_rules import ALONE, beside
 from lag.samples import QueueSample
@@ -55,7 +55,7 @@ def judge(
     Raises:
         ValueError: There is no sample, or they are not in the order of their times.
     """
-    return _judged(figures_of(samples, now_ms, limits, reset_ms) | dict(ALONE))
+    return _judged(figures_of(rows_of(samples), samples[-1], now_ms, limits, reset_ms) | dict(ALONE))
 
 
 def judge_topic(
@@ -76,7 +76,8 @@ def judge_topic(
         ValueError: As `judge`.
     """
     found = {}
-    for each in judging_topic(queues, now_ms, limits, resets_ms):
+    windows = {queue: (rows_of(samples), samples[-1]) for queue, samples in queues.items()}
+    for each in judging_topic(windows, now_ms, limits, resets_ms):
         if each is not None:
             queue, verdict = each
             found[queue] = verdict
@@ -84,33 +85,36 @@ def judge_topic(
 
 
 def judging_topic(
-    queues: Mapping[int, Sequence[QueueSample]],
+    windows: Mapping[int, tuple[Sequence[WindowRow], QueueSample]],
     now_ms: int,
     limits: Limits = DEFAULTS,
     resets_ms: Mapping[int, int] | None = None,
 ) -> Iterator[tuple[int, QueueLag] | None]:
-    """Judge as `judge_topic`, in steps of some tenths of a ms: yields None, then each queue with its verdict."""
+    """Judge as `judge_topic`, by the rows and the newest sample of each queue, in steps of some tenths of a ms.
+
+    Yields None, then each queue with its verdict.
+    """
     resets = resets_ms or {}
     facts = {}
-    for queue, samples in queues.items():
-        facts[queue] = figures_of(samples, now_ms, limits, resets.get(queue))
+    for queue, (rows, newest) in windows.items():
+        facts[queue] = figures_of(rows, newest, now_ms, limits, resets.get(queue))
         yield None
     for queue, others in beside(facts).items():
         yield queue, _judged(facts[queue] | others)
 
 
-def figures_of(samples: Sequence[QueueSample], now_ms: int, limits: Limits, reset_ms: int | None) -> dict[str, Value]:
+def figures_of(
+    rows: Sequence[WindowRow], newest: QueueSample, now_ms: int, limits: Limits, reset_ms: int | None
+) -> dict[str, Value]:
     """Return the facts of a queue with the quantities that need no other queue."""
-    facts = facts_of(samples, now_ms, limits, reset_ms)
-    for name, rule in quantities.COMPILED.items():
-        facts[name] = rule(facts)
+    facts = facts_of(rows, newest, now_ms, limits, reset_ms)
+    quantities.add_quantities(facts)
     return facts
 
 
 def _judged(facts: dict[str, Value]) -> QueueLag:
     """Return the verdict on facts with all that stands beside them."""
-    for name, rule in quantities.COMPILED_OF_TOPIC.items():
-        facts[name] = rule(facts)
+    quantities.add_topic_quantities(facts)
     status = facts["status"] = str(statuses.COMPILED(facts))
     cause = causes.COMPILED(facts)
     known: Any = facts

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from lag.rules.expression import Expression, Value, all_of, compiled, fact, first_of, highest, if_else
+from lag.rules.expression import Expression, Value, all_of, compiled, compiled_all, fact, first_of, highest, if_else
 from lag.rules.limits import Limits
 from lag.rules.quantities import Quantity
 from lag.rules.statuses import Level, Status
@@ -98,7 +98,7 @@ WAITING_STATUSES: Final = (
 """Statuses of a waiting row, worst first; UNKNOWN where none holds, as where an overdue one has no known moment."""
 
 WAITING_RULE: Final = first_of({each.name: each.rule for each in WAITING_STATUSES}, "UNKNOWN")
-_QUANTITIES: Final = {name: compiled(each.rule) for name, each in WAITING.items()}
+_add_quantities: Final = compiled_all({name: each.rule for name, each in WAITING.items()})
 _STATUS: Final = compiled(WAITING_RULE)
 _BY_NAME: Final = {each.name: each for each in WAITING_STATUSES}
 
@@ -129,8 +129,7 @@ def judge_waiting(sample: ScheduledSample, now_ms: int, limits: Limits = DEFAULT
         limits: Thresholds: `late_ms` and `undecided_ms`.
     """
     facts: dict[str, Value] = {**asdict(sample), **asdict(limits), "now_ms": max(now_ms, sample.time_ms)}
-    for name, rule in _QUANTITIES.items():
-        facts[name] = rule(facts)
+    _add_quantities(facts)
     status = str(_STATUS(facts))
     known = _BY_NAME.get(status)
     return WaitingLag(

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
+from lag.rules.facts import WindowRow, row_of
 from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag, judging_topic
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
@@ -36,6 +37,7 @@ class Windows:
 
     Attributes:
         window_ms: How far back the rules look; may change.
+        changes: Rises with each change of the windows.
 
     Args:
         window_ms: How far back the rules look.
@@ -43,49 +45,57 @@ class Windows:
 
     def __init__(self, window_ms: int = Limits().window_ms) -> None:
         self.window_ms = window_ms
-        self._samples: dict[Place, deque[QueueSample]] = {}
+        self.changes = 0
+        self._rows: dict[Place, deque[WindowRow]] = {}
+        self._newest: dict[Place, QueueSample] = {}
         self._resets: dict[Place, int] = {}
 
     def __len__(self) -> int:
-        return len(self._samples)
+        return len(self._newest)
 
     def round(self, queues: Iterable[tuple[QueueKey, QueueSample]]) -> None:
         """Take a round; queues that are not in it any more are forgotten."""
         found = {(key.group, key.topic, key.queue): sample for key, sample in queues}
-        for place in [place for place in self._samples if place not in found]:
-            del self._samples[place]
-            self._resets.pop(place, None)
+        for place in [place for place in self._newest if place not in found]:
+            self.forget(place)
         for place, sample in found.items():
             self.add(place, sample)
 
     def add(self, place: Place, sample: QueueSample) -> None:
         """Take one sample, the newest of its queue."""
-        window = self._samples.setdefault(place, deque())
+        self.changes += 1
+        window = self._rows.setdefault(place, deque())
+        self._newest[place] = sample
         if window and sample.time_ms < window[-1].time_ms:
             # The clock was set back: nothing from before it can be compared.
             window.clear()
         least, most = QUEUE_SAMPLES
-        spacing_ms = self.window_ms / max(least, min(most, SAMPLES_MAX // len(self._samples)))
+        spacing_ms = self.window_ms / max(least, min(most, SAMPLES_MAX // len(self._rows)))
         if len(window) >= 2 and sample.time_ms - window[-2].time_ms < spacing_ms:
-            window[-1] = sample
+            window[-1] = row_of(sample)
         else:
-            window.append(sample)
+            window.append(row_of(sample))
         while len(window) > 2 and window[1].time_ms < sample.time_ms - self.window_ms:
             window.popleft()
 
     def note(self, event: LagEvent) -> None:
         """Take notice of a reset by an operator, which is no fault of the group's."""
+        self.changes += 1
         if event.kind is EventKind.RESET:
             self._resets[event.group, event.topic, event.queue] = event.time_ms
 
     def forget(self, place: Place) -> None:
         """Forget a queue that is none of its group's any more."""
-        self._samples.pop(place, None)
+        self.changes += 1
+        self._rows.pop(place, None)
+        self._newest.pop(place, None)
         self._resets.pop(place, None)
 
     def clear(self) -> None:
         """Forget all."""
-        self._samples.clear()
+        self.changes += 1
+        self._rows.clear()
+        self._newest.clear()
         self._resets.clear()
 
     def judged(self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None) -> list[Judged]:
@@ -112,45 +122,34 @@ class Windows:
             yield
         return found
 
-    def window(self, place: Place) -> list[QueueSample]:
-        """Return the samples of a queue, oldest first; none of one that is not known."""
-        return list(self._samples.get(place, ()))
-
-    def of_group(self, group: str) -> dict[tuple[str, int], list[QueueSample]]:
-        """Return the windows of a group by topic and number."""
-        found = {}
-        for place in self._samples:
-            if place[0] == group:
-                found[place[1], place[2]] = self.window(place)
-        return found
-
     def topics(self, group: str | None = None) -> dict[tuple[str, str], list[int]]:
         """Return the numbers of all queues, or of a group's, by group and topic, in order."""
         found: dict[tuple[str, str], list[int]] = {}
-        for name, topic, queue in sorted(self._samples):
+        for name, topic, queue in sorted(self._newest):
             if group in (None, name):
                 found.setdefault((name, topic), []).append(queue)
         return found
 
     def newest(self, place: Place) -> QueueSample | None:
         """Return the newest sample of a queue; None of one that is not known."""
-        window = self._samples.get(place)
-        return window[-1] if window else None
+        return self._newest.get(place)
 
     def judging_topic(
         self, group: str, topic: str, numbers: Iterable[int], now_ms: int, limits: Limits
     ) -> Iterator[Judged | None]:
         """Judge queues of one topic beside each other, in steps of some tenths of a ms; None: a step without one."""
         queues = {
-            queue: self.window((group, topic, queue)) for queue in numbers if (group, topic, queue) in self._samples
+            queue: (list(self._rows[place]), self._newest[place])
+            for queue in numbers
+            if (place := (group, topic, queue)) in self._newest
         }
         if not queues:
             return
         resets = {queue: at for queue in queues if (at := self._resets.get((group, topic, queue))) is not None}
         # A round may have begun after the moment: nothing is newer than now.
-        latest_ms = max(now_ms, *(samples[-1].time_ms for samples in queues.values()))
+        latest_ms = max(now_ms, *(newest.time_ms for _, newest in queues.values()))
         for each in judging_topic(queues, latest_ms, limits, resets):
-            yield None if each is None else Judged((group, topic, each[0]), each[1], queues[each[0]][-1])
+            yield None if each is None else Judged((group, topic, each[0]), each[1], queues[each[0]][1])
 
     def _judged(
         self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None

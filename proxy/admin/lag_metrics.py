@@ -57,6 +57,12 @@ GROUP_STATUS = declare(
 LEFT_OUT = declare(
     "pyddmq_lag_queues_left_out", f"Queues without gauges of their own: the worst {QUEUES_MAX:,} have them", (), "gauge"
 )
+PARTITIONS_LEFT_OUT = declare(
+    "pyddmq_lag_partitions_left_out",
+    f"Queues without `kafka_partition_*` gauges: the first {QUEUES_MAX:,} by topic have them",
+    (),
+    "gauge",
+)
 OFFSET = declare("kafka_consumergroup_group_offset", "Committed offset of a queue", _KAFKA_QUEUE, "gauge")
 KAFKA_LAG = declare("kafka_consumergroup_group_lag", "As `pyddmq_lag_messages`", _KAFKA_QUEUE, "gauge")
 KAFKA_SECONDS = declare("kafka_consumergroup_group_lag_seconds", "As `pyddmq_lag_seconds`", _KAFKA_QUEUE, "gauge")
@@ -92,6 +98,7 @@ LAG_NAMES = frozenset(
         CATCH_UP,
         GROUP_STATUS,
         LEFT_OUT,
+        PARTITIONS_LEFT_OUT,
         OFFSET,
         KAFKA_LAG,
         KAFKA_SECONDS,
@@ -109,21 +116,31 @@ Gauge = tuple[str, tuple[str, ...], float]
 def lag_text(judged: Judgement, topics: list[TopicView], cluster: str) -> Generator[None, None, bytes]:
     """Write the gauges as Prometheus reads them, in steps; arguments as of `lag_gauges`."""
     lines: dict[str, list[str]] = {}
+    texts: dict[tuple[str, ...], str] = {}
     for number, (name, labels, value) in enumerate(lag_gauges(judged, topics, cluster), start=1):
-        lines.setdefault(name, []).append(_line(name, labels, value))
         if not number % STEP_GAUGES:
             yield
-    heads = {name: f"# HELP {name} {SPECS[name].help}\n# TYPE {name} gauge\n" for name in lines}
-    return "".join(heads[name] + "".join(lines[name]) for name in sorted(lines)).encode()
+        # A queue's gauges have the same labels.
+        key = (*SPECS[name].labels, *labels)
+        text = texts.get(key)
+        if text is None:
+            text = texts[key] = _labels_text(SPECS[name].labels, labels)
+        of_name = lines.get(name)
+        if of_name is None:
+            of_name = lines[name] = [f"# HELP {name} {SPECS[name].help}\n# TYPE {name} gauge\n"]
+        of_name.append(f"{name}{text} {value!r}\n")
+    return "".join(["".join(lines[name]) for name in sorted(lines)]).encode()
 
 
-def _line(name: str, labels: tuple[str, ...], value: float) -> str:
-    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in zip(SPECS[name].labels, labels, strict=True))
-    return f"{name}{{{pairs}}} {value!r}\n" if pairs else f"{name} {value!r}\n"
+def _labels_text(names: tuple[str, ...], labels: tuple[str, ...]) -> str:
+    pairs = ",".join([f'{name}="{_escaped(text)}"' for name, text in zip(names, labels, strict=True)])
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    if "\\" in text or "\n" in text or '"' in text:
+        text = text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return text
 
 
 def lag_gauges(judged: Judgement, topics: list[TopicView], cluster: str) -> Iterator[Gauge]:
@@ -138,6 +155,7 @@ def lag_gauges(judged: Judgement, topics: list[TopicView], cluster: str) -> Iter
     for topic, kept in ranges[:QUEUES_MAX]:
         yield LATEST, (cluster, topic, f"{kept.queue}"), float(kept.max)
         yield EARLIEST, (cluster, topic, f"{kept.queue}"), float(kept.min)
+    yield PARTITIONS_LEFT_OUT, (), float(max(0, len(ranges) - QUEUES_MAX))
     if not judged.lag.enabled:
         return
     yield LEFT_OUT, (), float(max(0, len(judged.queues) - QUEUES_MAX))

@@ -396,7 +396,7 @@ class Routes:
 
     async def _objectives(self, request: web.Request) -> web.Response:
         name = request.query.get("group")
-        if name is not None and self._node.samples(name) is None:
+        if name is not None and not self._node.has_group(name):
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
         target_ms, span_ms = _span(request, "objective"), _span(request, "since")
         steps = self._node.objectives(group=name, span_ms=span_ms, target_ms=target_ms)

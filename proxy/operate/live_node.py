@@ -24,7 +24,6 @@ from broker.views import QueueRange
 from conf.sections.node import NodeConfig
 from lag.history.reading import ROWS_MAX, Span, span_of
 from lag.journal.writer import FOLDER
-from lag.samples import QueueSample
 from lag.verdicts.changes import Verdict
 from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
@@ -336,10 +335,6 @@ class LiveNode:
         now_ms, every_ms = self._node.seams.clock.wall_ms(), self._node.config.lag.every_ms
         queues = len(self._node.recorder.windows)
         return span_of(now_ms - max(1, span_ms), now_ms, queues=queues, every_ms=every_ms, rows_max=ROWS_MAX)
-
-    def samples(self, group: str) -> Mapping[tuple[str, int], Sequence[QueueSample]] | None:
-        """Return the last samples of a group by topic and queue, oldest first; None: there is no such group."""
-        return self._node.recorder.windows.of_group(group) if group in self._node.groups else None
 
     def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
         """Return each group that has a reported verdict, with it and the group's `alarmGroup`."""

@@ -3,12 +3,12 @@
 The verdicts on a topic are kept, and returned again while
 
 - no new sample came, for `REUSE_MS`;
-- or, for `QUIET_MS`, every queue of it is idle: OK, without lag, rates or messages in flight, and the new sample has
-  the same offsets as the one that was judged.
+- or, for `QUIET_MS` at most, every queue of it is idle: OK, without lag, rates or messages in flight, and the new
+  sample has the same offsets as the one that was judged.
 
-A judgement of busy queues takes about a fifth of a millisecond per queue. A caller therefore gets the verdicts of the
-last judgement until `SHARE` of the loop's time allows another one (a leisurely caller until `LEISURELY_SHARE` does),
-and at most `SECONDS_MAX` old ones. However often anyone asks, judging takes no more than that.
+A judgement takes less than a tenth of a millisecond per busy queue. A caller therefore gets the verdicts of the last
+judgement until `SHARE` of the loop's time allows another one (a leisurely caller until `LEISURELY_SHARE` does), and at
+most `SECONDS_MAX` old ones. However many callers there are, judging takes no more than that.
 A queue to which nothing was ever written needs no verdict: it is counted only.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
 from broker.runtime.steps import Ended, step
@@ -33,6 +33,22 @@ LEISURELY_SHARE = 0.005
 """Part of the loop's time that judgements take at most."""
 SECONDS_MAX = 60.0
 _REUSED_AT_ONCE = 64
+_JUDGED_AT_ONCE = 4
+_STAGGERED = 32
+"""Parts in which idle topics are judged again, at different rounds."""
+
+
+@dataclass(slots=True)
+class TopicVerdicts:
+    """What the rules say of the queues of a group's topic.
+
+    Attributes:
+        judged: By number.
+        views: What is shown of each: a place for `proxy.operate.lookups.lag`, so that it is made once for all callers.
+    """
+
+    judged: list[Judged]
+    views: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +56,17 @@ class QueueVerdicts:
     """What the rules say of all queues.
 
     Attributes:
-        judged: By group, topic and number.
+        topics: By group and topic.
         empty: By group: queues to which nothing was ever written.
     """
 
-    judged: list[Judged] = field(default_factory=list)
+    topics: list[TopicVerdicts] = field(default_factory=list)
     empty: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> list[Judged]:
+        """All queues by group, topic and number."""
+        return [each for topic in self.topics for each in topic.judged]
 
 
 class _Kept(NamedTuple):
@@ -54,8 +75,13 @@ class _Kept(NamedTuple):
     rules: LagRules | None
     limits: Limits
     samples: Sequence[QueueSample]
-    judged: list[Judged]
-    is_idle: bool
+    verdicts: TopicVerdicts
+    quiet_ms: int
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its verdicts hold for `quiet_ms`."""
+        return self.quiet_ms > 0
 
 
 class QueueJudge:
@@ -81,6 +107,7 @@ class QueueJudge:
         self._rules_of = rules_of
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._last: QueueVerdicts | None = None
+        self._holds: Callable[[int], bool] = lambda _: False
         self._judged_at = self._busy = 0.0
 
     def judging(self, now_ms: int, *, leisurely: bool = False) -> Generator[None, None, QueueVerdicts]:
@@ -92,7 +119,7 @@ class QueueJudge:
         """
         share = LEISURELY_SHARE if leisurely else SHARE
         rest = min(self._busy / share, SECONDS_MAX)
-        if self._last is not None and self._clock.monotonic() - self._judged_at < rest:
+        if self._last is not None and (self._clock.monotonic() - self._judged_at < rest or self._holds(now_ms)):
             return self._last
         busy, steps = 0.0, self._judge(now_ms)
         while True:
@@ -106,12 +133,14 @@ class QueueJudge:
             yield
 
     def _judge(self, now_ms: int) -> Generator[None, None, QueueVerdicts]:
-        rules = self._rules_of()
+        rules, changes = self._rules_of(), self._windows.changes
+        configs: dict[str, GroupConfig | None] = {}
         found, kept, reused = QueueVerdicts(), dict[tuple[str, str], _Kept](), 0
         for (group, topic), numbers in self._windows.topics().items():
             places = [(group, topic, number) for number in numbers]
             samples = [sample for place in places if (sample := self._windows.newest(place)) is not None]
             config, before = self._config_of(group), self._kept.get((group, topic))
+            configs[group] = config
             if before is not None and before.config is config and before.rules is rules:
                 limits = before.limits
             else:
@@ -124,18 +153,33 @@ class QueueJudge:
             again = None if before is None else _again(before, samples, now_ms)
             if again is None:
                 judged = []
-                for each in self._windows.judging_topic(group, topic, numbers, now_ms, limits):
+                steps = self._windows.judging_topic(group, topic, numbers, now_ms, limits)
+                for number, each in enumerate(steps):
                     if each is not None and not is_unwritten(each.sample, now_ms, limits):
                         judged.append(each)
-                    yield
-                again = _Kept(now_ms, config, rules, limits, samples, judged, all(map(_is_idle, judged)))
+                    if number % _JUDGED_AT_ONCE == 0:
+                        yield
+                quiet_ms = QUIET_MS - len(kept) % _STAGGERED * QUIET_MS // (2 * _STAGGERED)
+                quiet_ms *= all(map(_is_idle, judged))
+                again = _Kept(now_ms, config, rules, limits, samples, TopicVerdicts(judged), quiet_ms)
             else:
                 reused += 1
                 if reused % _REUSED_AT_ONCE == 0:
                     yield
             kept[group, topic] = again
-            found.judged.extend(again.judged)
+            found.topics.append(again.verdicts)
         self._kept = kept
+        until_ms = min((each.now_ms for each in kept.values() if not each.is_idle), default=now_ms) + REUSE_MS
+
+        def holds(at_ms: int) -> bool:
+            return (
+                now_ms <= at_ms < until_ms
+                and changes == self._windows.changes
+                and self._rules_of() is rules
+                and all(self._config_of(group) is config for group, config in configs.items())
+            )
+
+        self._holds = holds
         return found
 
 
@@ -153,13 +197,16 @@ def _again(before: _Kept, samples: Sequence[QueueSample], now_ms: int) -> _Kept 
     if age_ms < REUSE_MS and all(old is new for old, new in pairs):
         return before
     stale_ms = before.limits.stale_ms
-    if not before.is_idle or age_ms >= QUIET_MS:
+    if not before.is_idle or age_ms >= before.quiet_ms:
         return None
     if not all(_is_same(old, new) and now_ms - new.time_ms <= stale_ms for old, new in pairs):
         return None
     newest = {id(old): new for old, new in pairs}
-    judged = [each._replace(sample=newest[id(each.sample)]) for each in before.judged if id(each.sample) in newest]
-    return before._replace(samples=samples, judged=judged) if len(judged) == len(before.judged) else None
+    old = before.verdicts
+    judged = [each._replace(sample=newest[id(each.sample)]) for each in old.judged if id(each.sample) in newest]
+    if len(judged) != len(old.judged):
+        return None
+    return before._replace(samples=samples, verdicts=TopicVerdicts(judged, old.views))
 
 
 def _is_idle(each: Judged) -> bool:

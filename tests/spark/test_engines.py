@@ -1,4 +1,4 @@
-"""Spark and plain Python make the same report of a journal, to every digit."""
+"""Spark and the engine without it make the same report of journals and of exported files, to every digit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from random import Random
 from typing import Any
 
 from broker.runtime.disk import RealDisk
+from lag.export.export import export
+from lag.export.place import ExportPlace
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import Report, as_plain
 from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueSample
-from tests.spark.test_jobs_report import EVERY_MS, SNAPSHOTS, START_MS, write_story
+from tests.spark.test_jobs_report import EVERY_MS, START_MS
+from tests.spark.test_report_gaps import stepped
 
 ROUNDS = 120
 Change = Callable[[int], Sequence[LagEvent]]
@@ -117,20 +120,31 @@ def wild(folder: Path, node: str, seed: int, rounds: int = ROUNDS, topics: int =
 _LIMITS = WriterLimits(free_bytes_min=0)
 
 
-def test_staged_troubles_are_the_same_by_both(spark: Any, shipped: Any, tmp_path: Path) -> None:
-    """The journal that the report's other tests are about, with its gap and the half before it."""
-    write_story(str(tmp_path), "n1")
-    report = both(spark, options_of([str(tmp_path)], SNAPSHOTS))
-    assert {part.status for part in report.groups} == {"OK", "STOP", "BLOCKED", "PAUSED"}
-
-
 def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path: Path) -> None:
-    """Two nodes, with resets, losses, a restart, queues that are made anew, cannot be read or leave."""
+    """Three nodes, with resets, losses, a restart, queues that are made anew, cannot be read or leave.
+
+    One died in the middle of a snapshot, beside a file of another program; the clock of another was set back. Two of
+    them are exported, then, and one of the files is damaged.
+    """
     for number, node in enumerate(("n1", "n2")):
         wild(tmp_path / node, node, 5 + number)
-    options = options_of([str(tmp_path / "n1"), str(tmp_path / "n2")], ROUNDS)
+    stepped(tmp_path / "n3", "n3", -120_000, ROUNDS * 2 // 3)
+    *_, newest = sorted((tmp_path / "n2").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-20])
+    (tmp_path / "n2" / "raw.0000000009.lag").write_bytes(b"another program's" * 50)
+    options = options_of([str(tmp_path / node) for node in ("n1", "n2", "n3")], ROUNDS)
     report = both(spark, options)
     assert report.samples > 2_000
+    assert any("(torn)" in gap for gap in report.gaps)
+    assert any("(clock)" in gap for gap in report.gaps)
     assert any(part.lost for part in report.groups)
     assert any(each.cause for part in report.groups for each in part.incidents)
-    both(spark, replace(options, given=replace(options.given, groups=frozenset({"a"})), compared=False))
+    place = ExportPlace(str(tmp_path / "exported"))
+    for node in ("n1", "n2"):
+        export(RealDisk(read_only=True), str(tmp_path / node), place)
+    file = next(each for each in sorted(place.names("queues")) if "/n2." in each)
+    (tmp_path / "exported" / file).write_bytes(b"not Parquet")
+    given = Input(exported=[place.url], groups=frozenset({"a"}))
+    report = both(spark, replace(options, given=given, compared=False))
+    assert report.samples > 500
+    assert [gap for gap in report.gaps if gap.endswith("cannot be read (damaged)")]

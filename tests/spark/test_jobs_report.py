@@ -1,4 +1,7 @@
-"""The report of staged troubles: each is found, and nothing is said of a group that is well."""
+"""The report of staged troubles: each is found, and nothing is said of a group that is well.
+
+The plain engine makes it. Spark makes it once more from exports, and has to find the same.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import GroupPart, Report
+from lag.report.local import make_locally
+from lag.report.options import Input, ReportOptions, Window
+from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueSample
 from tests.conftest import need_module
 
@@ -112,23 +118,16 @@ def write_story(folder: str, node: str, later_ms: int = 0) -> None:
     writer.close(START_MS + SNAPSHOTS * EVERY_MS)
 
 
-def made(spark: Any, parquet: str = "", **given: Any) -> Report:
-    """Make the report of all of it, from where it is given."""
-    from lag.report.options import Input, ReportOptions, Window
-    from lag.rules.limits import Limits
-    from lag.spark.jobs.report import make_report
-
+def options(parquet: str = "", **given: Any) -> ReportOptions:
+    """Return options of a report of all of it, from where it is given."""
     window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
-    options = ReportOptions(
-        given=Input(**given), window=window, limits=Limits(), made_ms=START_MS, parquet=parquet
-    )  # fmt: skip
-    return make_report(spark, options)
+    return ReportOptions(given=Input(**given), window=window, limits=Limits(), made_ms=START_MS, parquet=parquet)
 
 
 @pytest.fixture(scope="module")
-def report(spark: Any, shipped: Any, journal: str) -> Report:
+def report(journal: str) -> Report:
     """Make the report from the journal."""
-    return made(spark, journals=[journal])
+    return make_locally(RealDisk(read_only=True), options(journals=[journal]))
 
 
 def part(report: Report, name: str) -> GroupPart:
@@ -214,10 +213,12 @@ def test_page_of_it_is_whole(report: Report) -> None:
 
 
 def test_report_of_what_was_exported_is_the_same(
-    spark: Any, report: Report, journal: str, tmp_path_factory: pytest.TempPathFactory
+    spark: Any, shipped: Any, report: Report, journal: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Word for word, but for where it was read; the exports are of two days, in several files."""
+    """By Spark, word for word, but for where it was read; the exports are of two days, in several files."""
     need_module("pyarrow", "pip install 'pyddmq[files]'")
+    from lag.spark.jobs.report import make_report
+
     place = ExportPlace(str(tmp_path_factory.mktemp("exported")))
     for until in (40, 80, 130, SNAPSHOTS):
         export(RealDisk(read_only=True), journal, place, Wanted(until_ms=START_MS + until * EVERY_MS))
@@ -226,7 +227,7 @@ def test_report_of_what_was_exported_is_the_same(
     parts = tmp_path_factory.mktemp("parts")
     (parts / "date=2024-05-04").mkdir()
     (parts / "date=2024-05-04/before.parquet").touch()
-    found = made(spark, str(parts), exported=[place.url])
+    found = make_report(spark, options(str(parts), exported=[place.url]))
 
     assert found.groups == report.groups
     assert replace(found, sources=report.sources, gaps=report.gaps) == report

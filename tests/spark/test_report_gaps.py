@@ -13,12 +13,16 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import Wanted
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import Report
+from lag.report.local import make_locally
+from lag.report.options import Input, ReportOptions, Window
+from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent
 from tests.conftest import need_module
 from tests.spark.test_jobs_report import EVERY_MS, START_MS, sample
 
 SNAPSHOTS = 60
 HOUR_MS = 3_600_000
+DISK = RealDisk(read_only=True)
 
 
 def written(folder: Path, node: str, *, ahead_ms: int = 0, groups: dict[str, tuple[int, int]]) -> None:
@@ -35,12 +39,8 @@ def written(folder: Path, node: str, *, ahead_ms: int = 0, groups: dict[str, tup
 
 
 @pytest.fixture(scope="module")
-def report(spark: Any, shipped: Any, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Make the report of three nodes: one died in mid-snapshot, one's clock is an hour ahead, one is well."""
-    from lag.report.options import Input, ReportOptions, Window
-    from lag.rules.limits import Limits
-    from lag.spark.jobs.report import make_report
-
     root = tmp_path_factory.mktemp("nodes")
     written(root / "died", "died", groups={"cut off": (0, SNAPSHOTS)})
     [file] = (root / "died").iterdir()
@@ -55,7 +55,7 @@ def report(spark: Any, shipped: Any, tmp_path_factory: pytest.TempPathFactory) -
     )
     window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
     given = Input(journals=[str(root / name) for name in ("died", "ahead", "well")])
-    return make_report(spark, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
+    return make_locally(DISK, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
 
 
 def test_only_what_was_recorded_to_the_end_is_well(report: Report) -> None:
@@ -84,46 +84,43 @@ STEP = 540
 STOPPED = STEP - 120
 
 
-def stepped(folder: Path, node: str, by_ms: int) -> None:
-    """Write three hours of a node whose clock is set after half of them.
+def stepped(folder: Path, node: str, by_ms: int, step: int = STEP) -> None:
+    """Write some hours of a node whose clock is set after half of them.
 
-    One group keeps up; one reads nothing any more from twenty minutes before the step on. A message has the time that
+    One group keeps up; one reads nothing any more from some time before the step on. A message has the time that
     the store gave it, which never goes back.
     """
     writer = JournalWriter(
         RealDisk(), str(folder), Origin(cluster="c", node=node, epoch=1), WriterLimits(free_bytes_min=0)
     )
     newest_ms = stopped_ms = 0
-    for number in range(2 * STEP):
-        now = START_MS + number * EVERY_MS + (by_ms if number >= STEP else 0)
-        if number == STEP:
+    stopped = step - 120 if step > 120 else step // 2
+    for number in range(2 * step):
+        now = START_MS + number * EVERY_MS + (by_ms if number >= step else 0)
+        if number == step:
             writer.note(LagEvent(time_ms=now - 5, kind=EventKind.CLOCK, detail=f"{by_ms:+d} ms"))
         newest_ms = max(newest_ms, now - 300)
         end = 1_000 + number * 100
         well = late = sample(now, end=end, committed=end - 2, committed_ms=newest_ms, end_ms=newest_ms)
-        if number == STOPPED:
+        if number == stopped:
             stopped_ms = newest_ms
-        if number >= STOPPED:
+        if number >= stopped:
             late = sample(
-                now, end=end, committed=1_000 + STOPPED * 100 - 102, committed_ms=stopped_ms, end_ms=newest_ms,
+                now, end=end, committed=1_000 + stopped * 100 - 102, committed_ms=stopped_ms, end_ms=newest_ms,
                 moved_ms=stopped_ms, answered_ms=stopped_ms, asked_ms=stopped_ms, holders=0,
             )  # fmt: skip
         assert writer.write(now, [((f"{node}: well", "t", 0), well), ((f"{node}: stands", "t", 0), late)])
     writer.close(now)
 
 
-def test_what_a_step_of_a_clock_makes_doubtful_is_unknown(spark: Any, shipped: Any, tmp_path: Path) -> None:
+def test_what_a_step_of_a_clock_makes_doubtful_is_unknown(tmp_path: Path) -> None:
     """Set back or forward by an hour: no rewind, no loss, no age that is wrong by it; the reason is in the report."""
-    from lag.report.options import Input, ReportOptions, Window
-    from lag.rules.limits import Limits
-    from lag.spark.jobs.report import make_report
-
     for node, by_ms in (("back", -HOUR_MS), ("forward", HOUR_MS)):
         stepped(tmp_path / node, node, by_ms)
     step_ms = START_MS + STEP * EVERY_MS
     window = Window(from_ms=START_MS, to_ms=step_ms + STEP * EVERY_MS + HOUR_MS)
     given = Input(journals=[str(tmp_path / "back"), str(tmp_path / "forward")])
-    report = make_report(spark, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
+    report = make_locally(DISK, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
     parts = {part.group: part for part in report.groups}
     assert {group: part.status for group, part in parts.items() if part.status != "UNKNOWN"} == {
         "forward: well": "OK",
@@ -150,8 +147,6 @@ def test_exported_files_that_are_none_are_left_out_and_told(spark: Any, shipped:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from lag.report.options import Input, ReportOptions, Window
-    from lag.rules.limits import Limits
     from lag.spark.jobs.report import make_report
 
     place = ExportPlace(str(tmp_path / "exports"))

@@ -15,6 +15,7 @@ from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place
 from upstream.kafka.stream import Stream
 from upstream.kafka.topic_troubles import TopicTroubles, is_missing
 from upstream.kafka.topics import KafkaQueue
+from upstream.kafka.unread import Unread
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
 
@@ -30,6 +31,7 @@ class LogWatch:
 
     Attributes:
         troubles: What is wrong with single topics.
+        unread: Partitions of which nothing comes.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class LogWatch:
             begin_anew: Gives a partition anew, by an assignment that is made from the offset of the group's moment.
         """
         self.troubles = TopicTroubles(runtime.clock)
+        self.unread = Unread()
         self._group = group
         self._owned = owned
         self._streams = streams
@@ -91,6 +94,7 @@ class LogWatch:
     def gone(self, queues: Sequence[KafkaQueue]) -> None:
         """Forget partitions that this member does not have any more."""
         self.troubles.given_up([queue.place for queue in queues])
+        self.unread.gone([queue.place for queue in queues])
         for queue in queues:
             self._waiting.pop(queue, None)
 
@@ -130,6 +134,7 @@ class LogWatch:
             else:
                 queue.min_offset = max(queue.min_offset, low)
                 queue.max_offset = max(queue.max_offset, high)
+                self.unread.looked(self._streams[queue], stable)
                 for then in self._waiting.pop(queue, ()):
                     then()
 

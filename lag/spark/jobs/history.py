@@ -300,7 +300,7 @@ class History:
         """A row per incident of a queue, as `lag.rules.history_rules.incidents` finds them; of a group the worst.
 
         `until_ms` is the first moment after it that is OK; null: it had not ended at the queue's last sample. `facts`
-        are what the cause's evidence names, as they were when it was worst.
+        are what the cause's evidence names, as they were when it was first found. `held` has how long each cause held.
         """
         over = f"OVER (PARTITION BY {', '.join(QUEUE)} ORDER BY time_ms)"
         # The sample before is in trouble, too, if it is the one before among those in trouble.
@@ -314,17 +314,32 @@ class History:
             .selectExpr("*", f"sum(CAST(begins AS INT)) {over} AS incident")
         )
         ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms} + after_wide_ms"
-        worst = "struct(severity, cause IS NOT NULL, -time_ms)"
-        found = rows.groupBy("cluster", "group", "node", "topic", "queue", "incident").agg(*_aggregates(
+        # A sample speaks for the time until the next one; of a piece of a longer window its lead does not count.
+        speaks = f"after_ms IS NULL OR {ended} OR time_ms < {self._window.counted_ms}L"
+        facts = ", ".join(f"`{name}`" for name in causes.EVIDENCE)
+        of_cause = rows.groupBy(*QUEUE_NAMES, "incident", "severity", "cause").agg(*_aggregates(
             "min(time_ms) from_ms",
+            "max(time_ms) last_ms",
             f"max_by(CASE WHEN {ended} THEN time_ms WHEN after_ms IS NULL THEN left_ms ELSE after_ms END, time_ms) "
             "until_ms",
-            "max(severity) severity",
-            f"max_by(cause, {worst}) cause",
-            f"max_by(struct({', '.join(f'`{name}`' for name in causes.EVIDENCE)}), {worst}) facts",
+            f"sum(if({speaks}, 0L, after_ms - time_ms)) held_ms",
+            f"min_by(struct({facts}), time_ms) facts",
             "max(peak_lag) lag",
             "max(peak_age_ms) age_ms",
-            "sum(lost_now) lost",
+            f"sum(if(time_ms < {self._window.counted_ms}L, 0L, lost_now)) lost",
+        ))  # fmt: skip
+        worst = "struct(severity, cause IS NOT NULL, held_ms, -from_ms)"
+        found = of_cause.groupBy(*QUEUE_NAMES, "incident").agg(*_aggregates(
+            "max_by(until_ms, last_ms) until_ms",
+            f"max_by(cause, {worst}) cause",
+            f"max_by(facts, {worst}) facts",
+            "collect_list(struct(severity, cause, held_ms)) held",
+            "max(severity) severity",
+            "max(lag) lag",
+            "max(age_ms) age_ms",
+            "sum(lost) lost",
+            "min(from_ms) from_ms",
+            "max(last_ms) last_ms",
         ))  # fmt: skip
         place = (
             f"row_number() OVER (PARTITION BY {', '.join(GROUP)} "

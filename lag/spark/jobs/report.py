@@ -119,6 +119,7 @@ def _collected(history: History, window: Window, parquet: str) -> dict[str, Any]
     incidents = _rows(history.incidents())
     for row in incidents:
         row["facts"] = row["facts"].asDict()
+        row["held"] = {each["cause"]: each["held_ms"] for each in row["held"] if each["severity"] == row["severity"]}
     found = {
         "objectives": objectives,
         "buckets": _rows(history.groups(window)),

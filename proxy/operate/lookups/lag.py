@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from msgspec.structs import replace
+
 from broker.runtime.steps import run_now
 from lag.rules.waiting_rules import WaitingLag
 from lag.samples import ScheduledSample
@@ -12,6 +14,7 @@ from lag.verdicts.windows import Judged
 from proxy.node.node import Node
 from proxy.operate.attention.judgement import LagQueues, judgement
 from proxy.operate.views.lag import LagAnswer, LagQueue, LagWaiting
+from proxy.recording.judging import TopicVerdicts
 
 FIGURES = (
     "lag",
@@ -43,7 +46,7 @@ def lag_queues(node: Node, *, leisurely: bool = False) -> Generator[None, None, 
         every_ms=config.every_ms,
         trouble=recorder.trouble,
         groups=list(node.groups),
-        queues=[queue_of(each) for each in found.judged],
+        queues=[view for topic in found.topics for view in _views(topic)],
         empty=found.empty,
         waiting=[waiting_of(sample, verdict) for sample, verdict in recorder.waiting() if sample.pending],
     )
@@ -65,6 +68,16 @@ def waiting_of(sample: ScheduledSample, verdict: WaitingLag) -> LagWaiting:
         advice=verdict.advice,
         **verdict.figures,
     )
+
+
+def _views(topic: TopicVerdicts) -> list[LagQueue]:
+    """Return what is shown of the queues of a topic: made once, and of idle ones again the same with the new moment."""
+    if not topic.views:
+        topic.views = [queue_of(each) for each in topic.judged]
+    elif topic.views[0].time_ms != topic.judged[0].sample.time_ms:
+        pairs = zip(topic.views, topic.judged, strict=True)
+        topic.views = [replace(view, time_ms=each.sample.time_ms) for view, each in pairs]
+    return topic.views
 
 
 def queue_of(judged: Judged) -> LagQueue:

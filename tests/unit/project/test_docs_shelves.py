@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (heading and heading not in anchors(target)):
             wrong.append(link)
     assert not wrong
+
+
+def test_each_page_is_in_the_navigation_of_the_site() -> None:
+    """The first page of the site leads to each page by its shelf."""
+    names = runpy.run_path(str(DOCS / "conf.py"))
+    source = [(DOCS / "README.md").read_text()]
+    names["read_page"](None, "README", source)
+    trees = re.findall(r"```\{toctree\}\n:hidden:\n:caption: (.*)\n\n([^`]*)```", source[0])
+    assert tuple(caption for caption, _ in trees) == SHELVES
+    listed = [page for _, pages in trees for page in pages.split()]
+    wanted = (page.relative_to(DOCS).with_suffix("") for page in PAGES[1:] if page != DOCS / "README.md")
+    assert sorted(listed) == sorted(map(str, wanted))

@@ -10,7 +10,7 @@ import pytest
 
 from lag.journal.columns import Key
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
-from lag.report import local
+from lag.report import column_facts, column_samples, local
 from lag.report.data import GroupPart, Report
 from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
@@ -66,8 +66,8 @@ def part(report: Report, name: str) -> GroupPart:
 
 
 @pytest.mark.parametrize("moving", [0.0, 0.3, 1.0])
-def test_verdict_on_a_resting_queue_holds_as_it_is(monkeypatch: pytest.MonkeyPatch, moving: float) -> None:
-    """The report is the same if each of its samples is judged."""
+def test_report_does_not_depend_on_how_much_is_judged_at_once(monkeypatch: pytest.MonkeyPatch, moving: float) -> None:
+    """Topics one by one, and rows of a few snapshots at a time, are the same report."""
     disk, rounds = SimDisk(), fleet(3, 12, 90, moving)
     # Clients ask all the time, and two queues of which nothing moves have a lag.
     rounds = [
@@ -78,9 +78,19 @@ def test_verdict_on_a_resting_queue_holds_as_it_is(monkeypatch: pytest.MonkeyPat
         for rows in rounds
     ]
     write(disk, "j", rounds)
-    judged = made(disk, "j", rounds=90)
-    monkeypatch.setattr(local, "_is_at_rest", lambda _: False)
-    assert made(disk, "j", rounds=90) == judged
+    whole = made(disk, "j", rounds=90)
+    monkeypatch.setattr(local, "BLOCK_ROWS", 1)
+    monkeypatch.setattr(column_samples, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(column_facts, "MATRIX", 100)
+    assert made(disk, "j", rounds=90) == whole
+
+
+def test_journal_without_samples_is_an_empty_report() -> None:
+    """Without a group, and without an error."""
+    disk = SimDisk()
+    disk.make_folder("j")
+    report = made(disk, "j", rounds=3)
+    assert (report.samples, report.groups, report.level) == (0, [], "UNKNOWN")
 
 
 def test_thousands_of_resets_are_one_mark_and_no_rewind() -> None:
@@ -188,3 +198,19 @@ def test_coverage_stands_beside_the_share() -> None:
     assert (found.samples, found.coverage) == (100, 1.0)
     assert (found.earlier_samples, found.earlier_samples_share) == (3, 1.0)
     assert found.earlier_coverage == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(("limited", "cause"), [(20, "rate limit"), (3, "slow consumer")])
+def test_incident_has_the_cause_that_held_longest(limited: int, cause: str) -> None:
+    """Of 24 late samples some are held back by a rate limit, the last ones."""
+    disk, rounds = SimDisk(), []
+    for number in range(40):
+        now, is_late = NOW_MS + number * EVERY_MS, 5 <= number < 29
+        late = (
+            {"committed_ms": now - 300_000, "end": 300 + number, "limited": number >= 29 - limited} if is_late else {}
+        )
+        done = 100 + number if number < 29 else 300 + number
+        rounds.append([(("g", "t", 0), sample(now, **{"end": done, "committed": done, **late}))])
+    write(disk, "j", rounds)
+    [found] = part(made(disk, "j", rounds=40), "g").incidents
+    assert (found.status, found.cause, found.from_ms) == ("WARN", cause, NOW_MS + 5 * EVERY_MS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lag.rules.facts import facts_of, halves, median_slope, recent_slope
+from lag.rules.facts import facts_of, halves, median_slope, recent_slope, rows_of
 from lag.rules.limits import Limits
 from lag.samples import QueueSample
 from tests.unit.lag.rules.cases import window
@@ -14,7 +14,7 @@ from tests.unit.lag.rules.cases import window
 
 def facts(samples: tuple[QueueSample, ...], reset_ms: int | None = None) -> dict[str, Any]:
     """Return the facts at the newest sample."""
-    return facts_of(samples, samples[-1].time_ms, Limits(), reset_ms)
+    return facts_of(rows_of(samples), samples[-1], samples[-1].time_ms, Limits(), reset_ms)
 
 
 def test_what_expired_or_was_skipped_is_not_finished() -> None:
@@ -35,28 +35,28 @@ def test_a_reset_is_not_finished_either() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "slope"),
+    ("seconds", "values", "slope"),
     [
-        ([], None),
-        ([(0, 5)], None),
-        ([(0, 0), (10_000, 40)], 4.0),
-        ([(0, 0), (10_000, 100), (20_000, 100), (30_000, 100), (40_000, 100)], 0.0),
-        ([(0, 0), (25_000, 100), (50_000, 150)], 3.0),
+        ([], [], None),
+        ([0], [5], None),
+        ([0, 10], [0, 40], 4.0),
+        ([0, 10, 20, 30, 40], [0, 100, 100, 100, 100], 0.0),
+        ([0, 25, 50], [0, 100, 150], 3.0),
     ],
 )
 def test_recent_rate_is_over_half_a_minute_or_the_shortest_span_above(
-    points: list[tuple[int, int]], slope: float | None
+    seconds: list[int], values: list[int], slope: float | None
 ) -> None:
     """What came before that does not count."""
-    assert recent_slope(points, 30_000) == slope
+    assert recent_slope([each * 1_000 for each in seconds], values, 30_000) == slope
 
 
 def test_trend_is_hardly_moved_by_one_odd_sample() -> None:
     """A burst moves the recent rate and one half, and not the median."""
-    points = [(each * 10_000, each * 10 + (500 if each == 9 else 0)) for each in range(10)]
-    assert median_slope(points) == 1.0
-    assert recent_slope(points, 30_000) == pytest.approx(530 / 30)
-    first, second = halves(points)
+    times, values = range(0, 100_000, 10_000), [each * 10 + (500 if each == 9 else 0) for each in range(10)]
+    assert median_slope(times, values) == 1.0
+    assert recent_slope(times, values, 30_000) == pytest.approx(530 / 30)
+    first, second = halves(times, values)
     assert first == 1.0
     assert second == pytest.approx(540 / 40)
 

@@ -100,6 +100,18 @@ def test_incident_has_its_worst_status_with_cause_and_peaks() -> None:
     ]
 
 
+def test_cause_of_an_incident_is_the_one_that_held_longest() -> None:
+    """In its worst status; the first that was found may have been a guess."""
+    period = [
+        verdict(0, "WARN", 61, cause="producer_surge"),
+        verdict(40, "STOP", 61, cause="slow_consumer"),
+        verdict(50, "STOP", 61, cause="no_consumer"),
+        verdict(70, "STOP", 61),
+        verdict(110),
+    ]
+    assert [each.cause for each in incidents(period)] == ["no_consumer"]
+
+
 def test_gap_ends_an_incident() -> None:
     """Nobody knows what was between."""
     found = incidents([verdict(0, "STOP"), verdict(10, "STOP"), verdict(71, "STOP")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lag.rules.facts import WindowRow
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
 from lag.verdicts.windows import QUEUE_SAMPLES, Windows
@@ -14,9 +15,9 @@ def usual(_group: str, _topic: str) -> Limits:
     return Limits()
 
 
-def samples(windows: Windows) -> list[QueueSample]:
+def samples(windows: Windows) -> list[WindowRow]:
     """Return what is kept of the queue."""
-    return list(windows._samples[PLACE])
+    return list(windows._rows[PLACE])
 
 
 def test_window_reaches_back_five_minutes_and_one_sample_further() -> None:

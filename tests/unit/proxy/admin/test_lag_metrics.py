@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
 import pytest
 from prometheus_client import parser as plain
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 
 from broker.runtime.steps import run_now
+from broker.views import QueueRange
 from proxy.admin import lag_metrics
 from proxy.admin.exposition import Exposition
 from proxy.admin.lag_metrics import LAG_NAMES, QUEUES_MAX, lag_gauges, lag_text
@@ -85,7 +87,18 @@ def test_partitions_are_those_of_users_topics() -> None:
     found = {(name, *labels): value for name, labels, value in lag_gauges(none, busy_node().topic_list, CLUSTER)}
     assert found["kafka_partition_latest_offset", CLUSTER, "permits", "1"] == 1_006
     assert found["kafka_partition_earliest_offset", CLUSTER, "permits", "1"] == 5
-    assert not [key for key in found if "%" in key[2]]
+    assert not [key for key in found if "%" in "".join(key)]
+
+
+def test_partitions_that_are_left_out_are_counted() -> None:
+    """Also where the node takes no samples."""
+    [permits] = [topic for topic in busy_node().topic_list if not topic.system]
+    ranges = [QueueRange(queue=number, min=0, max=9) for number in range(QUEUES_MAX + 3)]
+    topics = [msgspec.structs.replace(permits, queues=ranges)]
+    for is_enabled in (False, True):
+        found = list(lag_gauges(lag_judgement([], enabled=is_enabled), topics, CLUSTER))
+        assert sum(name == "kafka_partition_latest_offset" for name, *_ in found) == QUEUES_MAX
+        assert ("pyddmq_lag_partitions_left_out", (), 3.0) in found
 
 
 def test_queues_with_gauges_of_their_own_are_bounded_and_the_worst() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from broker.runtime.steps import run_now
 from lag.rules.limits import Limits
 from lag.samples import QueueKey, QueueSample
 from lag.verdicts.windows import Judged, Place, Windows
+from proxy.operate.lookups.lag import lag_queues
 from proxy.recording.judging import LEISURELY_SHARE, QUIET_MS, REUSE_MS, SECONDS_MAX, SHARE, QueueJudge
 from pyddmq.testing import ManualClock
 
@@ -141,6 +145,33 @@ def test_judging_takes_its_share_of_the_loop_at_most() -> None:
             fleet.clock.advance(seconds)
             fleet.round(1, lambda sample: replace(sample, end=(sample.end or 0) + 1))
             assert fleet.asked(leisurely=leisurely) == judged
+
+
+def test_callers_between_two_rounds_get_one_judgement() -> None:
+    """Also busy queues are judged once, until a sample, the limits or the age of the samples change."""
+    fleet = Fleet()
+    fleet.round(30, lambda sample: replace(sample, end=(sample.end or 0) + 1))
+    first = run_now(fleet.judge.judging(fleet.now_ms))
+    assert run_now(fleet.judge.judging(fleet.now_ms + REUSE_MS - 1)) is first
+    assert run_now(fleet.judge.judging(fleet.now_ms + REUSE_MS)) is not first
+    fleet.round(1, lambda sample: replace(sample, end=(sample.end or 0) + 1))
+    assert fleet.asked() == 3
+
+
+def test_views_of_queues_are_made_once_and_keep_up_with_their_samples() -> None:
+    """Of idle queues with new samples only the moment changes."""
+    fleet = Fleet()
+    fleet.round(30)
+    config = SimpleNamespace(lag=SimpleNamespace(enabled=True, every_ms=EVERY_MS))
+    recorder = SimpleNamespace(judge=fleet.judge, trouble=None, waiting=lambda: ())
+    clock = SimpleNamespace(wall_ms=lambda: fleet.now_ms)
+    node: Any = SimpleNamespace(recorder=recorder, config=config, seams=SimpleNamespace(clock=clock), groups=())
+    first, second = (run_now(lag_queues(node)).queues for _ in range(2))
+    assert [id(each) for each in first] == [id(each) for each in second]
+    fleet.round()
+    third = run_now(lag_queues(node)).queues
+    assert {each.time_ms for each in third} == {fleet.now_ms}
+    assert [msgspec.structs.replace(each, time_ms=first[0].time_ms) for each in third] == list(first)
 
 
 def test_verdict_is_never_older_than_its_bound() -> None:
