@@ -17,6 +17,9 @@ from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueSample
+from tests.independent.comparison import differences
+from tests.independent.test_reports import options_of as report_options
+from tests.independent.windows import window
 from tests.spark.test_jobs_report import EVERY_MS, START_MS
 from tests.spark.test_report_gaps import stepped
 
@@ -118,6 +121,12 @@ def wild(folder: Path, node: str, seed: int, rounds: int = ROUNDS, topics: int =
 
 
 _LIMITS = WriterLimits(free_bytes_min=0)
+
+
+def test_both_say_what_the_documentation_says(spark: Any, shipped: Any, tmp_path: Path) -> None:
+    """A window that is evaluated a second time, from the documentation alone."""
+    drawn = window(4)
+    assert "\n".join(differences(drawn, both(spark, report_options(drawn, tmp_path)))) == ""
 
 
 def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path: Path) -> None:
