@@ -7,7 +7,7 @@ Samples are read as columns and judged by numpy, some topics at a time; what com
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -48,6 +48,7 @@ _KEPT: Final = frozenset(
     and "stale_ms" not in names_in(status.rule)
 )  # fmt: skip
 """Statuses that do not depend on the age of the sample: a queue that nothing is known of since keeps them."""
+_OTHERS: Final[Mapping[str, None]] = {"node": None, "topic": None, "queue": None}
 _SUMS: Final = ("samples", "kept", "ended", "ended_kept", "lost", "known_ms", "over_ms")
 
 
@@ -305,21 +306,20 @@ class _Found:
         ranks = np.arange(len(order)) - np.maximum.accumulate(np.where(_begins(groups), np.arange(len(order)), 0))
         places = np.zeros(len(self._places), np.int64)
         places[of_queue[order]] = np.minimum(ranks + 1, QUEUES_MAX + 1)
+        others: dict[tuple[int, int], Figures] = {}
+        names = {queue: _names(self._places[queue]) for queue in of_queue.tolist()}
         lists = zip(*(each.tolist() for each in (queues, places[queues], rows["bucket"], rows["lag"])), strict=True)
-        found: dict[tuple[int, int, int], Figures] = {}
         for queue, place, bucket, lag in lists:
-            group = int(self._group[queue])
-            row = found.get((group, place, bucket))
+            if place <= QUEUES_MAX:
+                yield {**names[queue], "place": place, "bucket": bucket, "lag": None if lag == NONE else lag}
+                continue
+            row = others.get((int(self._group[queue]), bucket))
             if row is None:
-                cluster, name = self._groups[group]
-                is_one = place <= QUEUES_MAX
-                names = _names(self._places[queue]) if is_one else dict.fromkeys(("node", "topic", "queue"))
-                row = found[group, place, bucket] = {
-                    **names, "cluster": cluster, "group": name, "place": place, "bucket": bucket, "lag": None
-                }  # fmt: skip
+                row = {**names[queue], **_OTHERS, "place": place, "bucket": bucket, "lag": None}
+                others[int(self._group[queue]), bucket] = row
             if lag != NONE:
                 row["lag"] = lag + (row["lag"] or 0)
-        yield from found.values()
+        yield from others.values()
 
 
 def _begins(keys: Any) -> Any:

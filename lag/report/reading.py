@@ -145,9 +145,10 @@ def reading_of(
     columns, absurd = _without_absurd_times(columns)
     columns, kept = _without_lies(places, columns, steps_of(events), options.limits)
     times, queues = columns["time_ms"].values, columns["queue"].values
+    counts = np.bincount(queues[absurd[kept] & (times >= options.window.from_ms)], minlength=len(places))
     refused: dict[str, int] = {}
-    for queue in queues[absurd[kept] & (times >= options.window.from_ms)].tolist():
-        refused[places[queue][1]] = refused.get(places[queue][1], 0) + 1
+    for queue in np.flatnonzero(counts).tolist():
+        refused[places[queue][1]] = refused.get(places[queue][1], 0) + int(counts[queue])
     sorted_places, samples = ordered(places, columns, texts)
     return ReadSamples(places=sorted_places, samples=samples, events=events, gaps=gaps, refused=refused)
 
