@@ -1,6 +1,6 @@
 """For which share of the time, and of the messages, an objective was kept: the oldest unfinished message no older.
 
-Of the time between two samples counts what the first of them says, as in `lag.rules.history_rules`; of a minute or an
+Of the time between two samples counts what the first of them says, as in reports; of a minute or an
 hour that is kept as a summary, its worst sample. Time without samples, and time of which samples cannot say it, is
 unknown: it is in no share and stands beside it, as `coverage`.
 

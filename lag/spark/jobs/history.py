@@ -306,7 +306,7 @@ class History:
         )  # fmt: skip
 
     def incidents(self) -> DataFrame:
-        """A row per incident of a queue, as `lag.rules.history_rules.incidents` finds them; of a group the worst.
+        """A row per incident of a queue, as docs/lag-rules.md says; of a group the worst.
 
         `until_ms` is the first moment after it that is OK; null: it had not ended at the queue's last sample. `facts`
         are what the cause's evidence names, as they were when it was first found. `held` has how long each cause held.
