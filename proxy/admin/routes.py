@@ -44,27 +44,11 @@ from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups import dead_letters, delays, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.moments import parse_duration
+from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.dead_letters import DeadLetterGroupsAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
 from upstream.views import GroupView
-
-# Who did what.
-
-
-class AuditAnswer(View, frozen=True, kw_only=True):
-    """The audit trail, what is in memory of it.
-
-    Attributes:
-        now_ms: Now, by the node's wall clock.
-        entries_total: How many entries are in memory; the files have all.
-        entries: The newest first.
-    """
-
-    now_ms: int
-    entries_total: int
-    entries: Sequence[AuditEntry]
-
 
 # Paths and parameters that an earlier version had: each is refused with a sentence that names its replacement.
 
