@@ -196,7 +196,9 @@ def test_incident_has_the_cause_that_held_longest(limited: int, cause: str) -> N
     disk, rounds = SimDisk(), []
     for number in range(40):
         now, is_late = NOW_MS + number * EVERY_MS, 5 <= number < 29
-        late = {"committed_ms": now - 300_000, "end": 300 + number, "limited": number >= 29 - limited} if is_late else {}
+        late = (
+            {"committed_ms": now - 300_000, "end": 300 + number, "limited": number >= 29 - limited} if is_late else {}
+        )
         done = 100 + number if number < 29 else 300 + number
         rounds.append([(("g", "t", 0), sample(now, **{"end": done, "committed": done, **late}))])
     write(disk, "j", rounds)
