@@ -147,6 +147,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "kafka_last_commit_awaited": "A member of a Kafka group that leaves waits up to `seconds` for its last commit.",
         "kafka_log_went_back": "A log in Kafka is shorter than where a group stood: records were lost, or the topic "
         "was created again.",
+        "kafka_partition_unread": "Nothing came of a partition that has more; the member leaves and joins again by a "
+        "new client.",
         "kafka_member_broken": "A member of a Kafka group has ended by a fault; another joins after `again_seconds`.",
         "kafka_producer_broken": "The producer of a Kafka cluster has failed; another is made after `again_seconds`.",
         "kafka_topics_not_read": "Topics that fit an expression are not read: an action cannot be made; tried again.",
@@ -159,7 +161,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "message_stopped": "A message is out of attempts and waits for an operator, with its `waits`: key or queue.",
         "message_undecided": "The disk failed while a retry or dead letter was written; a restart tells.",
         "messages_expired_unfinished": "Retention had deleted messages that a group had not finished.",
-        "messages_expired_unread": "Retention had deleted messages before a group was given them.",
+        "messages_expired_unread": "Retention had deleted messages before a group received them.",
         "messages_lost_to_retention": "Retention deleted messages that a group was not given.",
         "messages_near_deletion": "Retention is about to delete messages that a group still needs.",
         "queue_locks_lost": "The node stood still so long that somebody else took the queues of a group.",

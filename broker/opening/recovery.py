@@ -161,6 +161,10 @@ def recover(
         # Retention took all records of this queue: its offsets go on where they stood (D11).
         if not queue.max_offset:
             queue.start_at(floor, floor)
+    if checkpoint is not None and (walk.tail_dirty or walk.holes):
+        # What the checkpoint vouches for was there, also where it is the last of a queue that is damaged.
+        for queue, known in _ends(topics, checkpoint).items():
+            build.fillers += queue.lose_until(known)
     if batches_cut:
         # A hole right before the first of them held their earlier members: it belongs to the tail.
         end = next((hole[0] for hole in walk.holes if hole[1] == end), end)
@@ -245,16 +249,21 @@ def _deleted(topics: Topics, checkpoint: Checkpoint | None, build: QueueBuild) -
 
 def _floors(topics: Topics, checkpoint: Checkpoint | None) -> dict[ConsumeQueue, int]:
     """One past the highest offset that each queue is known to have had, from the checkpoint or its files."""
-    floors: dict[ConsumeQueue, int] = {}
-    for name, bounds in (checkpoint.queues if checkpoint is not None else {}).items():
-        if _is_gone(topics, name):
-            continue
-        for queue, (_, maximum) in zip(topics.grow(name, len(bounds)).queues, bounds, strict=False):
-            floors[queue] = maximum
+    floors = {} if checkpoint is None else _ends(topics, checkpoint)
     for queue in topics.queues():
         if queue not in floors:
             floors[queue] = queue.end_in_files()
     return floors
+
+
+def _ends(topics: Topics, checkpoint: Checkpoint) -> dict[ConsumeQueue, int]:
+    """One past the highest offset that a checkpoint saw in each queue."""
+    return {
+        queue: maximum
+        for name, bounds in checkpoint.queues.items()
+        if not _is_gone(topics, name)
+        for queue, (_, maximum) in zip(topics.grow(name, len(bounds)).queues, bounds, strict=False)
+    }
 
 
 def _ends_at(log: CommitLog, reader: LogReader, record_end: int, log_end: int) -> bool:

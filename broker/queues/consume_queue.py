@@ -198,6 +198,20 @@ class ConsumeQueue:
         self.next_offset = self.max_offset = offset + 1
         return gap
 
+    def lose_until(self, end: int) -> int:
+        """Note that the queue had offsets up to `end`, whose last records are lost; returns how many are new here."""
+        gap = end - self.next_offset
+        if gap <= 0:
+            return 0
+        if self.max_offset == self.base_offset:
+            # No record is left beside which a filler could stand.
+            self.start_at(end, end)
+        else:
+            self.tail += FILLER_BYTES * gap
+            self._fillers.append(range(self.next_offset, end))
+            self.next_offset = self.max_offset = end
+        return gap
+
     def advance_minimum(self, log_minimum: int, *, all_there: bool = False) -> bool:
         """Move `min_offset` past units whose records lie before `log_minimum`, or that are missing.
 
@@ -298,14 +312,14 @@ class ConsumeQueue:
         return written
 
     def _as_filed(self, data: bytes) -> bytes:
-        """Return the first units of the tail as the file holds them: fillers repeat the unit that follows them."""
+        """Return the first units of the tail as the file holds them: fillers repeat a unit beside them."""
         base = self._tail_base
         for gap in self._fillers:
             start, end = max(gap.start, base) - base, min(gap.stop, base + len(data) // UNIT_BYTES) - base
             if start < end:
-                follows = UNIT.unpack_from(self.tail, (gap.stop - base) * UNIT_BYTES)
+                beside = self.neighbour(gap.stop if gap.stop < self.max_offset else gap.start - 1)
                 data = b"".join(
-                    (data[: start * UNIT_BYTES], repeated(follows) * (end - start), data[end * UNIT_BYTES :])
+                    (data[: start * UNIT_BYTES], repeated(beside) * (end - start), data[end * UNIT_BYTES :])
                 )
         return data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lag.export.names import TABLES, ExportFile, LiveFile, live_files
@@ -71,14 +72,31 @@ class ExportPlace:
         except OSError as error:
             raise ExportFailed(f"{self.url} cannot be written: {error}") from error
 
-    def read(self, live: LiveFile) -> Any:
-        """Return those rows of a file that count, as a pyarrow table. Raises ExportFailed."""
+    def read(self, live: LiveFile, coded: Sequence[str] = ()) -> Any:
+        """Return those rows of a file that count, as a pyarrow table. Raises ExportFailed.
+
+        Args:
+            live: The file.
+            coded: Columns of texts that become numbers, with a list of the texts.
+        """
         path = f"{self._base}/{live.file.name}"
-        filters = None if live.is_whole else [("sequence", ">=", live.first), ("sequence", "<=", live.last)]
         try:
-            return arrow().parquet.read_table(path, filesystem=self._fs, filters=filters, partitioning=None)
+            # Not `read_table`, which brings the datasets of pyarrow, and with them pandas.
+            with arrow().parquet.ParquetFile(self._fs.open_input_file(path), read_dictionary=list(coded)) as file:
+                table = file.read()
         except (OSError, ValueError) as error:
             raise ExportFailed(f"{self.url}/{live.file.name} cannot be read: {error}") from error
+        if live.is_whole:
+            return table
+        kept = [live.first <= each <= live.last for each in table.column("sequence").to_pylist()]
+        return table.filter(arrow().array(kept, arrow().bool_()))
+
+    def rows(self, file: ExportFile) -> int:
+        """Return how many rows a file has. Raises ExportFailed."""
+        try:
+            return int(arrow().parquet.read_metadata(f"{self._base}/{file.name}", filesystem=self._fs).num_rows)
+        except (OSError, ValueError) as error:
+            raise ExportFailed(f"{self.url}/{file.name} cannot be read: {error}") from error
 
     def remove(self, file: ExportFile) -> None:
         """Delete one file. Raises ExportFailed."""

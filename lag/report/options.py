@@ -143,8 +143,8 @@ class Reduced:
         last: A row per queue, its last sample with all facts, of a group the worst `2 * QUEUES_MAX`, by `place`.
         heat: A row per bucket of a group's worst queues, and of the sum of its others, whose topic is null.
         incidents: A row per incident of a queue, of a group the worst `INCIDENTS_MAX`: `from_ms`, `last_ms` (its last
-            sample), `until_ms` (null: open), `severity`, `cause`, `held` (ms by cause while it was worst), `facts`, `lag`,
-            `age_ms`, `lost`.
+            sample), `until_ms` (null: open), `severity`, `cause`, `held` (ms by cause while it was worst), `facts`,
+            `lag`, `age_ms`, `lost`.
         events: What happened, from a day before the window on.
         gaps: What is missing, a line each.
         refused: Samples with message times that cannot be, by node.

@@ -180,9 +180,8 @@ def _share(part: int, total: int) -> float | None:
 
 
 def _coverage(row: Figures, window: Window) -> float:
-    """Return the share of a period as long as the window that is known; a sample speaks for the pause before it."""
-    known_ms = row["known_ms"] + min(window.pause_ms, window.length_ms) * row["queues"]
-    return min(1.0, float(known_ms / (window.length_ms * row["queues"])))
+    """Return the share of a period as long as the window that is known."""
+    return float(row["known_ms"] / (window.length_ms * row["queues"]))
 
 
 def _line(buckets: Sequence[Figures], window: Window) -> Line:

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
+
+import numpy as np
 
 from broker.runtime.seams import Disk
 from lag.blocks import BlockReader, Gap
-from lag.journal.columns import QUEUE_COLUMNS, Row, queue_sample
-from lag.journal.files import Tier, live_files, parse
+from lag.journal.files import live_files, parse
 from lag.journal.reader import SLACK_MS, JournalReader, Wanted
-from lag.journal.summaries import queue_summary
-from lag.report.clock_steps import LOOK_BACK_MS
-from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, ReportOptions
-from lag.samples import EventKind, QueueSample
+from lag.journal.scan import Block
+from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
+from lag.report.column_rules import ColumnValues, both
+from lag.report.column_samples import Place, SampleColumns, Samples, ordered
+from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, Window
+from lag.rules.limits import Limits
+from lag.samples import EventKind
 
 JOURNAL_BYTES: Final = 4
 """Bytes of a sample in a journal, at least (docs/performance.md)."""
-_TIMES: Final = tuple(QUEUE_COLUMNS.index(name) for name in MESSAGE_TIMES)
 
-Place = tuple[str, str, str, str, int]
-"""Cluster, node, group, topic and number of a queue."""
-
-
-@dataclass(slots=True)
-class ReadSample:
-    """One sample as it was read.
-
-    Attributes:
-        order: Start of the node and number of the snapshot: of two samples of one millisecond the later counts.
-        tier: How fine it is.
-        row: Its values, as the journal has them; equal ones that follow each other are one object.
-        time_ms: Its moment.
-    """
-
-    order: tuple[int, int]
-    tier: Tier
-    row: Row
-    time_ms: int
-
-
+Columns = Mapping[str, ColumnValues]
 Labels = Mapping[str, Mapping[tuple[str, str], str]]
 """By folder, of each node (cluster and name) whose name another folder has too, what it is called here."""
 
@@ -89,61 +72,127 @@ def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms:
     return found
 
 
-class Reading:
-    """All that journals say of the window, and before it as far as it matters."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSamples:
+    """All that is known of the window, and before it as far as it matters.
 
-    def __init__(self, disk: Disk, options: ReportOptions) -> None:
-        window, limits = options.window, options.limits
-        self.queues: dict[Place, list[ReadSample]] = {}
-        self.events: list[tuple[str, str, Any]] = []
-        self.gaps: list[str] = []
-        self.refused: dict[str, int] = defaultdict(int)
-        self._window = window
-        self._since_ms = window.from_ms - limits.window_ms - (window.length_ms if options.compared else 0)
-        groups = options.given.groups
-        wanted = Wanted(since_ms=max(0, self._since_ms), until_ms=window.to_ms, groups=groups)
-        labels = labels_of(disk, options.given.journals)
-        gaps: list[tuple[int, str, str]] = []
-        for folder in options.given.journals:
-            reader, names = JournalReader(disk, folder), labels.get(folder, {})
-            earlier = replace(wanted, since_ms=max(0, self._since_ms - LOOK_BACK_MS))
-            for block in reader.blocks(earlier, by_columns=None):
-                if not isinstance(block, Gap):
-                    node = names.get((block.head.cluster, block.head.node), block.head.node)
-                    self.events += [
-                        (block.head.cluster, node, event)
-                        for event in block.events
-                        if earlier.takes_moment(event.time_ms) and earlier.takes_name(event.group, event.topic)
-                    ]
-            for block in reader.blocks(wanted):
-                if isinstance(block, Gap):
-                    if self._is_inside(block):
-                        gaps.append((block.from_ms or -1, block.path, f"{folder}: {block.reason} ({block.kind.value})"))
-                    continue
-                node = names.get((block.head.cluster, block.head.node), block.head.node)
-                order = block.epoch, block.sequence
-                for key, time_ms, row in block.queues:
-                    if self._since_ms <= time_ms < window.to_ms and wanted.takes_name(key[0], key[1]):
-                        self._take((block.head.cluster, node, *key), order, block.tier, time_ms, row)
-        self.gaps = [text for _, _, text in sorted(gaps)]
+    Attributes:
+        places: The queues.
+        samples: Their samples, by the places' numbers.
+        events: What happened, from a day before the first sample on.
+        gaps: What is missing, a line each.
+        refused: Samples of the window with message times that cannot be, by node.
+    """
 
-    def _is_inside(self, gap: Gap) -> bool:
-        window = self._window
-        return (gap.to_ms is None or gap.to_ms >= window.from_ms) and (
-            gap.from_ms is None or gap.from_ms < window.to_ms
-        )
+    places: Sequence[Place]
+    samples: Samples
+    events: Sequence[Figures]
+    gaps: Sequence[str]
+    refused: Mapping[str, int]
 
-    def _take(self, place: Any, order: tuple[int, int], tier: Tier, time_ms: int, row: Row) -> None:
-        absurd = [
-            at for at in _TIMES if (told := row[at]) is not None and (told < TIME_MIN_MS or told > time_ms + AHEAD_MS)
-        ]
-        if absurd:
-            row = tuple(None if at in absurd else value for at, value in enumerate(row))
-            self.refused[place[1]] += time_ms >= self._window.from_ms
-        rows = self.queues.get(place)
-        if rows is None:
-            rows = self.queues[place] = []
-        rows.append(ReadSample(order, tier, row, time_ms))
+
+def wanted_of(options: ReportOptions) -> tuple[Wanted, Wanted]:
+    """Return which samples and which events a report needs."""
+    window = options.window
+    since_ms = window.from_ms - options.limits.window_ms - (window.length_ms if options.compared else 0)
+    wanted = Wanted(since_ms=max(0, since_ms), until_ms=window.to_ms, groups=options.given.groups)
+    return wanted, replace(wanted, since_ms=max(0, since_ms - LOOK_BACK_MS))
+
+
+def read_journals(disk: Disk, options: ReportOptions) -> ReadSamples:
+    """Read journals, each file once."""
+    wanted, earlier = wanted_of(options)
+    labels = labels_of(disk, options.given.journals)
+    gatherer = SampleColumns()
+    events: list[Figures] = []
+    gaps: list[tuple[int, str, str]] = []
+    for folder in options.given.journals:
+        reader, names = JournalReader(disk, folder), labels.get(folder, {})
+        for block in reader.blocks(earlier, by_columns=None):
+            if not isinstance(block, Gap):
+                events += _events(block, _node(block, names), earlier)
+        for block in reader.blocks(wanted, by_columns=True):
+            if not isinstance(block, Gap):
+                for piece in block.pieces:
+                    origin = block.epoch, block.sequence, block.tier
+                    gatherer.add(block.head.cluster, _node(block, names), origin, piece)
+            elif _is_inside(block, options.window):
+                gaps.append((block.from_ms or -1, block.path, f"{folder}: {block.reason} ({block.kind.value})"))
+    return reading_of(options, gatherer.samples(), events, [text for _, _, text in sorted(gaps)])
+
+
+def _node(block: Block, names: Mapping[tuple[str, str], str]) -> str:
+    return names.get((block.head.cluster, block.head.node), block.head.node)
+
+
+def _events(block: Block, node: str, wanted: Wanted) -> Iterator[Figures]:
+    for event in block.events:
+        if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
+            yield {**asdict(event), "kind": event.kind.value, "cluster": block.head.cluster, "node": node}
+
+
+def _is_inside(gap: Gap, window: Window) -> bool:
+    return (gap.to_ms is None or gap.to_ms >= window.from_ms) and (gap.from_ms is None or gap.from_ms < window.to_ms)
+
+
+def reading_of(
+    options: ReportOptions, read: tuple[Sequence[Place], Columns, Sequence[str]], events: Sequence[Figures],
+    gaps: Sequence[str],
+) -> ReadSamples:  # fmt: skip
+    """Return what was read, in order, without what is not asked for or cannot be."""
+    places, columns, texts = read
+    columns = _wanted_rows(places, columns, wanted_of(options)[0])
+    columns, absurd = _without_absurd_times(columns)
+    columns, kept = _without_lies(places, columns, steps_of(events), options.limits)
+    times, queues = columns["time_ms"].values, columns["queue"].values
+    counts = np.bincount(queues[absurd[kept] & (times >= options.window.from_ms)], minlength=len(places))
+    refused: dict[str, int] = {}
+    for queue in np.flatnonzero(counts).tolist():
+        refused[places[queue][1]] = refused.get(places[queue][1], 0) + int(counts[queue])
+    sorted_places, samples = ordered(places, columns, texts)
+    return ReadSamples(places=sorted_places, samples=samples, events=events, gaps=gaps, refused=refused)
+
+
+def _without_absurd_times(columns: Columns) -> tuple[Columns, Any]:
+    """Leave out message times that cannot be; returns which rows had one."""
+    times = columns["time_ms"].values
+    absurd = np.zeros(len(times), bool)
+    for name in MESSAGE_TIMES:
+        values, known = columns[name]
+        wrong = both(known, (values < TIME_MIN_MS) | (values > times + AHEAD_MS))
+        if np.any(wrong):
+            columns = {**columns, name: ColumnValues(values, both(known, ~wrong))}
+            absurd |= wrong
+    return columns, absurd
+
+
+def _without_lies(
+    places: Sequence[Place], columns: Columns, steps: Sequence[ClockStep], limits: Limits
+) -> tuple[Columns, Any]:
+    """Leave out what steps of a clock made worthless; returns which rows are kept."""
+    times, queues = columns["time_ms"].values, columns["queue"].values
+    kept = np.ones(len(times), bool)
+    for step in steps:
+        of_node = np.array([place[:2] == (step.cluster, step.node) for place in places], bool)[queues]
+        begin, end = step.unknown(limits)
+        kept &= ~(of_node & (times >= begin) & (times < end))
+        for name in MESSAGE_TIMES:
+            values, known = columns[name]
+            wrong = of_node & (times >= end) & (values <= step.stored_before_ms)
+            columns = {**columns, name: ColumnValues(values, both(known, ~wrong))}
+    return _at(columns, kept), kept
+
+
+def _at(columns: Columns, kept: Any) -> Columns:
+    return columns if kept.all() else {name: column.at(kept) for name, column in columns.items()}
+
+
+def _wanted_rows(places: Sequence[Place], columns: Columns, wanted: Wanted) -> Columns:
+    """Return the rows whose moments and names are asked for."""
+    times = columns["time_ms"].values
+    named = np.array([wanted.takes_name(group, topic) for _, _, group, topic, _ in places], bool)
+    kept = (times >= (wanted.since_ms or 0)) & (times < wanted.until_ms) & named[columns["queue"].values]
+    return _at(columns, kept)
 
 
 class Moments:
@@ -179,34 +228,3 @@ class Moments:
                 for other in dict.fromkeys((topic, "")):
                     for number in dict.fromkeys((queue, -1)):
                         yield from found.get((cluster, node, each, other, number), ())
-
-
-def by_topic(queues: Mapping[Place, list[ReadSample]]) -> Iterator[list[tuple[Place, list[ReadSample]]]]:
-    """Yield the queues of one group and topic after the other, each sorted, and without two samples of one moment."""
-    found: dict[tuple[str, str, str], list[Place]] = defaultdict(list)
-    for place in sorted(queues):
-        found[place[0], place[2], place[3]].append(place)
-    for places in found.values():
-        topic = []
-        for place in places:
-            rows = sorted(queues[place], key=lambda each: (each.time_ms, each.order))
-            following: list[ReadSample | None] = [*rows[1:], None]
-            topic.append((place, [
-                each for each, after in zip(rows, following, strict=True)
-                if after is None or after.time_ms > each.time_ms
-            ]))  # fmt: skip
-        yield topic
-
-
-def samples_of(
-    place: Place, rows: Iterable[ReadSample], cleaned: Callable[[str, str, QueueSample], QueueSample | None]
-) -> Iterator[tuple[QueueSample, ReadSample]]:
-    """Yield the samples of a queue as the rules look at them, each with what was read of it."""
-    for each in rows:
-        if each.tier is Tier.RAW:
-            sample = queue_sample(each.time_ms, each.row)
-        else:
-            sample = queue_summary(each.time_ms, each.row).last
-        kept = cleaned(place[0], place[1], sample)
-        if kept is not None:
-            yield kept, each

@@ -22,7 +22,8 @@ class Incident:
         peak_lag: Highest lag that was known in it; null: none was.
         peak_time_lag_ms: Highest time lag, or lower bound of one; null: none was known.
         status: Its worst status.
-        cause: The one that held longest in that status, each verdict until the next; of equal ones the first; null: none.
+        cause: The one that held longest in that status, each verdict until the next, of equal ones the first; null: no
+            verdict has one.
     """
 
     from_ms: int

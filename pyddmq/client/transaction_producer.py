@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from pyddmq.client.check_thread import CheckThread
-from pyddmq.client.checks import CLOSE_SECONDS, Checks, decision_of, state_of
+from pyddmq.client.calls import run_now
+from pyddmq.client.check_thread import AtOnce, CheckThread
+from pyddmq.client.checks import CLOSE_SECONDS, Checks, run_transaction
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
-from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.producer import Producer
-from pyddmq.client.sends import HALF, OutgoingMessage
+from pyddmq.client.requests import Request
+from pyddmq.client.sends import OutgoingMessage
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
-from pyddmq.client.transactions import (
-    TransactionListener,
-    TransactionResult,
-    executed_message,
-    half_arguments,
-    transaction_result,
-)
+from pyddmq.client.transactions import TransactionListener, TransactionResult
+
+T = TypeVar("T")
 
 
 class TransactionProducer(Producer):
@@ -91,12 +89,17 @@ class TransactionProducer(Producer):
             patience_ms=patience_ms,
         )
         self.group = group
-        self._listener = listener
+        self._listener = AtOnce(listener)
         self._checks = CheckThread(
             Connection(address, self._idl.TransactionProducerService, protocol=protocol, tls=tls, token=token),
-            Checks(self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms),
-            listener,
-            on_error=on_check_error,
+            Checks(
+                self._idl,
+                group,
+                batch_size=check_batch_size,
+                linger_ms=check_linger_ms,
+                on_error=on_check_error,
+            ),
+            self._listener,
         )
         self._started = threading.Event()
 
@@ -129,23 +132,13 @@ class TransactionProducer(Producer):
             raise ClientMisuse("this producer is closed: make a new one")
         self.start()
         timeout_ms = timeout_ms or self._timeout_ms
-        sent = self._encode(message)
-        half, attempts = self._call(HALF, half_arguments(sent, self.group, timeout_ms), timeout_ms, [sent])
-        answer: object
-        try:
-            answer = self._listener.execute(executed_message(message, half), arg)
-        except Exception as error:
-            # The half is stored: whatever the program's own code raises must not look like a failed send.
-            answer = error
-        state, remark = state_of(answer)
-        decision = decision_of(self._idl, self.group, half.handle or "", state, remark, from_check=False)
-        problem = ""
-        try:
-            self._call("endTransaction", {"decision": decision}, timeout_ms)
-        except (ClientError, ClientMisuse) as error:
-            # Misuse: another thread has closed the producer meanwhile.
-            problem = str(error)
-        return transaction_result(half, state, remark, problem, attempts)
+        steps = run_transaction(
+            self._idl, self.group, message, arg, timeout_ms, listener=self._listener, call=self._call_at_once
+        )
+        return run_now(steps)
+
+    async def _call_at_once(self, request: Request[T]) -> T:
+        return self._call(request)
 
     def close(self) -> None:
         """End the background thread, once the check it is at has been answered, and close both connections.

@@ -19,6 +19,7 @@ from broker.features import ALL
 from broker.format.record import split
 from broker.options import StoreOptions
 from broker.query import by_key
+from broker.queues.consume_queue import FILLER
 from broker.runtime.disk import RealDisk, RealFile
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
@@ -210,6 +211,37 @@ def recovering(root: str) -> None:
     store.close()
 
 
+def last_of_a_queue(root: str) -> None:
+    """The last records of a queue are lost: the next one takes no offset that a message had, now and after restarts."""
+    for behind in (False, True):
+        folder = f"{root}/{behind}"
+        places = fill(folder)
+        if behind:
+            store = opened(folder, RealDisk())
+            store.create_topic("other", 1)
+            store.put("other", body(0))
+            store.close()
+        disk = BadDisk()
+        number, at = divmod(places[-1][0], SEGMENT_BYTES)
+        page = (at + places[-1][1] // 2) // PAGE
+        disk.bad = {f"{folder}/commitlog/{number * SEGMENT_BYTES:020d}": {page}}
+        lost = hit(places, number, {page})
+        assert COUNT - 1 in lost
+        for turn in range(3):
+            store = opened(folder, disk)
+            queue = store.topics["t"].queues[0]
+            units = queue.read(0, queue.max_offset)
+            assert len(units) == COUNT + turn, (behind, turn, len(units))
+            assert {each for each, unit in enumerate(units) if unit == FILLER} == lost
+            assert read_all(store.read, [unit[:2] for unit in units[: min(lost)]]) == set()
+            store.put("t", b"goes on")
+            assert queue.max_offset == COUNT + turn + 1
+            if turn == 1:
+                store.abandon()
+            else:
+                store.close()
+
+
 def walking(root: str) -> None:
     """Whoever walks the log passes over it: decisions, the index made anew, a reader's records, a check."""
     places = fill(root)
@@ -310,7 +342,10 @@ def with_timers(root: str, disk: RealDisk, clock: ManualClock) -> tuple[Store, T
     return store, run_now(steps), scheduler
 
 
-SCENARIOS = {each.__name__: each for each in (reading, recovering, walking, queues, indexes, small_files, timers)}
+SCENARIOS = {
+    each.__name__: each
+    for each in (reading, recovering, last_of_a_queue, walking, queues, indexes, small_files, timers)
+}
 
 
 def told(root: str, lost: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from pyddmq import Producer
 from pyddmq.client.errors import ClientError
-from tests.kafka.fencing import batches, take_over
+from tests.kafka.fencing import batches, last_of_each_producer, take_over
 from tests.kafka.topics import add_partitions, delete_records, delete_topic, make_topic, plain_producer, topic_names
 from tests.patient import until
 
@@ -223,7 +223,7 @@ class Changes:
                 add_partitions(self._address, NAME, self._partitions)
 
     def fence_producer(self, folder: Path) -> bool:
-        """Take the producer id of the node away that sent last; whether one had sent.
+        """Take the producer id of the node away that sent last; whether one had sent since its id was taken.
 
         The records that take its place are messages as all others.
         """
@@ -231,8 +231,8 @@ class Changes:
             found = [
                 (batch.at_ms, partition, batch)
                 for partition in range(self._partitions)
-                for batch in batches(folder, NAME, partition)
-                if batch.producer_id >= 0 and batch.has_key(b"n")
+                for batch in last_of_each_producer(batches(folder, NAME, partition))
+                if batch.has_key(b"n")
             ]
             if not found:
                 return False

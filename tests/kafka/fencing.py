@@ -11,7 +11,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,15 @@ def batches(folder: Path, topic: str, partition: int) -> Iterator[Stored]:
                 return
             yield Stored(head[8], head[9], head[10], content[at + _BATCH.size : end])
             at = end
+
+
+def last_of_each_producer(found: Iterable[Stored]) -> list[Stored]:
+    """Return the last batch of each idempotent producer in a partition, which says the epoch that it has there.
+
+    A batch before it has an epoch that is over: Kafka takes one that follows on that for a repetition, answers with the
+    offset of what is there, and stores nothing.
+    """
+    return list({each.producer_id: each for each in found if each.producer_id >= 0}.values())
 
 
 def take_over(address: str, topic: str, partition: int, of: Stored, *, key: bytes, values: Sequence[bytes]) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.chaos import Chaos, said
+from tests.kafka.chaos_changing import said as said_of_changes
 
 pytestmark = pytest.mark.long
 
@@ -22,6 +23,9 @@ def test_chaos_loses_nothing_and_keeps_the_order(jars: str, tmp_path: Path) -> N
     chaos = Chaos(tmp_path / "chaos", Path(jars), 5, print)
     verdict = chaos.run(SECONDS)
     print(said(verdict, chaos.faults))
+    changes = chaos.changes.account.verdict()
+    print(said_of_changes(changes))
     assert (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unsent) == ([], [], [], 0)
+    assert (changes.lost, changes.disorder) == ([], [])
     assert verdict.sent > 500
     assert verdict.looks > 10

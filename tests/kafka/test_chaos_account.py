@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.kafka.chaos_account import ChaosAccount, Place
+from tests.kafka.fencing import Stored, last_of_each_producer
 
 
 def account() -> ChaosAccount:
@@ -185,3 +186,11 @@ def test_time_until_an_answer_is_committed_is_told() -> None:
     found.looked(1.2, {0: "a"}, {0: (0, ())})
     found.looked(1.5, {0: "a"}, {0: (1, ())})
     assert found.verdict().commit_ms == (480, 480, 480)
+
+
+def test_producer_id_is_taken_once_until_its_node_has_sent_again() -> None:
+    """Kafka takes the same records in the same epoch for a repetition and stores none: they were never to arrive."""
+    of_node, of_fence = Stored(1, 7, 0, b""), Stored(2, 7, 1, b"")
+    assert last_of_each_producer([of_node, Stored(3, -1, -1, b"")]) == [of_node]
+    assert last_of_each_producer([of_node, of_fence]) == [of_fence]
+    assert last_of_each_producer([of_node, of_fence, of_node._replace(epoch=2)]) == [of_node._replace(epoch=2)]

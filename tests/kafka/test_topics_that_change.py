@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kafka.topics import delete_topic, make_topic, topic_names
+from tests.kafka.topics import add_partitions, delete_topic, make_topic, topic_names
 from tests.kafka_world import Clients
 from upstream.kafka.link import KafkaFailure, Place
 from upstream.kafka_client.producer import LibrdkafkaProducer
@@ -82,3 +82,27 @@ def test_ends_of_what_is_there_are_told_beside_what_is_missing(
     clients.until(lambda: ask([(places[1], 0, 2, 2)]), "the ends of what is there")
     make_topic(address, gone, 1, {})
     clients.until(lambda: ask([(places[0], 0, 0, 0), (places[1], 0, 2, 2)]), "the new end")
+
+
+def test_ends_are_told_once_a_partition_that_was_gone_is_there_again(
+    clients: Clients, topic: MakeTopic, address: str
+) -> None:
+    """For three minutes librdkafka remembers that it was not, and gives the ends of no other partition either."""
+    name = topic(2)
+    member, _ = clients.joined(f"g-{name}", [name])
+    delete_topic(address, name)
+    clients.until(lambda: name not in topic_names(address), "it to be gone")
+    make_topic(address, name, 1, {})
+    told: list[int] = []
+
+    def there() -> int:
+        member.ends([Place(name, 0), Place(name, 1)], lambda ends, _: told.append(len(ends)))
+        until = time.monotonic() + 0.5
+        clients.until(lambda: time.monotonic() > until, "answers")
+        return told[-1] if told else 0
+
+    clients.until(lambda: there() == 1, "the end of the one that is there")
+    add_partitions(address, name, 2)
+    began = time.monotonic()
+    clients.until(lambda: there() == 2, "the ends of both")
+    assert time.monotonic() - began < 60

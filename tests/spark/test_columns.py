@@ -15,8 +15,8 @@ from lag.rules.limits import Limits
 from lag.rules.queue_rules import QueueLag, judge_topic
 from lag.rules.waiting_rules import WAITING, judge_waiting
 from lag.samples import QueueSample, ScheduledSample
-from tests.spark.wild_queues import wild_queue
 from tests.unit.lag.rules.cases import BEGIN, CASES
+from tests.unit.lag.wild_queues import wild_queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Spark and plain Python make the same report of a journal, to every digit."""
+"""Spark and the engine without it make the same report of journals and of exported files, to every digit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from random import Random
 from typing import Any
 
 from broker.runtime.disk import RealDisk
+from lag.export.export import export
+from lag.export.place import ExportPlace
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import Report, as_plain
 from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueSample
+from tests.independent.comparison import differences
+from tests.independent.test_reports import options_of as report_options
+from tests.independent.windows import window
 from tests.spark.test_jobs_report import EVERY_MS, START_MS
 from tests.spark.test_report_gaps import stepped
 
@@ -118,10 +123,17 @@ def wild(folder: Path, node: str, seed: int, rounds: int = ROUNDS, topics: int =
 _LIMITS = WriterLimits(free_bytes_min=0)
 
 
+def test_both_say_what_the_documentation_says(spark: Any, shipped: Any, tmp_path: Path) -> None:
+    """A window that is evaluated a second time, from the documentation alone."""
+    drawn = window(4)
+    assert "\n".join(differences(drawn, both(spark, report_options(drawn, tmp_path)))) == ""
+
+
 def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path: Path) -> None:
     """Three nodes, with resets, losses, a restart, queues that are made anew, cannot be read or leave.
 
-    One died in the middle of a snapshot, beside a file of another program; the clock of another was set back.
+    One died in the middle of a snapshot, beside a file of another program; the clock of another was set back. Two of
+    them are exported, then, and one of the files is damaged.
     """
     for number, node in enumerate(("n1", "n2")):
         wild(tmp_path / node, node, 5 + number)
@@ -136,4 +148,12 @@ def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path
     assert any("(clock)" in gap for gap in report.gaps)
     assert any(part.lost for part in report.groups)
     assert any(each.cause for part in report.groups for each in part.incidents)
-    both(spark, replace(options, given=replace(options.given, groups=frozenset({"a"})), compared=False))
+    place = ExportPlace(str(tmp_path / "exported"))
+    for node in ("n1", "n2"):
+        export(RealDisk(read_only=True), str(tmp_path / node), place)
+    file = next(each for each in sorted(place.names("queues")) if "/n2." in each)
+    (tmp_path / "exported" / file).write_bytes(b"not Parquet")
+    given = Input(exported=[place.url], groups=frozenset({"a"}))
+    report = both(spark, replace(options, given=given, compared=False))
+    assert report.samples > 500
+    assert [gap for gap in report.gaps if gap.endswith("cannot be read (damaged)")]

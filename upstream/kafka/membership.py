@@ -2,6 +2,7 @@
 
     out --somebody pulls--> in --nobody pulls or holds a message for 60 s--> leaving --left--> out
     in  --the member has ended by a fault--> out, for a while that doubles with each fault
+    in  --its client reads nothing of a partition that has more--> leaving --left--> out, and in again
     out --for six hours--> in, until its partitions are committed again--> leaving
 
 A node that nobody pulls from would hold partitions whose messages then wait there. So it joins while somebody pulls, or
@@ -49,6 +50,10 @@ class Enters(Protocol):
 
     def look(self) -> None:
         """Give up a member that stands."""
+
+    def needs_new_client(self) -> bool:
+        """Whether the member is to leave and join again by another client; asked for, it is not so again soon."""
+        ...
 
     def enter(self, member: GroupMember) -> None:
         """Join by a member that has not joined."""
@@ -111,7 +116,7 @@ class Membership:
         if not self.is_in and now >= self._not_before and (wanted or now >= self._left_at + KEEP_SECONDS):
             self._keeping = not wanted
             self._enter(now)
-        elif self.is_in and not wanted and not self._keeps(now):
+        elif self.is_in and ((not wanted and not self._keeps(now)) or self._enters.needs_new_client()):
             self._leaving = True
             self._enters.leave(self._left)
 

@@ -273,6 +273,15 @@ class Partitions:
             self.lost(list(self._owned))
             self.broken(failure)
 
+    def needs_new_client(self) -> bool:
+        """Whether the member is to leave and join again, as its client reads nothing of a partition that has more."""
+        due = self.logs.unread.due()
+        for place, offset in due.items():
+            self._runtime.limited_log.note(
+                "kafka_partition_unread", self.group, topic=place.topic, queue=place.partition, offset=offset
+            )
+        return bool(due)
+
     @property
     def standing(self) -> KafkaFailure | None:
         """Why the member stands, of a cluster that answers; None: it does not."""

@@ -84,6 +84,11 @@ class Stream:
         return self.position >= 0 and offset < self._told
 
     @property
+    def rests(self) -> bool:
+        """Whether it is full: the member reads nothing for it."""
+        return self._rests
+
+    @property
     def reached(self) -> int:
         """Offset below which everything came; -1: nothing was read yet."""
         return self._told if self.position >= 0 else -1

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from upstream.kafka_client.package import confluent
+from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post
+
+_STALE = frozenset({"UNKNOWN_PARTITION", "UNKNOWN_TOPIC"})
+"""By what the consumer remembers there is none. It remembers for three minutes, and asks no broker meanwhile."""
 
 Question = Callable[[], Callable[[], None]]
 """Asks in the thread; what it returns is called in the loop. A `KafkaException` of it means that there is no answer."""
@@ -29,8 +32,10 @@ class Askers(NamedTuple):
 class Asking:
     """Questions one after the other, since each waits at most some seconds."""
 
-    def __init__(self, cluster: str, post: Post) -> None:
+    def __init__(self, cluster: str, post: Post, renew: Callable[[], object]) -> None:
+        """Begin; `renew` is called in the thread when the consumers that ask remember what is not so any more."""
         self._post = post
+        self._renew = renew
         self._questions: SimpleQueue[tuple[Question, Callable[[], None] | None] | None] = SimpleQueue()
         self._package = confluent()
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-ask-{cluster}")
@@ -50,7 +55,9 @@ class Asking:
             try:
                 answer = question()
             # A consumer that is closed raises RuntimeError.
-            except (self._package.KafkaException, RuntimeError):
+            except (self._package.KafkaException, RuntimeError) as error:
+                if isinstance(error, self._package.KafkaException) and failure_of(error).code in _STALE:
+                    self._renew()
                 if unanswered is not None:
                     self._post(unanswered)
                 continue

@@ -55,7 +55,7 @@ class LibrdkafkaClient:
         )
         self._loop = loop
         self._clock = clock
-        self._asking = Asking(cluster, Post(loop))
+        self._asking = Asking(cluster, Post(loop), self._end_asker)
         self._asker: Any = None
         self._uncommitted: Any = None
         self._closed = threading.Event()
@@ -84,7 +84,7 @@ class LibrdkafkaClient:
 
     def reader(self) -> LibrdkafkaReader:
         """Return a reader. Raises KafkaUnusable."""
-        return LibrdkafkaReader(self._client_id, settings=self._settings, loop=self._loop)
+        return LibrdkafkaReader(self._client_id, settings=self._settings, loop=self._loop, clock=self._clock)
 
     def producer(self, broken: Broken = lambda _: None) -> LibrdkafkaProducer:
         """Return the producer; one for all of a node. Raises KafkaUnusable."""
@@ -142,4 +142,5 @@ class LibrdkafkaClient:
             if each is not None:
                 with contextlib.suppress(RuntimeError):
                     each.close()
+        self._asker = self._uncommitted = None
         return lambda: None

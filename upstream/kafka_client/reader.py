@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Gap, KafkaRecord, Place, RecordsRead
 from upstream.kafka_client.package import confluent
@@ -20,6 +21,8 @@ _BATCH = 500
 _GAP_MAX = 1_000
 """Offsets that are not wanted are read over, up to so many; beyond it is cheaper to ask anew."""
 _AGAIN_SECONDS = 1.0
+_NOTHING_SECONDS = 75.0
+"""When nothing came of a partition for so long, another consumer reads it (`upstream.kafka.log_watch`)."""
 
 
 class _Asked(NamedTuple):
@@ -30,8 +33,9 @@ class _Asked(NamedTuple):
 class _Work:
     """What is wanted of one partition at present."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, now: float) -> None:
         self.place = place
+        self.heard_at = now
         self.asked: list[_Asked] = []
         self.wanted: list[int] = []
         self.found: dict[int, KafkaRecord] = {}
@@ -57,7 +61,7 @@ class _Work:
 class LibrdkafkaReader:
     """`upstream.kafka.link.PartitionReader`: partitions side by side, what is asked of one together."""
 
-    def __init__(self, client_id: str, *, settings: Settings, loop: ThreadLoop) -> None:
+    def __init__(self, client_id: str, *, settings: Settings, loop: ThreadLoop, clock: Clock) -> None:
         """Make the consumer.
 
         Raises:
@@ -67,7 +71,9 @@ class LibrdkafkaReader:
         self._package = confluent()
         self._end_code = self._package.KafkaError._PARTITION_EOF
         self._consumer = settings.reader(client_id)
+        self._client_id = client_id
         self._settings = settings
+        self._clock = clock
         self._asked: SimpleQueue[tuple[Place, _Asked] | None] = SimpleQueue()
         self._work: dict[Place, _Work] = {}
         self._closed = threading.Event()
@@ -102,7 +108,7 @@ class LibrdkafkaReader:
             asked = self._asked.get() if not self._work else self._asked.get_nowait()
             while asked is not None:
                 place, one = asked
-                self._work.setdefault(place, _Work(place)).add(one)
+                self._work.setdefault(place, _Work(place, self._clock.monotonic())).add(one)
                 asked = self._asked.get_nowait()
         self._tell_finished()
         return bool(self._work)
@@ -114,13 +120,22 @@ class LibrdkafkaReader:
     def _read(self) -> None:
         self._settings.give_password(self._consumer)
         first = self._consumer.poll(_POLL_SECONDS)
-        if first is None:
-            return
         again = False
-        for message in (first, *self._consumer.consume(_BATCH - 1, 0)):
+        for message in () if first is None else (first, *self._consumer.consume(_BATCH - 1, 0)):
             again = self._note(message) or again
-        if self._tell_finished() or again:
+        if self._tell_finished() or self._begins_anew() or again:
             self._assign()
+
+    def _begins_anew(self) -> bool:
+        """Have another consumer, if nothing came of a partition for long; whether it was so."""
+        now = self._clock.monotonic()
+        if all(now - each.heard_at < _NOTHING_SECONDS for each in self._work.values()):
+            return False
+        self._consumer.close()
+        self._consumer = self._settings.reader(self._client_id)
+        for each in self._work.values():
+            each.heard_at = now
+        return True
 
     def _note(self, message: Any) -> bool:
         """Keep what is wanted of one message; whether the next wanted one is far ahead."""
@@ -128,6 +143,7 @@ class LibrdkafkaReader:
         error = message.error()
         if work is None:
             return False
+        work.heard_at = self._clock.monotonic()
         if error is not None:
             if error.code() == self._end_code:
                 # What was read once lies below the end: the rest is not there any more.

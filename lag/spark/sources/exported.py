@@ -8,24 +8,22 @@ asks again without the file, and is told by `exported_gaps` what is missing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection
+from datetime import timedelta
 from functools import reduce
-from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from lag.export.names import LiveFile, live_files, parse
-from lag.journal.reader import SLACK_MS
+from lag.export.missing import DAY_MS, first_and_last_day, holes, was_exported
+from lag.export.names import live_files, parse
 from lag.journal.scan import SILENT_INTERVALS
 from lag.samples import SAMPLE_FIELDS
 from lag.spark.sources.journal_rows import FIELDS
 from lag.spark.sources.options import OptionRefused
 
-DAY_MS: Final = 86_400_000
 _IN_AN_ERROR: Final = re.compile(r"(?:queues|events)/date=[0-9-]{10}/[A-Za-z0-9_.-]+\.parquet")
 DAYS_NAMED: Final = 500
 """A longer window lists all days."""
@@ -100,7 +98,7 @@ def exported_gaps(
     live = live_files(name for name in paths if name not in unreadable)
     found = [
         (since_ms, f"{place}: {each.file.node}: {missing} snapshots are not there (dropped)")
-        for each, missing in _holes(live)
+        for each, missing in holes(live)
     ]
     over = "OVER (PARTITION BY cluster, node ORDER BY time_ms)"
     rows = (
@@ -116,7 +114,9 @@ def exported_gaps(
         .where(f"time_ms - from_ms > {SILENT_INTERVALS} * interval_ms AND time_ms >= {since_ms}")
     )  # fmt: skip
     for row in rows.collect():
-        if row["one_start"] and row["before"] + 1 < row["sequence"] and _is_in_a_hole(row, live):
+        is_behind = row["one_start"] and row["before"] + 1 < row["sequence"]
+        if is_behind and not was_exported(live, row["node"], int(row["epoch"], 16), row["sequence"] - 1):
+            # What is missing was not exported, and is reported so.
             continue
         passed = (row["time_ms"] - row["from_ms"]) // 1000
         found.append((row["from_ms"], f"{place}: {row['node']}: nothing was recorded for {passed} s (silent)"))
@@ -127,24 +127,6 @@ def unreadable_file(error: Exception) -> str | None:
     """Return the exported file, by its name below the place, that an error of Spark says cannot be read; null: none."""
     found = _IN_AN_ERROR.search(unquote(str(error)))
     return None if found is None or parse(found[0]) is None else found[0]
-
-
-def _is_in_a_hole(row: Any, live: list[LiveFile]) -> bool:
-    """Whether no file says that it has the snapshot before a row: what is missing was not exported, and is told so."""
-    missing = row["sequence"] - 1
-    return not any(
-        (each.file.node, f"{each.file.epoch:016x}") == (row["node"], row["epoch"])
-        and each.first <= missing <= each.last
-        for each in live
-    )
-
-
-def _holes(live: list[LiveFile]) -> Iterator[tuple[LiveFile, int]]:
-    """Yield files of one start that do not follow the one before, whatever their days, and how much is missing."""
-    ordered = sorted(live, key=lambda each: (each.file.node, each.file.epoch, each.first))
-    for before, each in pairwise(ordered):
-        if before.file[2:4] == each.file[2:4] and each.first > before.last + 1:
-            yield each, each.first - before.last - 1
 
 
 def _paths(spark: SparkSession, place: str, table: str, *, since_ms: int, until_ms: int) -> dict[str, str]:
@@ -180,21 +162,12 @@ def _is_missing(error: AnalysisException) -> bool:
 
 
 def _days(table: str, since_ms: int, until_ms: int) -> str:
-    """Return the folders that may have rows of a window, as a pattern.
-
-    A file is of the day of its snapshots; samples are taken about then, events noted before.
-    """
-    first = _day(since_ms - SLACK_MS)
-    last = _day(until_ms + (SLACK_MS if table == "queues" else DAY_MS))
+    """Return the folders that may have rows of a window, as a pattern."""
+    first, last = first_and_last_day(table, since_ms, until_ms)
     count = (last - first).days + 1
     if count > DAYS_NAMED:
         return "date=*"
-    return f"date={{{','.join((first + timedelta(days=day)).date().isoformat() for day in range(count))}}}"
-
-
-def _day(time_ms: int) -> datetime:
-    moment = datetime.fromtimestamp(max(0, time_ms) / 1000, UTC)
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return f"date={{{','.join((first + timedelta(days=day)).isoformat() for day in range(count))}}}"
 
 
 def _type(name: str) -> str:

@@ -14,9 +14,7 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from lag.report.data import Report
 from lag.report.files import FORMATS, rendered
-from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
-from lag.report.reading import samples_at_most
 from lag.rules.limits import Limits, limits_from
 from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
@@ -27,7 +25,7 @@ from proxy.cli.output import print_error, print_line
 from proxy.process.exit_codes import ExitCode
 
 ENGINES: Final = ("auto", "local", "spark")
-LOCAL_MAX: Final = 500_000
+LOCAL_MAX: Final = 5_000_000
 """Samples up to which a report is made without Spark."""
 
 Journals = Annotated[
@@ -72,7 +70,7 @@ TimeZone = Annotated[
     typer.Option("--timezone", metavar="NAME", help="Time zone shown beside UTC; the machine's by default."),
 ]
 EngineName = Annotated[
-    str, typer.Option("--engine", help="auto, local (this process) or spark; auto is local below 500,000 samples.")
+    str, typer.Option("--engine", help="auto, local (this process) or spark; auto is local below 5 million samples.")
 ]
 Master = Annotated[
     str | None, typer.Option("--master", help="Where Spark runs: spark://HOST:PORT, ...; this machine by default.")
@@ -119,10 +117,22 @@ def report_lag(
         )
     except ValueError as error:
         raise CliError(str(error), ExitCode.USAGE) from error
-    needs = {"--exported": exported, "--data": data, "--parquet": parquet, "--master": master}
+    needs = {"--data": data, "--parquet": parquet, "--master": master}
     by_spark = [name for name, value in needs.items() if value]
-    if _is_local(engine, disk, options, by_spark):
-        report = make_locally(disk, options)
+    # numpy, which only this command needs, takes a tenth of a second.
+    from lag.export.place import ExportFailed
+    from lag.export.tables import ExportUnavailable
+    from lag.report.local import make_locally
+
+    try:
+        is_local = _is_local(engine, disk, options, by_spark)
+        made = make_locally(disk, options) if is_local else None
+    except ExportFailed as error:
+        raise CliError(str(error), ExitCode.USAGE) from error
+    except ExportUnavailable as error:
+        raise CliError(str(error), ExitCode.WRONG_PYTHON) from error
+    if made is not None:
+        report = made
     else:
         found = _by_spark(options, data, master, log)
         if found is None:
@@ -160,10 +170,17 @@ def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Seq
         raise CliError(f"{by_spark[0]} needs Spark: leave out --engine local, or {by_spark[0]}", ExitCode.USAGE)
     if engine != "auto" or by_spark:
         return engine == "local"
-    window = options.window
+    from lag.report.exported import exported_at_most
+    from lag.report.reading import samples_at_most
+
+    window, given = options.window, options.given
+    if any("://" in place for place in given.exported):
+        return False
     since_ms = window.from_ms - (window.length_ms if options.compared else 0)
+    if given.exported:
+        return exported_at_most(given.exported, since_ms, window.to_ms) <= LOCAL_MAX
     # Most samples take half as many bytes again as the least that one can take.
-    return samples_at_most(disk, options.given.journals, since_ms, window.to_ms) <= LOCAL_MAX * 3 // 2
+    return samples_at_most(disk, given.journals, since_ms, window.to_ms) <= LOCAL_MAX * 3 // 2
 
 
 def _by_spark(options: ReportOptions, data: str | None, master: str | None, log: str | None) -> Report | None:

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.codec import WireProtocol
-from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
-from pyddmq.client.pulling.pulls import (
-    LINGER_MS_MIN,
-    PAUSE_MS_FIRST,
-    PAUSE_MS_MAX,
-    UNANSWERED_MAX,
-    GroupStats,
-    PulledMessage,
-    Pulls,
-    messages_of,
-    stats_of,
-)
-from pyddmq.client.reasons import reason_of
-from pyddmq.client.results import QueueResult
+from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.pulling.pulls import LINGER_MS_MIN, GroupStats, PulledMessage, Pulls, patiently
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
 
@@ -106,18 +94,9 @@ class AsyncConsumer(Pulls):
             CallRejected: The node failed on the call; the results are kept.
             ClientMisuse: The consumer is closed, or another task is making a call.
         """
-        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
-        while True:
-            try:
-                return await self._pull_once(count_max or self._batch_size)
-            except (Unreachable, Refused) as error:
-                if not error.retriable or waited_ms >= patience_ms:
-                    raise
-                told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
-            if await self._is_stopped_within(max(pause_ms, told_ms) / 1000):
-                return []
-            waited_ms += max(pause_ms, told_ms)
-            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+        return await patiently(
+            lambda: self._pull_once(count_max or self._batch_size), patience_ms, self._is_stopped_within
+        )
 
     async def flush(self) -> bool:
         """Submit what is noted now.
@@ -129,12 +108,8 @@ class AsyncConsumer(Pulls):
             Unreachable: No answer; the results are kept.
             Refused: The node failed on the call; the results are kept unless it is a PullRefused.
         """
-        taken = True
         async with self._in_use():
-            while self._results:
-                results = self._results.next_chain()
-                taken &= bool(await self._call("submit", {"result": self._chain(results)}, results))
-        return taken
+            return await self._submit(self._connection)
 
     async def stats(self, *, topic: str | None = None) -> list[GroupStats]:
         """Ask for the group's offsets, per topic; see `Consumer.stats`.
@@ -144,8 +119,7 @@ class AsyncConsumer(Pulls):
             PullRefused: The node is starting.
         """
         async with self._in_use():
-            rows = await self._call("getConsumeStats", self._stats_arguments(topic), [])
-        return stats_of(rows)
+            return await self._ask_stats(self._connection, topic)
 
     def __aiter__(self) -> AsyncIterator[PulledMessage]:
         return self.messages()
@@ -198,13 +172,7 @@ class AsyncConsumer(Pulls):
         self._check_free()
         try:
             await self._give_up_pull()
-            for tries_left in range(self._submit_tries - 1, -1, -1):
-                try:
-                    await self.flush()
-                    break
-                except ClientError as error:
-                    if not tries_left or not error.retriable:
-                        raise
+            await self._submit_rest(self.flush)
         finally:
             self._closed = True
             await self._connection.end()
@@ -215,20 +183,17 @@ class AsyncConsumer(Pulls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._current is not None:
-            self._complete(self._current, success=error is None, reason="" if error is None else reason_of(error))
+        self._leave(error)
         try:
             await self.close()
         except ClientError as closing:
-            if error is None:
-                raise
-            error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
+            self._note_unsent(error, closing)
 
     async def _pull_once(self, count_max: int) -> list[PulledMessage]:
         """Pull, or take what a pull brings that nobody waits for any more."""
         self._check_free()
         self._is_calling = True
-        pulling = self._pulling or asyncio.get_running_loop().create_task(self._ask(count_max))
+        pulling = self._pulling or asyncio.get_running_loop().create_task(self._ask(self._connection, count_max))
         self._pulling = pulling
         try:
             return await asyncio.shield(pulling)
@@ -236,19 +201,6 @@ class AsyncConsumer(Pulls):
             self._is_calling = False
             if pulling.done():
                 self._pulling = None
-
-    async def _ask(self, count_max: int) -> list[PulledMessage]:
-        results = self._results.next_chain()
-        try:
-            reply = await self._call(
-                "pull", self._pull_arguments(count_max, results), results, linger_ms=self._linger_ms
-            )
-        except ConnectionLost:
-            # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
-            if not results or self._unanswered < UNANSWERED_MAX:
-                raise
-            reply = await self._call("pull", self._pull_arguments(count_max, []), [], linger_ms=self._linger_ms)
-        return messages_of(reply)
 
     async def _give_up_pull(self) -> None:
         """End a pull that nobody waits for; the node gives its messages to others."""
@@ -259,24 +211,6 @@ class AsyncConsumer(Pulls):
             if not pulling.cancelled():
                 # It has ended, with or without an error: nobody asks any more.
                 pulling.exception()
-
-    async def _call(
-        self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0
-    ) -> Any:
-        timeout_ms = self._timeout_ms + linger_ms
-        await self._connection.open(timeout_ms=timeout_ms)
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        sequence = self._connection.write(method, arguments)
-        try:
-            answer = await self._connection.answer(method, sequence, deadline=deadline, timeout_ms=timeout_ms)
-        except ConnectionLost:
-            self._unanswered += 1
-            raise
-        except self._idl.PullException as error:
-            self._answered(results)
-            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
-        self._answered(results)
-        return answer
 
     async def _is_stopped_within(self, seconds: float) -> bool:
         """Wait so long, or until the consumer is stopped; returns whether it is."""

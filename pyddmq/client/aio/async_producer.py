@@ -10,10 +10,12 @@ from typing import Any, Self, TypeVar
 
 from pyddmq import idl
 from pyddmq.client.aio.async_connection import AsyncConnection
+from pyddmq.client.aio.loop_sends import LoopSends
 from pyddmq.client.codec import WireProtocol
-from pyddmq.client.delays import Body, CancelOutcome, Moment, cancel_message, delay_message, outcome_of
+from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_message, delay_request
 from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.ordered_sends import OrderedSends, Send
+from pyddmq.client.ordered_sends import Send
+from pyddmq.client.requests import Body, Request
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
     IN_FLIGHT_MAX,
@@ -21,9 +23,8 @@ from pyddmq.client.sends import (
     OutgoingMessage,
     Resending,
     SendReceipt,
-    receipt_of,
-    receipts_of,
-    wire_message,
+    batch_request,
+    send_request,
 )
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
@@ -81,7 +82,7 @@ class AsyncProducer:
         self._idl: Any = idl.load("producer")
         self.address = address
         self._timeout_ms = timeout_ms
-        self._sends = OrderedSends(
+        self._sends = LoopSends(
             AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token),
             Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
             in_flight_max=in_flight_max,
@@ -156,13 +157,7 @@ class AsyncProducer:
         Raises:
             ClientMisuse: The body is no bytes, or the producer is closed.
         """
-        sent = wire_message(self._idl, message)
-        timeout_ms = timeout_ms or self._timeout_ms
-
-        def receipt(result: Any, attempts: int) -> SendReceipt:
-            return receipt_of(result, result, sent, attempts)
-
-        return await self._submit("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent], receipt)
+        return await self._submit(send_request(self._idl, message, timeout_ms or self._timeout_ms))
 
     async def send_batch(
         self, messages: Sequence[OutgoingMessage], *, timeout_ms: int | None = None
@@ -176,13 +171,7 @@ class AsyncProducer:
         """
         if not messages:
             return []
-        sent = [wire_message(self._idl, message) for message in messages]
-
-        def receipts(result: Any, attempts: int) -> list[SendReceipt]:
-            return receipts_of(self._idl, result, sent, attempts)
-
-        arguments = {"messages": sent, "receipts": True}
-        return await (await self._submit("sendBatchSync", arguments, timeout_ms or self._timeout_ms, sent, receipts))
+        return await (await self._submit(batch_request(self._idl, messages, timeout_ms or self._timeout_ms)))
 
     async def send_delay(
         self,
@@ -231,10 +220,7 @@ class AsyncProducer:
             properties=properties,
         )
 
-        def delay_id(result: Any, _attempts: int) -> str:
-            return str(result.uniqDelayMsgId)
-
-        return await self._delayed(message, timeout_ms, [message], delay_id)
+        return await (await self._submit(delay_request(message, timeout_ms or self._timeout_ms)))
 
     async def cancel_delay(self, delay_id: str, topic: str, *, timeout_ms: int | None = None) -> CancelOutcome:
         """Have a message of `send_delay` not delivered, or no more; may be repeated.
@@ -243,11 +229,8 @@ class AsyncProducer:
             Unreachable: No answer; the cancel may be in force.
             SendRefused: The node refused it; code 30 says that this is no id.
         """
-
-        def outcome(result: Any, _attempts: int) -> CancelOutcome:
-            return outcome_of(result)
-
-        return await self._delayed(cancel_message(self._idl, delay_id, topic), timeout_ms, (), outcome)
+        request = cancel_request(self._idl, delay_id, topic, timeout_ms or self._timeout_ms)
+        return await (await self._submit(request))
 
     async def flush(self) -> None:
         """Wait until all sends that were asked for before have ended, one way or the other."""
@@ -270,22 +253,8 @@ class AsyncProducer:
         finally:
             await self.close()
 
-    async def _delayed(
-        self, message: Any, timeout_ms: int | None, messages: Sequence[Any], made: Callable[[Any, int], T]
-    ) -> T:
-        timeout_ms = timeout_ms or self._timeout_ms
-        arguments = {"delayMessage": message, "timeout": timeout_ms}
-        return await (await self._submit("sendDelaySync", arguments, timeout_ms, messages, made))
-
-    async def _submit(
-        self,
-        method: str,
-        arguments: Mapping[str, object],
-        timeout_ms: int,
-        messages: Sequence[Any],
-        made: Callable[[Any, int], T],
-    ) -> asyncio.Future[T]:
-        """Wait for room and hand a call over; returns a future of what `made` makes of its result."""
+    async def _submit(self, request: Request[T]) -> asyncio.Future[T]:
+        """Wait for room and hand a call over; returns a future of what is made of its result."""
         loop = self._check_loop()
         await self._room.acquire()
         future: asyncio.Future[T] = loop.create_future()
@@ -295,11 +264,11 @@ class AsyncProducer:
             if future.done():
                 return
             if error is None:
-                future.set_result(made(result, attempts))
+                future.set_result(request.made(result, attempts))
             else:
                 future.set_exception(error)
 
-        send = Send(method, arguments, timeout_ms=timeout_ms, messages=messages, done=done)
+        send = Send(request, done)
         try:
             self._sends.submit(send)
         except BaseException:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.aio.async_producer import AsyncProducer
-from pyddmq.client.checks import CLOSE_SECONDS, Checks, checked_message, decision_of, state_of
+from pyddmq.client.checks import CLOSE_SECONDS, Checks, run_transaction
 from pyddmq.client.codec import WireProtocol
-from pyddmq.client.errors import ClientError, ClientMisuse
-from pyddmq.client.sends import HALF, IN_FLIGHT_MAX, OutgoingMessage, wire_message
+from pyddmq.client.errors import ClientMisuse
+from pyddmq.client.requests import Request
+from pyddmq.client.sends import IN_FLIGHT_MAX, OutgoingMessage
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
-from pyddmq.client.transactions import (
-    AsyncTransactionListener,
-    TransactionResult,
-    executed_message,
-    half_arguments,
-    transaction_result,
-)
+from pyddmq.client.transactions import AsyncTransactionListener, TransactionResult
+
+T = TypeVar("T")
 
 
 class AsyncTransactionProducer(AsyncProducer):
@@ -91,20 +88,22 @@ class AsyncTransactionProducer(AsyncProducer):
         )
         self.group = group
         self._listener = listener
-        self._checks = Checks(self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms)
+        self._checks = Checks(
+            self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms, on_error=on_check_error
+        )
         self._check_connection = AsyncConnection(
             address, self._idl.TransactionProducerService, protocol=protocol, tls=tls, token=token
         )
-        self._on_check_error = on_check_error
         self._closing = asyncio.Event()
-        self._fetching = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to answer checks; harmless the second time. Raises ClientMisuse: it belongs to another event loop."""
         loop = self._check_loop()
         if self._task is None and not self._closing.is_set():
-            self._task = loop.create_task(self._answer_checks())
+            self._task = loop.create_task(
+                self._checks.run(self._check_connection, self._listener, self._pause, self._closing.is_set)
+            )
 
     async def send_in_transaction(
         self, message: OutgoingMessage, arg: Any = None, *, timeout_ms: int | None = None
@@ -126,24 +125,12 @@ class AsyncTransactionProducer(AsyncProducer):
         """
         self.start()
         timeout_ms = timeout_ms or self._timeout_ms
-        sent = wire_message(self._idl, message)
-        arguments = half_arguments(sent, self.group, timeout_ms)
-        half, attempts = await (await self._submit(HALF, arguments, timeout_ms, [sent], _both))
-        answer: object
-        try:
-            answer = await self._listener.execute(executed_message(message, half), arg)
-        except Exception as error:
-            # The half is stored: whatever the program's own code raises must not look like a failed send.
-            answer = error
-        state, remark = state_of(answer)
-        decision = decision_of(self._idl, self.group, half.handle or "", state, remark, from_check=False)
-        problem = ""
-        try:
-            await (await self._submit("endTransaction", {"decision": decision}, timeout_ms, (), _both))
-        except (ClientError, ClientMisuse) as error:
-            # Misuse: another task has closed the producer meanwhile.
-            problem = str(error)
-        return transaction_result(half, state, remark, problem, attempts)
+        return await run_transaction(
+            self._idl, self.group, message, arg, timeout_ms, listener=self._listener, call=self._call
+        )
+
+    async def _call(self, request: Request[T]) -> T:
+        return await (await self._submit(request))
 
     async def close(self) -> None:
         """End the task that answers checks, once the one it is at has been answered, and close both connections.
@@ -156,7 +143,7 @@ class AsyncTransactionProducer(AsyncProducer):
             raise ClientMisuse("a listener cannot close its own producer: close it from another task")
         self._closing.set()
         if task is not None:
-            if self._fetching:
+            if self._checks.is_fetching:
                 self._check_connection.close()
             _, late = await asyncio.wait([task], timeout=CLOSE_SECONDS)
             for each in late:
@@ -168,60 +155,8 @@ class AsyncTransactionProducer(AsyncProducer):
         self.start()
         return self
 
-    async def _answer_checks(self) -> None:
-        while not self._closing.is_set():
-            try:
-                checks = await self._fetch()
-            except ClientError as error:
-                if self._closing.is_set():
-                    break
-                self._tell_error(error)
-                await self._pause(self._checks.pause_seconds())
-                continue
-            for check in checks:
-                self._checks.answered(check, await self._answer(check))
-                if self._closing.is_set():
-                    # The node asks another process, or this one again, once the lease has passed.
-                    break
-        try:
-            # One by one: a fetch might bring new checks that nobody would answer.
-            for answer in self._checks.answers:
-                await self._call_about_checks("endTransaction", {"decision": answer}, self._checks.tell_timeout_ms)
-        except ClientError as error:
-            self._tell_error(error)
-
-    async def _fetch(self) -> list[Any]:
-        self._fetching = True
-        try:
-            timeout_ms = self._checks.fetch_timeout_ms
-            return self._checks.fetched(await self._call_about_checks("fetchChecks", self._checks.fetch(), timeout_ms))
-        finally:
-            self._fetching = False
-
-    async def _call_about_checks(self, method: str, arguments: dict[str, object], timeout_ms: int) -> Any:
-        connection = self._check_connection
-        await connection.open(timeout_ms=timeout_ms)
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        sequence = connection.write(method, arguments)
-        return await connection.answer(method, sequence, deadline=deadline, timeout_ms=timeout_ms)
-
-    async def _answer(self, check: Any) -> object:
-        try:
-            return await self._listener.check(checked_message(check))
-        except Exception as error:
-            # Whatever the program's own code raises is an answer.
-            return error
-
     async def _pause(self, seconds: float) -> None:
         """Wait, but no longer than until the producer is closed."""
         closing = asyncio.ensure_future(self._closing.wait())
         await asyncio.wait([closing], timeout=seconds)
         closing.cancel()
-
-    def _tell_error(self, error: ClientError) -> None:
-        if self._on_check_error is not None:
-            self._on_check_error(error)
-
-
-def _both(result: Any, attempts: int) -> tuple[Any, int]:
-    return result, attempts

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from pyddmq.client.calls import run_now
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
-from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, pull_refusal
-from pyddmq.client.pulling.pulls import (
-    UNANSWERED_MAX,
-    GroupStats,
-    PulledMessage,
-    Pulls,
-    messages_of,
-    stats_of,
-)
+from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.pulling.pulls import GroupStats, PulledMessage, Pulls
 from pyddmq.client.pulling.taking import Taking
 from pyddmq.client.reasons import reason_of
-from pyddmq.client.results import QueueResult
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
 
@@ -113,18 +106,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
         with self._in_use():
-            results = self._results.next_chain()
-            try:
-                reply = self._ask(count_max, results)
-            except ConnectionLost:
-                # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
-                if not results or self._unanswered < UNANSWERED_MAX:
-                    raise
-                reply = self._ask(count_max, [])
-        return messages_of(reply)
-
-    def _ask(self, count_max: int, results: list[QueueResult]) -> Any:
-        return self._call("pull", self._pull_arguments(count_max, results), results, linger_ms=self._linger_ms)
+            return run_now(self._ask(self._connection.conversation, count_max))
 
     def flush(self) -> bool:
         """Submit what is noted now.
@@ -136,12 +118,8 @@ class Consumer(Pulls, Taking[PulledMessage]):
             Unreachable: No answer; the results are kept.
             Refused: The node failed on the call; the results are kept unless it is a PullRefused.
         """
-        taken = True
         with self._in_use():
-            while self._results:
-                results = self._results.next_chain()
-                taken &= bool(self._call("submit", {"result": self._chain(results)}, results))
-        return taken
+            return run_now(self._submit(self._connection.conversation))
 
     def stats(self, *, topic: str | None = None) -> list[GroupStats]:
         """Ask for the group's offsets, per topic.
@@ -154,8 +132,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
             PullRefused: The node is starting.
         """
         with self._in_use():
-            rows = self._call("getConsumeStats", self._stats_arguments(topic), [])
-        return stats_of(rows)
+            return run_now(self._ask_stats(self._connection.conversation, topic))
 
     def __iter__(self) -> Iterator[PulledMessage]:
         return self.messages()
@@ -219,19 +196,16 @@ class Consumer(Pulls, Taking[PulledMessage]):
         if self._closed:
             return
         try:
-            for tries_left in range(self._submit_tries - 1, -1, -1):
-                try:
-                    self.flush()
-                    break
-                except ClientError as error:
-                    if not tries_left or not error.retriable:
-                        raise
+            run_now(self._submit_rest(self._flush_now))
         except ClientMisuse:
             raise
         except BaseException:
             self._end()
             raise
         self._end()
+
+    async def _flush_now(self) -> bool:
+        return self.flush()
 
     def _end(self) -> None:
         self._closed = True
@@ -243,25 +217,8 @@ class Consumer(Pulls, Taking[PulledMessage]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._current is not None:
-            self._complete(self._current, success=error is None, reason="" if error is None else reason_of(error))
+        self._leave(error)
         try:
             self.close()
         except ClientError as closing:
-            if error is None:
-                raise
-            error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
-
-    def _call(
-        self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0
-    ) -> Any:
-        try:
-            answer = self._connection.call(method, arguments, timeout_ms=self._timeout_ms + linger_ms)
-        except ConnectionLost:
-            self._unanswered += 1
-            raise
-        except self._idl.PullException as error:
-            self._answered(results)
-            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
-        self._answered(results)
-        return answer
+            self._note_unsent(error, closing)

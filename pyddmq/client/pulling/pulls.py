@@ -1,17 +1,18 @@
-"""What consumers of both kinds share: what they pull, what they have to report, and the calls that carry it (S1-S4)."""
+"""What consumers of both kinds share, without I/O: what they pull and report, and the calls that carry it (S1-S4)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyddmq import idl
-from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.reasons import reason_text
+from pyddmq.client.calls import Conversation
+from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
+from pyddmq.client.reasons import reason_of, reason_text
 from pyddmq.client.results import PendingResults, QueueResult
 
-VERSION = "pyddmq-python 0.2.0"
+VERSION = "pyddmq-python 0.3.0"
 """What the node shows of this client, at most 64 characters; a test holds the number against that of the package."""
 
 LINGER_MS_MIN = 20
@@ -22,6 +23,9 @@ UNANSWERED_MAX = 2
 
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 500
+
+
+M = TypeVar("M")
 
 
 class PulledMessage(NamedTuple):
@@ -65,7 +69,7 @@ class GroupStats:
 
 
 class Pulls:
-    """A consumer without its connection: settings, results that wait for a call, requests built and replies read.
+    """A consumer over the connection that it is handed: settings, results that wait for a call, and the calls.
 
     Attributes:
         group: The consumer group.
@@ -163,13 +167,96 @@ class Pulls:
         )
         return {"request": request}
 
-    def _stats_arguments(self, topic: str | None) -> dict[str, object]:
-        return {"request": self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)}
+    async def _ask(self, connection: Conversation, count_max: int) -> list[PulledMessage]:
+        """Report what is due and take one batch."""
+        results = self._results.next_chain()
+        try:
+            return messages_of(await self._pull(connection, count_max, results))
+        except ConnectionLost:
+            # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
+            if not results or self._unanswered < UNANSWERED_MAX:
+                raise
+            return messages_of(await self._pull(connection, count_max, []))
+
+    async def _pull(self, connection: Conversation, count_max: int, results: list[QueueResult]) -> Any:
+        arguments = self._pull_arguments(count_max, results)
+        return await self._call(connection, "pull", arguments, results, linger_ms=self._linger_ms)
+
+    async def _submit(self, connection: Conversation) -> bool:
+        """Submit what is noted; False when the node took nothing of it."""
+        taken = True
+        while self._results:
+            results = self._results.next_chain()
+            taken &= bool(await self._call(connection, "submit", {"result": self._chain(results)}, results))
+        return taken
+
+    async def _submit_rest(self, submit: Callable[[], Awaitable[object]]) -> None:
+        """Submit what is left, in up to `submit_tries` tries."""
+        for tries_left in range(self._submit_tries - 1, -1, -1):
+            try:
+                await submit()
+                break
+            except ClientError as error:
+                if not tries_left or not error.retriable:
+                    raise
+
+    async def _ask_stats(self, connection: Conversation, topic: str | None) -> list[GroupStats]:
+        request = self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)
+        return stats_of(await self._call(connection, "getConsumeStats", {"request": request}, []))
+
+    async def _call(
+        self,
+        connection: Conversation,
+        method: str,
+        arguments: Mapping[str, object],
+        results: list[QueueResult],
+        *,
+        linger_ms: int = 0,
+    ) -> Any:
+        try:
+            answer = await connection.call(method, arguments, self._timeout_ms + linger_ms)
+        except ConnectionLost:
+            self._unanswered += 1
+            raise
+        except self._idl.PullException as error:
+            self._answered(results)
+            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
+        self._answered(results)
+        return answer
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Report the message in hand where a `with` block is left."""
+        if self._current is not None:
+            self._complete(self._current, success=error is None, reason="" if error is None else reason_of(error))
+
+    def _note_unsent(self, error: BaseException | None, closing: ClientError) -> None:
+        """Have what ended a `with` block say that closing failed too; without such an error raise that."""
+        if error is None:
+            raise closing
+        error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
 
     def _answered(self, results: list[QueueResult]) -> None:
         """An answer came, a refusal or not: what the call carried was taken (D9, D13)."""
         self._unanswered = 0
         self._results.answered(results)
+
+
+async def patiently(
+    ask: Callable[[], Awaitable[list[M]]], patience_ms: int, is_stopped_within: Callable[[float], Awaitable[bool]]
+) -> list[M]:
+    """Go on after failures that another try may cure, no sooner than a refusal says; empty when it is stopped."""
+    waited_ms, pause_ms = 0, PAUSE_MS_FIRST
+    while True:
+        try:
+            return await ask()
+        except (Unreachable, Refused) as error:
+            if not error.retriable or waited_ms >= patience_ms:
+                raise
+            told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
+        if await is_stopped_within(max(pause_ms, told_ms) / 1000):
+            return []
+        waited_ms += max(pause_ms, told_ms)
+        pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
 
 def messages_of(reply: Any) -> list[PulledMessage]:

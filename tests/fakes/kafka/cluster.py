@@ -196,6 +196,8 @@ class SimKafka:
     def start(self) -> None:
         """It is there again, with the groups as they were."""
         self.down = False
+        for place in self.places():
+            self.partition(place).epoch += 1
         for group in self.groups.values():
             group.restarted()
 

@@ -12,6 +12,7 @@ class SimPartition:
         records: What may be read, by offset; that of open transactions is not among it.
         low: First offset that is kept.
         high: Offset of the next record.
+        epoch: How often it had another leader, as each start of its broker gives it one.
     """
 
     def __init__(self, place: Place) -> None:
@@ -19,6 +20,7 @@ class SimPartition:
         self.records: dict[int, KafkaRecord] = {}
         self.low = 0
         self.high = 0
+        self.epoch = 0
         self._open: dict[str, list[KafkaRecord]] = {}
 
     @property

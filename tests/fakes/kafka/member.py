@@ -54,6 +54,8 @@ class SimMember:
         self._topics: Sequence[Subscribed] = ()
         self._positions: dict[Place, int] = {}
         self._resting: set[Place] = set()
+        self._leaders: dict[Place, int] = {}
+        """The highest epoch of a partition's leader; librdkafka keeps it where a topic is created again."""
         self._ended: dict[Place, int] = {}
         self._terms: dict[Place, int] = {}
         """Of what it has, be it known to the node or about to be."""
@@ -361,6 +363,10 @@ class SimMember:
         partition, epoch = self._cluster.found(place), self._epochs.get(place, 0)
         if partition is None:
             return
+        for each in self._cluster.topics[place.topic]:
+            self._leaders[each.place] = max(self._leaders.get(each.place, 0), each.epoch)
+        if partition.epoch < self._leaders[place]:
+            return  # The leader refuses such a fetch, and librdkafka tries again without a word.
         if self._positions[place] > partition.high:
             # Out of range: where librdkafka begins is `auto.offset.reset`.
             self._positions[place] = partition.low

@@ -23,6 +23,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
     "actions/sinks/hbase/link.py": ("test_hbase",),
     "proxy/admin/server.py": ("test_admin_http", "test_admin_port"),
+    # Rules over columns, each against the same rule over plain numbers.
+    "lag/report/column_facts.py": ("test_column_rules",),
+    "lag/report/judged.py": ("test_column_rules", "test_local"),
     # The whole of a push, over real sockets and over simulated ones.
     "actions/http/action.py": ("test_push", "test_pushes"),
     # What is shown, by those who ask for it.
@@ -59,7 +62,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "pyddmq/testing/sim_disk.py": ("test_disk",),
     "pyddmq/testing/loop.py": ("test_virtual_loop",),
     "pyddmq/testing/network.py": ("test_sim_network",),
-    "pyddmq/client/connection.py": ("test_client_errors", "test_clients"),
+    "pyddmq/client/calls.py": ("test_client_errors", "test_clients"),
+    "pyddmq/client/checks.py": ("test_client_transactions",),
     "proxy/node/parts.py": ("test_node", "test_startup"),
     # Each finding is staged on a simulated node.
     "proxy/operate/attention/kinds.py": ("test_troubles",),

@@ -59,6 +59,7 @@ def test_large_report_without_spark_says_what_else_can_be_done(
         (["--format", "pdf"], 2, "--format is 'pdf': it is one of html, markdown, json, csv, incidents-csv"),
         (["--engine", "duck"], 2, "--engine is 'duck': it is one of auto, local, spark"),
         (["--engine", "local", "--parquet", "x"], 2, "--parquet needs Spark"),
+        (["--exported", "/nowhere"], 2, "/nowhere has no exported samples"),
         (["--timezone", "Mars/Olympus"], 2, "give a name such as Europe/Berlin"),
         (["--rule", "patience=3"], 2, "patience is not a limit of the lag rules"),
         (["--since", "soon"], 2, "--since"),
@@ -69,7 +70,7 @@ def test_wrong_options_are_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, sentence: str
 ) -> None:
     """In a sentence."""
-    journal = [] if "--journal" in options else ["--journal", data_directory(tmp_path)]
+    journal = [] if {"--journal", "--exported"} & {*options} else ["--journal", data_directory(tmp_path)]
     assert run(["lag", "report", *journal, *options]) == code
     assert sentence in " ".join(capsys.readouterr().err.split())
 

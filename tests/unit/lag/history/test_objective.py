@@ -87,6 +87,15 @@ def test_lost_messages_are_missed() -> None:
     assert (found.messages, found.messages_kept, found.lost) == (8, 0, 8)
 
 
+def test_lost_messages_are_not_finished_when_a_group_goes_on_behind_them() -> None:
+    """A group of a Kafka cluster keeps its committed offset below the first kept message, and then jumps over it."""
+    start = replace(late(0), end=500)
+    steps = [start, replace(start, start=400, expired=350), replace(start, start=400, expired=350, committed=500)]
+    rounds = [{PLACE: replace(each, time_ms=BEGIN_MS + at * EVERY_MS)} for at, each in enumerate(steps)]
+    [found] = kept(rounds).queues().values()
+    assert (found.messages, found.lost) == (350 + 100, 350)
+
+
 def test_messages_that_wait_too_long_at_the_end_are_missed() -> None:
     """A group that stopped has finished nothing, and its backlog is not forgotten."""
     [found] = kept([{PLACE: late(99_000, at)} for at in range(3)]).queues().values()

@@ -10,7 +10,7 @@ import pytest
 
 from lag.journal.columns import Key
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
-from lag.report import local
+from lag.report import column_facts, column_samples, local
 from lag.report.data import GroupPart, Report
 from lag.report.local import make_locally
 from lag.report.options import Input, ReportOptions, Window
@@ -66,8 +66,8 @@ def part(report: Report, name: str) -> GroupPart:
 
 
 @pytest.mark.parametrize("moving", [0.0, 0.3, 1.0])
-def test_verdict_on_a_resting_queue_holds_as_it_is(monkeypatch: pytest.MonkeyPatch, moving: float) -> None:
-    """The report is the same if each of its samples is judged."""
+def test_report_does_not_depend_on_how_much_is_judged_at_once(monkeypatch: pytest.MonkeyPatch, moving: float) -> None:
+    """Topics one by one, and rows of a few snapshots at a time, are the same report."""
     disk, rounds = SimDisk(), fleet(3, 12, 90, moving)
     # Clients ask all the time, and two queues of which nothing moves have a lag.
     rounds = [
@@ -78,9 +78,19 @@ def test_verdict_on_a_resting_queue_holds_as_it_is(monkeypatch: pytest.MonkeyPat
         for rows in rounds
     ]
     write(disk, "j", rounds)
-    judged = made(disk, "j", rounds=90)
-    monkeypatch.setattr(local, "_is_at_rest", lambda _: False)
-    assert made(disk, "j", rounds=90) == judged
+    whole = made(disk, "j", rounds=90)
+    monkeypatch.setattr(local, "BLOCK_ROWS", 1)
+    monkeypatch.setattr(column_samples, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(column_facts, "MATRIX", 100)
+    assert made(disk, "j", rounds=90) == whole
+
+
+def test_journal_without_samples_is_an_empty_report() -> None:
+    """Without a group, and without an error."""
+    disk = SimDisk()
+    disk.make_folder("j")
+    report = made(disk, "j", rounds=3)
+    assert (report.samples, report.groups, report.level) == (0, [], "UNKNOWN")
 
 
 def test_thousands_of_resets_are_one_mark_and_no_rewind() -> None:
@@ -187,7 +197,30 @@ def test_coverage_stands_beside_the_share() -> None:
     found = part(make_locally(disk, options), "g").objective
     assert (found.samples, found.coverage) == (100, 1.0)
     assert (found.earlier_samples, found.earlier_samples_share) == (3, 1.0)
-    assert found.earlier_coverage == pytest.approx(0.03)
+    assert found.earlier_coverage == pytest.approx(0.02)
+
+
+def test_time_of_which_nothing_is_known_is_not_covered() -> None:
+    """Neither the quarter hour before the first sample nor its end, whatever pauses are among the samples."""
+    disk = SimDisk()
+    write(
+        disk, "j", [row for number, row in enumerate(rounds_of(180)) if number >= 90 and number not in range(100, 105)]
+    )
+    assert part(made(disk, "j", rounds=200), "g").objective.coverage == pytest.approx(89 / 200)
+
+
+def test_messages_lost_before_the_first_kept_one_are_not_finished_later() -> None:
+    """A group of a Kafka cluster keeps its committed offset below the first kept message, and then jumps over it."""
+    disk = SimDisk()
+    ten: dict[str, Any] = {"start": 400, "end": 500, "expired": 350, "committed_ms": None}
+    steps = [{**ten, "start": 0, "expired": 0, "committed": 50}, {**ten, "committed": 50}, {**ten, "committed": 500}]
+    rows = [[(("g", "t", 0), sample(NOW_MS + at * EVERY_MS, **each))] for at, each in enumerate(steps)]
+    write(disk, "j", rows)
+    assert made(disk, "j", rounds=3).groups[0].lost == 350
+    reduced = local.reduce_locally(disk, ReportOptions(
+        given=Input(journals=["j"]), window=Window(from_ms=NOW_MS, to_ms=NOW_MS + 3 * EVERY_MS), limits=Limits()
+    ))  # fmt: skip
+    assert [row["ended"] for row in reduced.objectives if row["group"] == "g"] == [350 + 100]
 
 
 @pytest.mark.parametrize(("limited", "cause"), [(20, "rate limit"), (3, "slow consumer")])

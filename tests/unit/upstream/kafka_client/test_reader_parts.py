@@ -1,0 +1,124 @@
+"""The reader over a librdkafka that only remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyddmq.testing.manual_time import ManualClock
+from tests.conftest import need_module
+from tests.kafka_world import Loop
+from upstream.kafka.link import Place
+from upstream.kafka_client.reader import LibrdkafkaReader
+
+STUCK, READ = Place("t", 0), Place("t", 1)
+
+
+class Message:
+    """A record."""
+
+    def __init__(self, place: Place, offset: int) -> None:
+        self.place, self._offset = place, offset
+
+    def topic(self) -> str:
+        """Of it."""
+        return self.place.topic
+
+    def partition(self) -> int:
+        """Of it."""
+        return self.place.partition
+
+    def offset(self) -> int:
+        """Of it."""
+        return self._offset
+
+    def error(self) -> None:
+        """It is a record."""
+
+    def key(self) -> None:
+        """It has none."""
+
+    def value(self) -> bytes:
+        """Its body."""
+        return b"%d" % self._offset
+
+    def headers(self) -> None:
+        """It has none."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """When it was stored."""
+        return 1, 0
+
+
+class Consumer:
+    """Gives what it is assigned, but nothing of the partitions that it is stuck on; each poll takes a second."""
+
+    def __init__(self, clock: ManualClock, stuck: frozenset[Place]) -> None:
+        self.clock, self.stuck = clock, stuck
+        self.positions: dict[Place, int] = {}
+        self.closed = False
+
+    def assign(self, places: list[Any]) -> None:
+        """Read these."""
+        self.positions = {Place(each.topic, each.partition): each.offset for each in places}
+
+    def unassign(self) -> None:
+        """Read nothing."""
+        self.positions = {}
+
+    def poll(self, _: float) -> Message | None:
+        """Give a record."""
+        self.clock.advance(1)
+        for place in self.positions:
+            if place not in self.stuck:
+                self.positions[place] += 1
+                return Message(place, self.positions[place] - 1)
+        return None
+
+    def consume(self, _: int, __: float) -> list[Message]:
+        """Give no more."""
+        return []
+
+    def close(self) -> None:
+        """End."""
+        self.closed = True
+
+
+class Settings:
+    """Makes consumers, the first of which is stuck on a partition."""
+
+    cluster = "main"
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.made: list[Consumer] = []
+
+    def reader(self, _: str) -> Consumer:
+        """Make one."""
+        self.made.append(Consumer(self.clock, frozenset() if self.made else frozenset({STUCK})))
+        return self.made[-1]
+
+    def give_password(self, _: Consumer) -> None:
+        """There is none."""
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Return settings over a clock of the test."""
+    need_module("confluent_kafka")
+    return Settings(ManualClock())
+
+
+def test_partition_of_which_nothing_comes_is_read_by_another_consumer(settings: Settings) -> None:
+    """As after its topic was created again on a broker that was restarted; others are read all the while."""
+    loop, found = Loop(), dict[Place, list[bytes | None]]()
+    made: Any = settings
+    reader = LibrdkafkaReader("c", settings=made, loop=loop, clock=settings.clock)
+    reader.fetch(STUCK, [5], lambda records, _: found.update({STUCK: [each.value for each in records]}))
+    reader.fetch(READ, [*range(200)], lambda records, _: found.update({READ: [each.value for each in records[-1:]]}))
+    loop.until(lambda: len(found) == 2, "both")
+    reader.close()
+    assert found == {STUCK: [b"5"], READ: [b"199"]}
+    assert settings.made[0].closed
+    assert len(settings.made) == 2
