@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lag.rules.queue_rules import advice_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
@@ -172,6 +174,14 @@ class Finding:
     lost: int
     contacts: Sequence[str]
     usual: Usual | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to do: about what has ended nothing, unless messages were lost."""
+        if self.to_ms is not None:
+            return self.status_advice if self.lost else ""
+        cause = self.cause.replace(" ", "_")
+        return advice_of(self.status, cause if self.cause_advice else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

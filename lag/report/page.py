@@ -124,6 +124,7 @@ def _environment() -> jinja2.Environment:
         moment=texts.moment,
         rate=texts.rate,
         sentence=texts.sentence,
+        evidence=texts.evidence,
         names=texts.names,
         costs=texts.costs,
         usual=texts.usual,

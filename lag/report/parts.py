@@ -35,6 +35,7 @@ from lag.report.options import (
 from lag.report.summary import summary_of
 from lag.rules import causes, statuses
 from lag.rules.limits import Limits
+from lag.rules.queue_rules import advice_of
 
 GAPS_MAX: Final = 20
 _NO_OBJECTIVE: Final = Objective(
@@ -152,7 +153,7 @@ def _why(row: Mapping[str, Any]) -> tuple[str, str, str]:
         status = statuses.BY_NAME[row["status"]]
         calm = row["status"] == "OK"
         return "", "" if calm else status.meaning, "" if calm else status.advice
-    return _words(row["cause"]), causes.evidence(row["cause"], row), causes.BY_NAME[row["cause"]].advice
+    return _words(row["cause"]), causes.evidence(row["cause"], row), advice_of(row["status"], row["cause"])
 
 
 def _objective(row: Figures, limits: Limits, window: Window, earlier: Figures | None) -> Objective:

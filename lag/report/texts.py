@@ -73,6 +73,11 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
 
 
+def evidence(finding: Finding) -> str:
+    """Write the evidence of a finding as a sentence; that of an ended one is of an earlier moment."""
+    return sentence(finding.evidence if finding.to_ms is None else f"then: {finding.evidence}")
+
+
 def share(value: float | None) -> str:
     """Write a share in percent, never rounded up to 100: 99.95 %, 100 %."""
     if value is None:
