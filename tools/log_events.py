@@ -163,7 +163,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "message_stopped": "A message is out of attempts and waits for an operator, with its `waits`: key or queue.",
         "message_undecided": "The disk failed while a retry or dead letter was written; a restart tells.",
         "messages_expired_unfinished": "Retention had deleted messages that a group had not finished.",
-        "messages_expired_unread": "Retention had deleted messages before a group was given them.",
+        "messages_expired_unread": "Retention had deleted messages before a group received them.",
         "messages_lost_to_retention": "Retention deleted messages that a group was not given.",
         "messages_near_deletion": "Retention is about to delete messages that a group still needs.",
         "queue_locks_lost": "The node stood still so long that somebody else took the queues of a group.",
