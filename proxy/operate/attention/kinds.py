@@ -171,7 +171,8 @@ KINDS: dict[str, Kind] = {
     ),
     "retries_unread": Kind(
         "messages wait in retry topics that no group reads",
-        "Set `retryTopic: true` for their groups; messages of POP's retry topics need RocketMQ's POP consumers.",
+        "Set `retryTopic: true` for their groups, or pass over them by `pyddmq offsets reset`; messages of POP's retry "
+        "topics need RocketMQ's POP consumers.",
     ),
     # Groups.
     "stopped": Kind(
