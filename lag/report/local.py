@@ -35,6 +35,7 @@ from lag.report.options import (
 )
 from lag.report.parts import assemble
 from lag.report.reading import Moments, ReadSamples, read_journals
+from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in
@@ -59,7 +60,8 @@ def make_locally(disk: Disk, options: ReportOptions) -> Report:
         ExportUnavailable: Exported files are read with pyarrow, which is not installed.
         ExportFailed: Nothing was exported to a place, or it cannot be listed.
     """
-    return replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    report = replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    return with_usual(disk, options.given.journals, report)
 
 
 def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
@@ -72,9 +74,9 @@ def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
     resets = [moments.resets(place) for place in reading.places]
     for block in _blocks(reading.samples, reading.places):
         if options.compared and (judged := JudgedSamples.of(block, before, limits, resets)) is not None:
-            earlier.add(judged)
+            earlier.add(judged, before)
         if (judged := JudgedSamples.of(block, window, limits, resets)) is not None:
-            found.add(judged)
+            found.add(judged, window)
             found.tell(judged, moments)
     return found.reduced(reading, earlier)
 
@@ -109,9 +111,9 @@ class _Found:
         self._left: dict[int, int | None] = {}
         self._incidents: dict[int, list[Figures]] = defaultdict(list)
 
-    def add(self, judged: JudgedSamples) -> None:
-        """Add up what was judged."""
-        self._sums.append({**judged.sums(), "queue": judged.samples.queues[judged.begins]})
+    def add(self, judged: JudgedSamples, window: Window) -> None:
+        """Add up what was judged of a window."""
+        self._sums.append({**judged.sums(window), "queue": judged.samples.queues[judged.begins]})
 
     def tell(self, judged: JudgedSamples, moments: Moments) -> None:
         """Take what is shown of the judged samples: buckets, incidents, and the last of each queue."""

@@ -1,8 +1,4 @@
-"""One framed Thrift connection, used by one thread, one call at a time.
-
-Framing is done here, so that a deadline covers the whole reply, and it is known whether a request had left before the
-connection failed.
-"""
+"""One framed Thrift connection over blocking sockets, used by one thread, one call at a time."""
 
 from __future__ import annotations
 
@@ -10,14 +6,116 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol, reason_of
-from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift
-from pyddmq.client.tls import Tls, endpoint, failure
-from pyddmq.client.tokens import METHOD as TOKEN_METHOD
-from pyddmq.client.tokens import SigningIn, Token
+from pyddmq.client.calls import Conversation, run_now
+from pyddmq.client.codec import HEAD_BYTES, WireProtocol
+from pyddmq.client.tls import Endpoint, Tls
+from pyddmq.client.tokens import Token
+
+_READ_BYTES = 1 << 16
+
+
+class SocketStream:
+    """A `Stream` that blocks its thread instead of waiting in a loop."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._rest = b""
+        """What came behind the last answer."""
+
+    time = staticmethod(time.monotonic)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a socket; `has_ended` asks whether the other side has closed it."""
+        return self._socket is not None
+
+    @property
+    def peer(self) -> object:
+        """Address of the other end. Raises OSError."""
+        return None if self._socket is None else self._socket.getpeername()
+
+    def has_ended(self) -> bool:
+        """Ask now, so that nothing is sent into a connection that has ended while it was idle."""
+        sock = self._socket
+        if sock is None:
+            return True
+        try:
+            sock.settimeout(0)
+            if isinstance(sock, ssl.SSLSocket):
+                # Nothing may come between two calls but messages of TLS itself, which end with the exception.
+                sock.recv(1)
+                return True
+            return not sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError:
+            return True
+
+    async def connect(self, place: Endpoint, context: ssl.SSLContext | None, seconds: float) -> None:
+        """Connect. Raises OSError."""
+        sock = socket.create_connection(place.peer, timeout=seconds)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is not None:
+                sock = context.wrap_socket(sock, server_hostname=place.server_name)
+        except BaseException:
+            sock.close()
+            raise
+        self._socket, self._rest = sock, b""
+
+    def write(self, data: bytes, seconds: float) -> None:
+        """Send bytes. Raises OSError."""
+        sock = self._socket
+        if sock is None:
+            raise ConnectionError("it was closed")
+        sock.settimeout(seconds)
+        sock.sendall(data)
+
+    async def read(self, size_of: Callable[[bytes], int], deadline: float) -> bytes:
+        """Return the next frame. Raises OSError."""
+        found = self._rest
+        while len(found) < HEAD_BYTES:
+            found += self._receive(_READ_BYTES, deadline)
+        size = HEAD_BYTES + size_of(found[:HEAD_BYTES])
+        if len(found) < size:
+            parts, missing = [found], size - len(found)
+            while missing > 0:
+                parts.append(self._receive(min(missing, 1 << 20), deadline))
+                missing -= len(parts[-1])
+            found = b"".join(parts)
+        self._rest = found[size:]
+        return found[HEAD_BYTES:size]
+
+    def _receive(self, most: int, deadline: float) -> bytes:
+        """Return what comes next. Raises OSError: nothing in time, or the connection has ended."""
+        left, sock = deadline - time.monotonic(), self._socket
+        if left <= 0:
+            raise TimeoutError
+        if sock is None:
+            raise ConnectionError("it was closed")
+        sock.settimeout(left)
+        part = sock.recv(most)
+        if not part:
+            raise ConnectionError("the other side closed it")
+        return part
+
+    def close(self) -> None:
+        """Close; a later call opens a new connection."""
+        opened, self._socket = self._socket, None
+        if opened is not None:
+            with contextlib.suppress(OSError):
+                opened.close()
+
+    def interrupt(self) -> None:
+        """End a read that waits in another thread."""
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                # The plain one: that of `ssl` takes its state away from under the other thread.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class Connection:
@@ -25,6 +123,7 @@ class Connection:
 
     Attributes:
         address: The node's `host:port`, or `tls://host:port`.
+        conversation: What calls are made by.
     """
 
     def __init__(
@@ -49,11 +148,8 @@ class Connection:
             ClientMisuse: A malformed address or an unknown protocol.
         """
         self.address = address
-        self._endpoint = endpoint(address, tls)
-        self._codec = Codec(address, service, protocol)
-        self._signing_in = SigningIn(address, token, protocol)
-        self._socket: socket.socket | None = None
-        self._sequence = 0
+        self._stream = SocketStream()
+        self.conversation = Conversation(self._stream, address, service, protocol=protocol, tls=tls, token=token)
 
     def open(self, *, timeout_ms: int = 5000) -> None:
         """Connect, unless that is done.
@@ -64,62 +160,15 @@ class Connection:
             AccessRefused: The node does not take the token.
             NotThrift: Something else answers.
         """
-        if self._socket is not None and self._closed_by_peer(self._socket):
-            self.close()
-        if self._socket is not None:
-            return
-        tls = self._endpoint.tls
-        context = None if tls is None else tls.context()
-        try:
-            sock = socket.create_connection(self._endpoint.peer, timeout=timeout_ms / 1000)
-        except OSError as error:
-            raise CannotConnect(self.address, reason_of(error)) from error
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if context is not None:
-            try:
-                sock = context.wrap_socket(sock, server_hostname=self._endpoint.server_name)
-            except OSError as error:
-                sock.close()
-                raise failure(self.address, error) or CannotConnect(self.address, reason_of(error)) from error
-        self._socket = sock
-        try:
-            self._sign_in(sock, timeout_ms)
-        except BaseException:
-            self.close()
-            raise
-
-    def _sign_in(self, sock: socket.socket, timeout_ms: int) -> None:
-        try:
-            peer = sock.getpeername()
-        except OSError as error:
-            raise CannotConnect(self.address, reason_of(error)) from error
-        token = self._signing_in.token(peer, is_encrypted=isinstance(sock, ssl.SSLSocket))
-        if token is None:
-            return
-        codec = self._signing_in.codec()
-        request = codec.encode(TOKEN_METHOD, {"token": token}, 1)
-        try:
-            self._exchange(codec, sock, TOKEN_METHOD, request, 1, timeout_ms)
-        except Exception as error:
-            told = self._signing_in.refused(error)
-            if told is error:
-                raise
-            raise told from error
+        run_now(self.conversation.open(timeout_ms=timeout_ms))
 
     def close(self) -> None:
         """Close; a later call opens a new connection."""
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.close()
-            self._socket = None
+        self._stream.close()
 
     def interrupt(self) -> None:
         """End a call that waits for its answer in another thread: it raises ConnectionLost there."""
-        sock = self._socket
-        if sock is not None:
-            with contextlib.suppress(OSError):
-                # The plain one: that of `ssl` takes its state away from under the other thread.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        self._stream.interrupt()
 
     def call(self, method: str, arguments: Mapping[str, object], *, timeout_ms: int) -> Any:
         """Call one method and wait for its answer.
@@ -142,62 +191,4 @@ class Connection:
             ClientMisuse: An argument does not fit its field; nothing was sent.
             Exception: The exception declared in the IDL, as thriftpy2 builds it.
         """
-        self._sequence = self._sequence % 0x7FFFFFFF + 1
-        request = self._codec.encode(method, arguments, self._sequence)
-        self.open(timeout_ms=timeout_ms)
-        assert self._socket is not None, "open() leaves a socket or raises"
-        return self._exchange(self._codec, self._socket, method, request, self._sequence, timeout_ms)
-
-    def _exchange(  # noqa: PLR0917 - one call, whoever makes it
-        self, codec: Codec, sock: socket.socket, method: str, request: bytes, sequence: int, timeout_ms: int
-    ) -> Any:
-        deadline = time.monotonic() + timeout_ms / 1000
-        try:
-            sock.settimeout(timeout_ms / 1000)
-            sock.sendall(request)
-            reply = _receive(sock, codec.size_of(_receive(sock, HEAD_BYTES, deadline)), deadline)
-        except TimeoutError as error:
-            self.close()
-            raise CallTimedOut(self.address, method, timeout_ms) from error
-        except OSError as error:
-            self.close()
-            raise failure(self.address, error) or ConnectionLost(self.address, method, reason_of(error)) from error
-        except BaseException:
-            # An interrupt or a foreign answer leaves the stream in the middle of something.
-            self.close()
-            raise
-        try:
-            return codec.decode(method, sequence, reply)
-        except NotThrift:
-            self.close()
-            raise
-
-    @staticmethod
-    def _closed_by_peer(sock: socket.socket) -> bool:
-        """Whether an idle connection has ended meanwhile; asking now makes sure that nothing is sent into it."""
-        try:
-            sock.settimeout(0)
-            if isinstance(sock, ssl.SSLSocket):
-                # Nothing may come between two calls but messages of TLS itself, which end with the exception.
-                sock.recv(1)
-                return True
-            return not sock.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return False
-        except OSError:
-            return True
-
-
-def _receive(sock: socket.socket, size: int, deadline: float) -> bytes:
-    """Read exactly `size` bytes; raises TimeoutError, or ConnectionError at the end of the stream."""
-    chunks = bytearray()
-    while len(chunks) < size:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        sock.settimeout(left)
-        chunk = sock.recv(min(size - len(chunks), 1 << 20))
-        if not chunk:
-            raise ConnectionError("the other side closed it")
-        chunks += chunk
-    return bytes(chunks)
+        return run_now(self.conversation.call(method, arguments, timeout_ms))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from pyddmq.client.errors import ClientMisuse
+from pyddmq.client.requests import Body, Request, body_bytes
 
 ONCE, LOOP, GROWING = 2, 3, 4
 TIMES_MAX = (1 << 31) - 1
@@ -18,9 +18,6 @@ EXPIRE_MAX = 9_999_999_999
 _ADD, _CANCEL = 1, 2
 _DUMMY = b"-"
 """DDMQ refuses a cancel without a body (R103)."""
-
-Body = bytes | bytearray | memoryview
-"""What a message holds."""
 
 Moment = datetime | float
 """A moment: seconds since the Unix epoch, or a datetime with its zone."""
@@ -42,90 +39,16 @@ class CancelOutcome(StrEnum):
 _OUTCOMES = {1: CancelOutcome.CANCELLED, 2: CancelOutcome.TOO_LATE, 3: CancelOutcome.UNKNOWN}
 
 
-class DelayedSends(ABC):
-    """The part of a producer that sends messages for later."""
+def delay_request(message: Any, timeout_ms: int) -> Request[str]:
+    """Return the call that sends what `delay_message` built; it returns the id."""
+    arguments = {"delayMessage": message, "timeout": timeout_ms}
+    return Request("sendDelaySync", arguments, timeout_ms, [message], lambda result, _: str(result.uniqDelayMsgId))
 
-    _idl: Any
-    _timeout_ms: int
 
-    @abstractmethod
-    def _call(
-        self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any] = ()
-    ) -> tuple[Any, int]:
-        """Call with the resend policy; returns the result, whose code is 0, and how often it was sent."""
-
-    def send_delay(
-        self,
-        topic: str,
-        body: Body,
-        *,
-        at: Moment,
-        every: int | None = None,
-        growth: int | None = None,
-        times: int | None = None,
-        expire: Moment | None = None,
-        tags: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        timeout_ms: int | None = None,
-    ) -> str:
-        """Send a message that is delivered at a moment, or again and again (docs/loops.md).
-
-        Sent again after a lost answer it is still one message: the node knows it by its id.
-
-        Args:
-            topic: Name of the topic.
-            body: The message's bytes.
-            at: When it is delivered first, to the second, rounded up; what is past means now.
-            every: Makes it a loop: seconds from one delivery to the next, at least 3.
-            growth: Makes it a loop with growing gaps: of growth, growth squared, ... seconds, at most a day.
-            times: Deliveries of a loop; without it `expire` ends it.
-            expire: No delivery of a loop is for a moment after this; without it `times` ends it.
-            tags: RocketMQ tags.
-            properties: User properties.
-            timeout_ms: In the place of the producer's own.
-
-        Returns:
-            Its id, DDMQ's uniqDelayMsgId, which `cancel_delay` takes. Deliveries have ids of their own, as key.
-
-        Raises:
-            ClientMisuse: `every` and `growth` together, a loop without an end, an end without a loop, a moment
-                without a zone, a body that is no bytes, or the producer is closed.
-            Unreachable: No answer; the message may be stored when its `sent` says so.
-            SendRefused: The node refused it.
-        """
-        message = delay_message(
-            self._idl,
-            topic,
-            body,
-            at=at,
-            every=every,
-            growth=growth,
-            times=times,
-            expire=expire,
-            tags=tags,
-            properties=properties,
-        )
-        result, _ = self._send_delayed(message, timeout_ms, [message])
-        return str(result.uniqDelayMsgId)
-
-    def cancel_delay(self, delay_id: str, topic: str, *, timeout_ms: int | None = None) -> CancelOutcome:
-        """Have a message of `send_delay` not delivered, or no more; may be repeated.
-
-        Args:
-            delay_id: Its id, or that of any delivery of a loop.
-            topic: Where it was sent to.
-            timeout_ms: In the place of the producer's own.
-
-        Raises:
-            Unreachable: No answer; the cancel may be in force.
-            SendRefused: The node refused it; code 30 says that this is no id.
-        """
-        result, _ = self._send_delayed(cancel_message(self._idl, delay_id, topic), timeout_ms)
-        return outcome_of(result)
-
-    def _send_delayed(self, message: Any, timeout_ms: int | None, messages: Sequence[Any] = ()) -> tuple[Any, int]:
-        timeout_ms = timeout_ms or self._timeout_ms
-        return self._call("sendDelaySync", {"delayMessage": message, "timeout": timeout_ms}, timeout_ms, messages)
+def cancel_request(idl: Any, delay_id: str, topic: str, timeout_ms: int) -> Request[CancelOutcome]:
+    """Return the call that cancels a delayed message or loop."""
+    message = idl.DelayMessage(topic=topic, body=_DUMMY, action=_CANCEL, uniqDelayMsgId=delay_id)
+    return Request("sendDelaySync", {"delayMessage": message, "timeout": timeout_ms}, timeout_ms, (), outcome_of)
 
 
 def delay_message(
@@ -160,22 +83,9 @@ def delay_message(
     )
 
 
-def cancel_message(idl: Any, delay_id: str, topic: str) -> Any:
-    """Build what `cancel_delay` sends."""
-    return idl.DelayMessage(topic=topic, body=_DUMMY, action=_CANCEL, uniqDelayMsgId=delay_id)
-
-
-def outcome_of(result: Any) -> CancelOutcome:
+def outcome_of(result: Any, _attempts: int) -> CancelOutcome:
     """Say what became of a cancel that was answered."""
     return _OUTCOMES.get(result.cancelOutcome, CancelOutcome.UNTOLD)
-
-
-def body_bytes(body: object) -> bytes:
-    """Return a message's body as bytes. Raises ClientMisuse: it is none."""
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    kind = type(body).__name__
-    raise ClientMisuse(f"the body of a message is {kind}: give bytes, of a text for example text.encode()")
 
 
 def _kind(every: int | None, growth: int | None) -> int:

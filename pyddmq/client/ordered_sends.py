@@ -11,18 +11,17 @@ in order. What keeps that right:
 - Messages under two names are never under way together: nothing keeps their order.
 - Until the node has shown that it knows numbers, and where messages have none, one call is under way at a time.
 
-It belongs to one event loop; producers of both kinds run it.
+It has no I/O of its own: `run` goes over the conversation and the pause that are handed in. A synchronous producer runs
+it to its end for each call, and a task runs it for those under way together (`pyddmq.client.aio.loop_sends`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pyddmq.client.aio.async_connection import AsyncConnection
+from pyddmq.client.calls import Conversation
 from pyddmq.client.errors import (
     AccessRefused,
     CannotConnect,
@@ -36,6 +35,7 @@ from pyddmq.client.errors import (
     send_refusal,
 )
 from pyddmq.client.numbers import NUMBER_MAX, Numbers
+from pyddmq.client.requests import Request
 from pyddmq.client.sends import ANSWER_MARGIN_MS, Resending, knows_numbers
 
 Done = Callable[[Any, int, BaseException | None], None]
@@ -46,8 +46,7 @@ class Send:
     """One call on its way.
 
     Attributes:
-        method, arguments, timeout_ms: The call.
-        messages: Those of the arguments that get numbers.
+        request: The call.
         done: Told of its end.
         attempts: How often it was sent, or was to be sent.
         undecided: An attempt may have taken effect.
@@ -56,39 +55,27 @@ class Send:
         is_anew: It is to get other ones.
         was_renamed: It got another name after a gap once.
         sequence, deadline: Of the call that is under way.
-        patience_ends: Until when it is patient, by the loop's clock.
+        patience_ends: Until when it is patient, by the clock of its conversation.
+        failure: What became of its last attempt.
     """
 
     __slots__ = (
-        "arguments",
         "attempts",
         "deadline",
         "done",
+        "failure",
         "first",
         "is_anew",
-        "messages",
-        "method",
         "numbers",
         "patience_ends",
+        "request",
         "sequence",
-        "timeout_ms",
         "undecided",
         "was_renamed",
     )
 
-    def __init__(
-        self,
-        method: str,
-        arguments: Mapping[str, object],
-        *,
-        timeout_ms: int,
-        messages: Sequence[Any] = (),
-        done: Done,
-    ) -> None:
-        self.method = method
-        self.arguments = arguments
-        self.timeout_ms = timeout_ms
-        self.messages = messages
+    def __init__(self, request: Request[Any], done: Done) -> None:
+        self.request = request
         self.done = done
         self.attempts = 0
         self.undecided = False
@@ -99,6 +86,7 @@ class Send:
         self.sequence = 0
         self.deadline = 0.0
         self.patience_ends = 0.0
+        self.failure: ClientError | None = None
 
 
 class OrderedSends:
@@ -107,15 +95,26 @@ class OrderedSends:
     Args:
         connection: Its own.
         resending: When failed sends are sent again.
+        pause: Waits; False where nothing is to be sent again, since the producer is being closed.
         in_flight_max: Calls under way at the same time; whoever submits keeps no more than these waiting.
         deduplicate: Whether messages get numbers.
+
+    Attributes:
+        is_running: `run` is under way.
     """
 
     def __init__(
-        self, connection: AsyncConnection, resending: Resending, *, in_flight_max: int, deduplicate: bool
+        self,
+        connection: Conversation,
+        resending: Resending,
+        pause: Callable[[float], Awaitable[bool]],
+        *,
+        in_flight_max: int,
+        deduplicate: bool,
     ) -> None:
         self._connection = connection
         self._resending = resending
+        self._pause = pause
         self._in_flight_max = in_flight_max
         self._deduplicate = deduplicate
         self._queue: deque[Send] = deque()
@@ -135,24 +134,15 @@ class OrderedSends:
         """The lowest of the name's numbers that are free, to go on with then."""
         self._torn: Numbers | None = None
         """The name of a message that was given up undecided: its number may be taken, now or later."""
-        self._task: asyncio.Task[None] | None = None
+        self.is_running = False
         self._is_closed = False
 
-    async def connect(self, timeout_ms: int) -> None:
-        """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed."""
-        self._check_open()
-        if self._task is None:
-            await self._connection.open(timeout_ms=timeout_ms)
-
     def submit(self, send: Send) -> None:
-        """Take a send; it goes out behind those before it. Raises ClientMisuse: it is closed."""
-        self._check_open()
-        loop = asyncio.get_running_loop()
-        send.patience_ends = loop.time() + self._resending.patience_ms / 1000
+        """Take a send; it goes out behind those before it, by `run`. Raises ClientMisuse: it is closed."""
+        self.check_open()
+        send.patience_ends = self._connection.time() + self._resending.patience_ms / 1000
         self._queue.append(send)
-        if self._task is None:
-            self._task = loop.create_task(self._run())
-        else:
+        if self.is_running:
             self._fill()
 
     def withdraw(self, send: Send) -> bool:
@@ -162,31 +152,38 @@ class OrderedSends:
         self._queue.remove(send)
         return True
 
-    async def close(self) -> None:
-        """Give up what is under way, and close the connection. Harmless the second time."""
+    def close(self) -> None:
+        """Take nothing more, and send nothing again."""
         self._is_closed = True
-        task = self._task
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-        await self._connection.end()
-        self._give_up()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise ClientMisuse where it is closed."""
         if self._is_closed:
             raise ClientMisuse("this producer is closed: make a new one")
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """End all that is under way, which `run` is not any more."""
+        self._connection.close()
         while self._queue:
             send = self._queue.popleft()
             error: Exception = ClientMisuse("this producer was closed before the message was sent")
             if send.undecided or send in self._out:
-                error = ConnectionLost(self._connection.address, send.method, "the producer was closed")
+                error = ConnectionLost(self._connection.address, send.request.method, "the producer was closed")
                 error.count(send.attempts, undecided=send.undecided)
             send.done(None, send.attempts, error)
         self._out.clear()
 
-    async def _run(self) -> None:
+    def abandon(self) -> None:
+        """Forget what an interrupt has ended: it may be stored, so what follows goes under another name."""
+        self._connection.close()
+        self._queue.clear()
+        self._out.clear()
+        self._numbers = self._free = None
+        self._is_held = False
+
+    async def run(self) -> None:
+        """Send all that was submitted, and return when all has ended."""
+        self.is_running = True
         try:
             while self._queue:
                 if self._out:
@@ -196,25 +193,22 @@ class OrderedSends:
                 else:
                     await self._begin()
         finally:
-            self._task = None
-            if self._queue and not self._is_closed:
-                # A fault of ours: nobody is to wait for ever.
-                self._is_closed = True
-                self._connection.close()
-                self._give_up()
+            self.is_running = False
 
     async def _begin(self) -> None:
         try:
-            await self._connection.open(timeout_ms=self._queue[0].timeout_ms)
+            await self._connection.open(timeout_ms=self._queue[0].request.timeout_ms + ANSWER_MARGIN_MS)
         except CannotConnect as error:
             for send in tuple(self._queue):
                 send.attempts += 1
-                self._judge(send, CannotConnect(error.address, error.reason))
+                self._judge(send, type(error)(error.address, error.reason))
             return
         except (AccessRefused, NotThrift, ClientMisuse) as error:
             # What the client brings is not taken, or cannot be had: to send again would be no other.
             for send in tuple(self._queue):
                 send.attempts += 1
+                if isinstance(error, ClientError) and send is self._queue[0]:
+                    error.count(send.attempts, undecided=send.undecided)
                 self._end(send, error)
             return
         self._fill()
@@ -222,8 +216,10 @@ class OrderedSends:
     async def _begin_again(self) -> None:
         """All is answered: wait, and number anew what is to be."""
         pause_ms, self._pause_ms = self._pause_ms, 0
-        if pause_ms:
-            await asyncio.sleep(pause_ms / 1000)
+        if pause_ms and not await self._pause(pause_ms / 1000):
+            for send in tuple(self._queue):
+                if send.failure is not None:
+                    self._end(send, send.failure)
         anew = [send for send in self._queue if send.is_anew]
         if any(send.undecided or send.was_renamed for send in anew):
             self._numbers = None
@@ -241,32 +237,38 @@ class OrderedSends:
         """Write what may be under way."""
         known = self._is_known and self._deduplicate
         window = self._in_flight_max if known else 1
-        while not self._is_held and len(self._out) < min(window, len(self._queue)) and self._connection.is_open:
-            send = next(islice(self._queue, len(self._out), None))
+        while not self._is_held and len(self._out) < min(window, len(self._queue)) and self._connection.stream.is_open:
+            send = self._queue[len(self._out)]
             self._number(send)
             if not self._out:
                 self._name_out = None
             if send.numbers is not None and self._name_out not in (None, send.numbers):
                 return
+            request, timeout_ms = send.request, send.request.timeout_ms + ANSWER_MARGIN_MS
+            send.deadline = self._connection.time() + timeout_ms / 1000
             try:
-                send.sequence = self._connection.write(send.method, send.arguments)
+                send.sequence = self._connection.write(request.method, request.arguments, timeout_ms)
             except ClientMisuse as error:
                 self._end(send, error)
                 continue
+            except ClientError as error:
+                send.attempts += 1
+                self._out.append(send)
+                self._lose(error)
+                return
             send.attempts += 1
-            send.deadline = asyncio.get_running_loop().time() + (send.timeout_ms + ANSWER_MARGIN_MS) / 1000
             self._out.append(send)
             self._name_out = send.numbers or self._name_out
 
     def _number(self, send: Send) -> None:
         """Give a send's messages the next numbers, where they have none."""
-        count = len(send.messages)
+        count = len(send.request.messages)
         if not count or not self._deduplicate or send.numbers is not None:
             return
         if self._numbers is None or self._numbers.next + count > NUMBER_MAX:
             self._numbers = Numbers()
         send.numbers, send.first = self._numbers, self._numbers.next
-        for message, key in zip(send.messages, self._numbers.keys(count), strict=True):
+        for message, key in zip(send.request.messages, self._numbers.keys(count), strict=True):
             message.uniqKey = key
         self._numbers.take(count)
 
@@ -276,10 +278,13 @@ class OrderedSends:
         result = None
         try:
             result = await self._connection.answer(
-                send.method, send.sequence, deadline=send.deadline, timeout_ms=send.timeout_ms + ANSWER_MARGIN_MS
+                send.request.method,
+                send.sequence,
+                deadline=send.deadline,
+                timeout_ms=send.request.timeout_ms + ANSWER_MARGIN_MS,
             )
             if result.code != 0:
-                refusal = send_refusal(result.code, result.msg or "", result.retryAfterMs)
+                refusal = send_refusal(result.code, result.msg or "", getattr(result, "retryAfterMs", None))
         except (Unreachable, NotThrift) as error:
             self._lose(error)
             return
@@ -289,10 +294,11 @@ class OrderedSends:
         if refusal is not None:
             self._refuse(send, refusal)
         else:
-            self._is_known = self._is_known or knows_numbers(result, send.messages)
+            self._is_known = self._is_known or knows_numbers(result, send.request.messages)
             self._queue.remove(send)
             send.done(result, send.attempts, None)
-        self._fill()
+        if self._queue:
+            self._fill()
 
     def _lose(self, error: ClientError) -> None:
         """The connection is gone, and nobody knows what became of all that was under way."""
@@ -301,7 +307,7 @@ class OrderedSends:
         for send in lost:
             own = error
             if send is not lost[0]:
-                own = ConnectionLost(self._connection.address, send.method, "one before it was not answered")
+                own = ConnectionLost(self._connection.address, send.request.method, "one before it was not answered")
             self._judge(send, own)
 
     def _refuse(self, send: Send, error: ClientError) -> None:
@@ -335,10 +341,12 @@ class OrderedSends:
     def _judge(self, send: Send, error: ClientError) -> None:
         """See whether a failed send is sent again."""
         error.count(send.attempts, undecided=send.undecided)
-        send.undecided = error.undecided
+        send.undecided, send.failure = error.undecided, error
         known = self._is_known and self._deduplicate
-        left = asyncio.get_running_loop().time() < send.patience_ends
-        if self._resending.is_over(send.method, error, send.attempts, is_known=known, patience_left=left):
+        left = self._connection.time() < send.patience_ends
+        if self._is_closed or self._resending.is_over(
+            send.request.method, error, send.attempts, is_known=known, patience_left=left
+        ):
             self._end(send, error)
             return
         if self._resending.on_resend is not None:
@@ -355,6 +363,9 @@ class OrderedSends:
         """Give a send up."""
         if send.undecided:
             self._torn = send.numbers
+            if len(self._queue) == 1:
+                # Nothing follows it under this name.
+                self._numbers = None
         elif send.numbers is not None:
             if send.numbers is self._numbers:
                 self._free = send.first if self._free is None else min(self._free, send.first)

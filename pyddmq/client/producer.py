@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pyddmq import idl
-from pyddmq.client.codec import WireProtocol
+from pyddmq.client.calls import run_now
 from pyddmq.client.connection import Connection
-from pyddmq.client.delays import Body, DelayedSends
-from pyddmq.client.errors import ClientError, ClientMisuse, SequenceGap, send_refusal
-from pyddmq.client.numbers import NUMBER_MAX, Numbers
+from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_message, delay_request
+from pyddmq.client.errors import ClientMisuse
+from pyddmq.client.ordered_sends import OrderedSends, Send
+from pyddmq.client.requests import Body, Request
+from pyddmq.client.sending import Sending
 from pyddmq.client.sends import (
-    ANSWER_MARGIN_MS,
     HASH_ID_ABSENT,
-    IN_FLIGHT_MAX,
     PARTITION_BY_HASH,
     OutgoingMessage,
-    Resending,
     SendReceipt,
-    knows_numbers,
-    receipt_of,
-    receipts_of,
-    wire_message,
+    batch_request,
+    send_request,
 )
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
 
 if TYPE_CHECKING:
     from pyddmq.client.soon import SendFuture, SoonSends
 
+T = TypeVar("T")
+
 _CLOSE_STEP_SECONDS = 0.05
 
 
-class Producer(DelayedSends):
+class Producer(Sending):
     """Sends messages to one node; a context manager. Threads may share it: their calls go one after the other.
 
     A message is sent again at most `resends` times after a failure that another try may cure: no answer, or the codes
@@ -48,70 +43,17 @@ class Producer(DelayedSends):
     has under way is numbered.
     """
 
-    _service = "ProducerService"
+    _connection_class = Connection
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout_ms: int = 5000,
-        resends: int = 1,
-        resend_pause_ms: int = 50,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-        on_resend: Callable[[Exception], None] | None = None,
-        deduplicate: bool = True,
-        patience_ms: int = 0,
-        in_flight_max: int = IN_FLIGHT_MAX,
-    ) -> None:
-        """Set up; the connection is opened by the first send or `connect`.
-
-        Args:
-            address: `host:port` or `tls://host:port` of the node's producer port.
-            timeout_ms: How long the node may take for a send; the client waits one second more for its answer.
-            resends: How often a failed send is tried again; 0 for never.
-            resend_pause_ms: Wait before each resend.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-            on_resend: Called with the failure before each resend.
-            deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md).
-            patience_ms: How long a send goes on, beyond `resends`, while no node answers, or it starts or stops.
-                Only where the node is known to store nothing twice: it has told so since the producer was made.
-            in_flight_max: Sends of `send_soon` under way at the same time.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        if timeout_ms <= 0 or in_flight_max <= 0:
-            raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
-        self._idl: Any = idl.load("producer")
-        self._connection = Connection(
-            address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token
-        )
-        self._protocol = protocol
-        self._tls = tls
-        self._token = token
-        self._in_flight_max = in_flight_max
+    def _begin(self) -> None:
+        self._connection: Connection = self._new_connection()
         self._soon: SoonSends | None = None
-        self._timeout_ms = timeout_ms
-        self._resending = Resending(
-            resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend
-        )
         self._closing = threading.Event()
         self._calling = threading.RLock()
         self._is_calling = False
-        self._deduplicate = deduplicate
-        self._numbers: Numbers | None = None
-        self._is_known = False
-        """The node has told that it knows messages by their numbers."""
-
-    @property
-    def address(self) -> str:
-        """The node's `host:port`."""
-        return self._connection.address
+        self._sends = OrderedSends(
+            self._connection.conversation, self._resending, self._pause, in_flight_max=1, deduplicate=self._deduplicate
+        )
 
     def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: the producer is closed."""
@@ -165,10 +107,7 @@ class Producer(DelayedSends):
             deliver_at_ms=deliver_at_ms,
             delay_ms=delay_ms,
         )
-        timeout_ms = timeout_ms or self._timeout_ms
-        sent = self._encode(message)
-        result, attempts = self._call("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent])
-        return receipt_of(result, result, sent, attempts)
+        return self._call(send_request(self._idl, message, timeout_ms or self._timeout_ms))
 
     def send_soon(self, message: OutgoingMessage, *, timeout_ms: int | None = None) -> SendFuture:
         """Have a message sent behind those before it, in the background; waits for room only.
@@ -183,15 +122,8 @@ class Producer(DelayedSends):
         Raises:
             ClientMisuse: The body is no bytes, or the producer is closed.
         """
-        sent = self._encode(message)
-        timeout_ms = timeout_ms or self._timeout_ms
-
-        def receipt(result: Any, attempts: int) -> SendReceipt:
-            return receipt_of(result, result, sent, attempts)
-
-        arguments = {"message": sent, "timeout": timeout_ms}
-        soon = self._soon or self._begin_soon()
-        return soon.submit("sendSync", arguments, timeout_ms=timeout_ms, messages=[sent], made=receipt)
+        request = send_request(self._idl, message, timeout_ms or self._timeout_ms)
+        return (self._soon or self._begin_soon()).submit(request)
 
     def flush(self) -> None:
         """Wait until all that was given to `send_soon` before has ended. Leaving a `with` block does so, too.
@@ -217,10 +149,74 @@ class Producer(DelayedSends):
         """
         if not messages:
             return []
-        timeout_ms = timeout_ms or self._timeout_ms
-        sent = [self._encode(message) for message in messages]
-        result, attempts = self._call("sendBatchSync", {"messages": sent, "receipts": True}, timeout_ms, sent)
-        return receipts_of(self._idl, result, sent, attempts)
+        return self._call(batch_request(self._idl, messages, timeout_ms or self._timeout_ms))
+
+    def send_delay(
+        self,
+        topic: str,
+        body: Body,
+        *,
+        at: Moment,
+        every: int | None = None,
+        growth: int | None = None,
+        times: int | None = None,
+        expire: Moment | None = None,
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> str:
+        """Send a message that is delivered at a moment, or again and again (docs/loops.md).
+
+        Sent again after a lost answer it is still one message: the node knows it by its id.
+
+        Args:
+            topic: Name of the topic.
+            body: The message's bytes.
+            at: When it is delivered first, to the second, rounded up; what is past means now.
+            every: Makes it a loop: seconds from one delivery to the next, at least 3.
+            growth: Makes it a loop with growing gaps: of growth, growth squared, ... seconds, at most a day.
+            times: Deliveries of a loop; without it `expire` ends it.
+            expire: No delivery of a loop is for a moment after this; without it `times` ends it.
+            tags: RocketMQ tags.
+            properties: User properties.
+            timeout_ms: In the place of the producer's own.
+
+        Returns:
+            Its id, DDMQ's uniqDelayMsgId, which `cancel_delay` takes. Deliveries have ids of their own, as key.
+
+        Raises:
+            ClientMisuse: `every` and `growth` together, a loop without an end, an end without a loop, a moment
+                without a zone, a body that is no bytes, or the producer is closed.
+            Unreachable: No answer; the message may be stored when its `sent` says so.
+            SendRefused: The node refused it.
+        """
+        message = delay_message(
+            self._idl,
+            topic,
+            body,
+            at=at,
+            every=every,
+            growth=growth,
+            times=times,
+            expire=expire,
+            tags=tags,
+            properties=properties,
+        )
+        return self._call(delay_request(message, timeout_ms or self._timeout_ms))
+
+    def cancel_delay(self, delay_id: str, topic: str, *, timeout_ms: int | None = None) -> CancelOutcome:
+        """Have a message of `send_delay` not delivered, or no more; may be repeated.
+
+        Args:
+            delay_id: Its id, or that of any delivery of a loop.
+            topic: Where it was sent to.
+            timeout_ms: In the place of the producer's own.
+
+        Raises:
+            Unreachable: No answer; the cancel may be in force.
+            SendRefused: The node refused it; code 30 says that this is no id.
+        """
+        return self._call(cancel_request(self._idl, delay_id, topic, timeout_ms or self._timeout_ms))
 
     def close(self) -> None:
         """Close the connection; calls in other threads, and what `send_soon` has under way, are given up.
@@ -232,6 +228,7 @@ class Producer(DelayedSends):
         """
         self._check_thread()
         self._closing.set()
+        self._sends.close()
         if self._soon is not None:
             self._soon.close()
         while not self._calling.acquire(timeout=_CLOSE_STEP_SECONDS):
@@ -257,18 +254,12 @@ class Producer(DelayedSends):
     def _begin_soon(self) -> SoonSends:
         # Here, because most programs have no use for an event loop.
         from pyddmq.client.aio.async_connection import AsyncConnection
-        from pyddmq.client.ordered_sends import OrderedSends
+        from pyddmq.client.aio.loop_sends import LoopSends
         from pyddmq.client.soon import SoonSends
 
-        def sends() -> OrderedSends:
-            connection = AsyncConnection(
-                self.address,
-                getattr(self._idl, self._service),
-                protocol=self._protocol,
-                tls=self._tls,
-                token=self._token,
-            )
-            return OrderedSends(
+        def sends() -> LoopSends:
+            connection = AsyncConnection(self.address, getattr(self._idl, self._service), **self._network)
+            return LoopSends(
                 connection, self._resending, in_flight_max=self._in_flight_max, deduplicate=self._deduplicate
             )
 
@@ -300,71 +291,21 @@ class Producer(DelayedSends):
             finally:
                 self._is_calling = False
 
-    def _encode(self, message: OutgoingMessage) -> Any:
-        return wire_message(self._idl, message)
-
-    def _call(
-        self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any] = ()
-    ) -> tuple[Any, int]:
-        """Call with the resend policy; returns the result, whose code is 0, and how often it was sent.
-
-        `messages` of the arguments get their numbers here.
-        """
+    def _call(self, request: Request[T]) -> T:
+        """Call with the resend policy, and return what is made of the result."""
         self._wait_for_soon()
+        ended: list[tuple[Any, int, BaseException | None]] = []
         with self._alone():
-            self._number(messages)
+            self._sends.submit(Send(request, lambda *end: ended.append(end)))
             try:
-                result, attempts = self._attempt(method, arguments, timeout_ms, messages)
-            except BaseException as error:
-                if not isinstance(error, ClientMisuse) and not (isinstance(error, ClientError) and not error.undecided):
-                    # These numbers may be taken, or may be free: what follows goes under another name.
-                    self._numbers = None
+                run_now(self._sends.run())
+            except BaseException:
+                self._sends.abandon()
                 raise
-            if self._numbers is not None:
-                self._numbers.take(len(messages))
-            return result, attempts
+        [(result, attempts, error)] = ended
+        if error is not None:
+            raise error
+        return request.made(result, attempts)
 
-    def _attempt(
-        self, method: str, arguments: Mapping[str, object], timeout_ms: int, messages: Sequence[Any]
-    ) -> tuple[Any, int]:
-        attempts, undecided, renamed = 0, False, False
-        patience_ends = time.monotonic() + self._resending.patience_ms / 1000
-        while True:
-            attempts += 1
-            try:
-                result = self._connection.call(method, arguments, timeout_ms=timeout_ms + ANSWER_MARGIN_MS)
-                if result.code == 0:
-                    self._is_known = self._is_known or knows_numbers(result, messages)
-                    return result, attempts
-                raise send_refusal(result.code, result.msg or "", getattr(result, "retryAfterMs", None))
-            except ClientError as error:
-                error.count(attempts, undecided=undecided)
-                undecided = error.undecided
-                if isinstance(error, SequenceGap) and not undecided and not renamed:
-                    # All before this was answered: the node has forgotten the name, or its disk has.
-                    renamed, attempts, self._numbers = True, attempts - 1, None
-                    self._number(messages)
-                    continue
-                is_known = self._is_known and self._deduplicate
-                patience_left = time.monotonic() < patience_ends
-                if self._resending.is_over(method, error, attempts, is_known=is_known, patience_left=patience_left):
-                    raise
-                if not self._pause_after(error, attempts):
-                    raise
-
-    def _number(self, messages: Sequence[Any]) -> None:
-        """Give messages the next numbers."""
-        if not messages or not self._deduplicate:
-            return
-        if self._numbers is None or self._numbers.next + len(messages) > NUMBER_MAX:
-            self._numbers = Numbers()
-        for message, key in zip(messages, self._numbers.keys(len(messages)), strict=True):
-            message.uniqKey = key
-
-    def _pause_after(self, error: Exception, attempts: int) -> bool:
-        """Tell of a failure and wait; False when the producer is being closed."""
-        if self._closing.is_set():
-            return False
-        if self._resending.on_resend is not None:
-            self._resending.on_resend(error)
-        return not self._closing.wait(self._resending.wait_ms(attempts, error) / 1000)
+    async def _pause(self, seconds: float) -> bool:
+        return not self._closing.wait(seconds)

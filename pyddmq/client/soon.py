@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any
 
+from pyddmq.client.aio.loop_sends import LoopSends
 from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.ordered_sends import OrderedSends, Send
+from pyddmq.client.ordered_sends import Send
+from pyddmq.client.requests import Request
 from pyddmq.client.sends import SendReceipt
 
 _CLOSE_STEP_SECONDS = 0.05
@@ -47,14 +49,14 @@ class SendFuture(Future[SendReceipt]):
 
 
 class SoonSends:
-    """Runs `OrderedSends` in a thread of its own.
+    """Runs `LoopSends` in a thread of its own.
 
     Args:
         make: Makes them.
         in_flight_max: Sends that have not ended, at most; who hands over more waits.
     """
 
-    def __init__(self, make: Callable[[], OrderedSends], *, in_flight_max: int) -> None:
+    def __init__(self, make: Callable[[], LoopSends], *, in_flight_max: int) -> None:
         self._loop = asyncio.new_event_loop()
         self._sends = make()
         self._room = threading.Semaphore(in_flight_max)
@@ -70,24 +72,8 @@ class SoonSends:
         """Whether the caller is called by a send of this: it must not wait for one."""
         return threading.current_thread() is self._thread
 
-    def submit(
-        self,
-        method: str,
-        arguments: Mapping[str, object],
-        *,
-        timeout_ms: int,
-        messages: Sequence[Any],
-        made: Callable[[Any, int], SendReceipt],
-    ) -> SendFuture:
-        """Hand a call over, behind those before it; waits for room.
-
-        Args:
-            method, arguments, timeout_ms, messages: See `Send`.
-            made: Makes the receipt of a result and a number of attempts.
-
-        Raises:
-            ClientMisuse: It is closed.
-        """
+    def submit(self, request: Request[SendReceipt]) -> SendFuture:
+        """Hand a call over, behind those before it; waits for room. Raises ClientMisuse: it is closed."""
         while not self._room.acquire(timeout=_CLOSE_STEP_SECONDS):
             self._check_open()
         future = SendFuture()
@@ -99,11 +85,11 @@ class SoonSends:
                     self._note_failure(future)
             self._room.release()
             if error is None:
-                future.set_result(made(result, attempts))
+                future.set_result(request.made(result, attempts))
             else:
                 future.set_exception(error)
 
-        send = Send(method, arguments, timeout_ms=timeout_ms, messages=messages, done=done)
+        send = Send(request, done)
         with self._lock:
             # Two threads hand over in the order in which they come by this lock.
             self._check_open()

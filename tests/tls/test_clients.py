@@ -187,9 +187,8 @@ def test_connection_that_the_node_closed_is_opened_anew(node: RunningNode, certi
             producer.send("orders", b"z", key="again")
         for connection in node.call(lambda: list(node.node.producer.connections)):
             node.call(connection.close)
-        sock = producer._connection._socket
-        assert sock is not None
-        while not producer._connection._closed_by_peer(sock):
+        stream = producer._connection._stream
+        while not stream.has_ended():
             threading.Event().wait(0.002)
         assert producer.send("orders", b"z", key="again").attempts == 1
 

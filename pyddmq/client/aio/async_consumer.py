@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pyddmq.client.aio.async_connection import AsyncConnection
-from pyddmq.client.codec import WireProtocol
-from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
-from pyddmq.client.pulling.pulls import (
-    LINGER_MS_MIN,
-    PAUSE_MS_FIRST,
-    PAUSE_MS_MAX,
-    UNANSWERED_MAX,
-    GroupStats,
-    PulledMessage,
-    Pulls,
-    messages_of,
-    stats_of,
-)
-from pyddmq.client.reasons import reason_of
-from pyddmq.client.results import QueueResult
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
+from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.pulling.pulls import LINGER_MS_MIN, GroupStats, PulledMessage, Pulls, patiently
 
 
 class AsyncConsumer(Pulls):
@@ -35,55 +20,13 @@ class AsyncConsumer(Pulls):
     and the next pull gets what came of it: no message is lost to the timeout of its group.
     """
 
-    def __init__(
-        self,
-        address: str,
-        group: str,
-        topic: str | None = None,
-        *,
-        batch_size: int = 8,
-        linger_ms: int = 50,
-        timeout_ms: int = 5000,
-        submit_tries: int = 3,
-        patience_ms: int = 30_000,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-    ) -> None:
-        """Set up; the connection is opened by the first call or `connect`.
+    _connection: AsyncConnection
+    _connection_class = AsyncConnection
 
-        Args:
-            address: As for `Consumer`, like the others.
-            group: The consumer group.
-            topic: Only messages of this topic; None for any topic of the group.
-            batch_size: Messages per pull at most.
-            linger_ms: How long a pull without messages waits at the node.
-            timeout_ms: How long an answer may take beyond the linger.
-            submit_tries: How often `close` tries to submit what is left.
-            patience_ms: How long an iteration goes on without any answer before it raises.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        super().__init__(
-            group,
-            topic,
-            batch_size=batch_size,
-            linger_ms=linger_ms,
-            timeout_ms=timeout_ms,
-            submit_tries=submit_tries,
-            patience_ms=patience_ms,
-        )
-        self.address = address
-        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
+    def _begin(self) -> None:
         self._stopping = asyncio.Event()
         self._is_calling = False
         self._pulling: asyncio.Task[list[PulledMessage]] | None = None
-        self._closed = False
 
     async def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed, or in use."""
@@ -106,18 +49,9 @@ class AsyncConsumer(Pulls):
             CallRejected: The node failed on the call; the results are kept.
             ClientMisuse: The consumer is closed, or another task is making a call.
         """
-        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
-        while True:
-            try:
-                return await self._pull_once(count_max or self._batch_size)
-            except (Unreachable, Refused) as error:
-                if not error.retriable or waited_ms >= patience_ms:
-                    raise
-                told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
-            if await self._is_stopped_within(max(pause_ms, told_ms) / 1000):
-                return []
-            waited_ms += max(pause_ms, told_ms)
-            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+        return await patiently(
+            lambda: self._pull_once(count_max or self._batch_size), patience_ms, self._is_stopped_within
+        )
 
     async def flush(self) -> bool:
         """Submit what is noted now.
@@ -129,12 +63,8 @@ class AsyncConsumer(Pulls):
             Unreachable: No answer; the results are kept.
             Refused: The node failed on the call; the results are kept unless it is a PullRefused.
         """
-        taken = True
         async with self._in_use():
-            while self._results:
-                results = self._results.next_chain()
-                taken &= bool(await self._call("submit", {"result": self._chain(results)}, results))
-        return taken
+            return await self._submit()
 
     async def stats(self, *, topic: str | None = None) -> list[GroupStats]:
         """Ask for the group's offsets, per topic; see `Consumer.stats`.
@@ -144,8 +74,7 @@ class AsyncConsumer(Pulls):
             PullRefused: The node is starting.
         """
         async with self._in_use():
-            rows = await self._call("getConsumeStats", self._stats_arguments(topic), [])
-        return stats_of(rows)
+            return await self._ask_stats(topic)
 
     def __aiter__(self) -> AsyncIterator[PulledMessage]:
         return self.messages()
@@ -198,13 +127,7 @@ class AsyncConsumer(Pulls):
         self._check_free()
         try:
             await self._give_up_pull()
-            for tries_left in range(self._submit_tries - 1, -1, -1):
-                try:
-                    await self.flush()
-                    break
-                except ClientError as error:
-                    if not tries_left or not error.retriable:
-                        raise
+            await self._submit_rest(self.flush)
         finally:
             self._closed = True
             await self._connection.end()
@@ -215,14 +138,11 @@ class AsyncConsumer(Pulls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._current is not None:
-            self._complete(self._current, success=error is None, reason="" if error is None else reason_of(error))
+        self._leave(error)
         try:
             await self.close()
         except ClientError as closing:
-            if error is None:
-                raise
-            error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
+            self._note_unsent(error, closing)
 
     async def _pull_once(self, count_max: int) -> list[PulledMessage]:
         """Pull, or take what a pull brings that nobody waits for any more."""
@@ -237,19 +157,6 @@ class AsyncConsumer(Pulls):
             if pulling.done():
                 self._pulling = None
 
-    async def _ask(self, count_max: int) -> list[PulledMessage]:
-        results = self._results.next_chain()
-        try:
-            reply = await self._call(
-                "pull", self._pull_arguments(count_max, results), results, linger_ms=self._linger_ms
-            )
-        except ConnectionLost:
-            # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
-            if not results or self._unanswered < UNANSWERED_MAX:
-                raise
-            reply = await self._call("pull", self._pull_arguments(count_max, []), [], linger_ms=self._linger_ms)
-        return messages_of(reply)
-
     async def _give_up_pull(self) -> None:
         """End a pull that nobody waits for; the node gives its messages to others."""
         pulling, self._pulling = self._pulling, None
@@ -259,24 +166,6 @@ class AsyncConsumer(Pulls):
             if not pulling.cancelled():
                 # It has ended, with or without an error: nobody asks any more.
                 pulling.exception()
-
-    async def _call(
-        self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0
-    ) -> Any:
-        timeout_ms = self._timeout_ms + linger_ms
-        await self._connection.open(timeout_ms=timeout_ms)
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        sequence = self._connection.write(method, arguments)
-        try:
-            answer = await self._connection.answer(method, sequence, deadline=deadline, timeout_ms=timeout_ms)
-        except ConnectionLost:
-            self._unanswered += 1
-            raise
-        except self._idl.PullException as error:
-            self._answered(results)
-            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
-        self._answered(results)
-        return answer
 
     async def _is_stopped_within(self, seconds: float) -> bool:
         """Wait so long, or until the consumer is stopped; returns whether it is."""

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pyddmq import idl
 from pyddmq.client.aio.async_connection import AsyncConnection
-from pyddmq.client.codec import WireProtocol
-from pyddmq.client.delays import Body, CancelOutcome, Moment, cancel_message, delay_message, outcome_of
+from pyddmq.client.aio.loop_sends import LoopSends
+from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_message, delay_request
 from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.ordered_sends import OrderedSends, Send
+from pyddmq.client.ordered_sends import Send
+from pyddmq.client.requests import Body, Request
+from pyddmq.client.sending import Sending
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
-    IN_FLIGHT_MAX,
     PARTITION_BY_HASH,
     OutgoingMessage,
-    Resending,
     SendReceipt,
-    receipt_of,
-    receipts_of,
-    wire_message,
+    batch_request,
+    send_request,
 )
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
 
 T = TypeVar("T")
 
 
-class AsyncProducer:
+class AsyncProducer(Sending):
     """As `Producer`, for asyncio: an asynchronous context manager that the tasks of one event loop share.
 
     Up to `in_flight_max` sends are under way over one connection; who sends more waits for room. They are stored in the
@@ -39,55 +35,16 @@ class AsyncProducer:
     for its answer harms no other send: its message is not sent if it had not gone out, and else is stored or not.
     """
 
-    _service = "ProducerService"
+    _connection_class = AsyncConnection
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout_ms: int = 5000,
-        resends: int = 1,
-        resend_pause_ms: int = 50,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-        on_resend: Callable[[Exception], None] | None = None,
-        deduplicate: bool = True,
-        patience_ms: int = 0,
-        in_flight_max: int = IN_FLIGHT_MAX,
-    ) -> None:
-        """Set up; the connection is opened by the first send or `connect`.
-
-        Args:
-            address: As for `Producer`, like those up to `patience_ms`.
-            timeout_ms: How long the node may take for a send; the client waits one second more for its answer.
-            resends: How often a failed send is tried again; 0 for never.
-            resend_pause_ms: Wait before each resend.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-            on_resend: Called with the failure before each resend.
-            deduplicate: Number messages. Without numbers, and at a node that does not know them, nothing keeps the
-                order of sends that are under way together: they go one after the other then.
-            patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
-            in_flight_max: Sends under way at the same time.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        if timeout_ms <= 0 or in_flight_max <= 0:
-            raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
-        self._idl: Any = idl.load("producer")
-        self.address = address
-        self._timeout_ms = timeout_ms
-        self._sends = OrderedSends(
-            AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token),
-            Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
-            in_flight_max=in_flight_max,
-            deduplicate=deduplicate,
+    def _begin(self) -> None:
+        self._sends = LoopSends(
+            self._new_connection(),
+            self._resending,
+            in_flight_max=self._in_flight_max,
+            deduplicate=self._deduplicate,
         )
-        self._room = asyncio.Semaphore(in_flight_max)
+        self._room = asyncio.Semaphore(self._in_flight_max)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waited_for: set[asyncio.Future[Any]] = set()
 
@@ -156,13 +113,7 @@ class AsyncProducer:
         Raises:
             ClientMisuse: The body is no bytes, or the producer is closed.
         """
-        sent = wire_message(self._idl, message)
-        timeout_ms = timeout_ms or self._timeout_ms
-
-        def receipt(result: Any, attempts: int) -> SendReceipt:
-            return receipt_of(result, result, sent, attempts)
-
-        return await self._submit("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent], receipt)
+        return await self._submit(send_request(self._idl, message, timeout_ms or self._timeout_ms))
 
     async def send_batch(
         self, messages: Sequence[OutgoingMessage], *, timeout_ms: int | None = None
@@ -176,13 +127,7 @@ class AsyncProducer:
         """
         if not messages:
             return []
-        sent = [wire_message(self._idl, message) for message in messages]
-
-        def receipts(result: Any, attempts: int) -> list[SendReceipt]:
-            return receipts_of(self._idl, result, sent, attempts)
-
-        arguments = {"messages": sent, "receipts": True}
-        return await (await self._submit("sendBatchSync", arguments, timeout_ms or self._timeout_ms, sent, receipts))
+        return await (await self._submit(batch_request(self._idl, messages, timeout_ms or self._timeout_ms)))
 
     async def send_delay(
         self,
@@ -231,10 +176,7 @@ class AsyncProducer:
             properties=properties,
         )
 
-        def delay_id(result: Any, _attempts: int) -> str:
-            return str(result.uniqDelayMsgId)
-
-        return await self._delayed(message, timeout_ms, [message], delay_id)
+        return await (await self._submit(delay_request(message, timeout_ms or self._timeout_ms)))
 
     async def cancel_delay(self, delay_id: str, topic: str, *, timeout_ms: int | None = None) -> CancelOutcome:
         """Have a message of `send_delay` not delivered, or no more; may be repeated.
@@ -243,11 +185,8 @@ class AsyncProducer:
             Unreachable: No answer; the cancel may be in force.
             SendRefused: The node refused it; code 30 says that this is no id.
         """
-
-        def outcome(result: Any, _attempts: int) -> CancelOutcome:
-            return outcome_of(result)
-
-        return await self._delayed(cancel_message(self._idl, delay_id, topic), timeout_ms, (), outcome)
+        request = cancel_request(self._idl, delay_id, topic, timeout_ms or self._timeout_ms)
+        return await (await self._submit(request))
 
     async def flush(self) -> None:
         """Wait until all sends that were asked for before have ended, one way or the other."""
@@ -270,22 +209,8 @@ class AsyncProducer:
         finally:
             await self.close()
 
-    async def _delayed(
-        self, message: Any, timeout_ms: int | None, messages: Sequence[Any], made: Callable[[Any, int], T]
-    ) -> T:
-        timeout_ms = timeout_ms or self._timeout_ms
-        arguments = {"delayMessage": message, "timeout": timeout_ms}
-        return await (await self._submit("sendDelaySync", arguments, timeout_ms, messages, made))
-
-    async def _submit(
-        self,
-        method: str,
-        arguments: Mapping[str, object],
-        timeout_ms: int,
-        messages: Sequence[Any],
-        made: Callable[[Any, int], T],
-    ) -> asyncio.Future[T]:
-        """Wait for room and hand a call over; returns a future of what `made` makes of its result."""
+    async def _submit(self, request: Request[T]) -> asyncio.Future[T]:
+        """Wait for room and hand a call over; returns a future of what is made of its result."""
         loop = self._check_loop()
         await self._room.acquire()
         future: asyncio.Future[T] = loop.create_future()
@@ -295,11 +220,11 @@ class AsyncProducer:
             if future.done():
                 return
             if error is None:
-                future.set_result(made(result, attempts))
+                future.set_result(request.made(result, attempts))
             else:
                 future.set_exception(error)
 
-        send = Send(method, arguments, timeout_ms=timeout_ms, messages=messages, done=done)
+        send = Send(request, done)
         try:
             self._sends.submit(send)
         except BaseException:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from pyddmq.client.codec import WireProtocol
+from pyddmq.client.calls import run_now
 from pyddmq.client.connection import Connection
-from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, pull_refusal
-from pyddmq.client.pulling.pulls import (
-    UNANSWERED_MAX,
-    GroupStats,
-    PulledMessage,
-    Pulls,
-    messages_of,
-    stats_of,
-)
+from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.pulling.pulls import GroupStats, PulledMessage, Pulls
 from pyddmq.client.pulling.taking import Taking
 from pyddmq.client.reasons import reason_of
-from pyddmq.client.results import QueueResult
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
 
 
-class Consumer(Pulls, Taking[PulledMessage]):
+class Consumer(Taking[PulledMessage], Pulls):
     """Pulls from one node for one group; a context manager.
 
     Results given with `ack` and `fail` ride on the next pull; `flush` and `close` submit what is left. After a failed
@@ -36,57 +26,8 @@ class Consumer(Pulls, Taking[PulledMessage]):
 
     _name = "consumer"
     _others = "give each thread its own consumer; only ack, fail and stop may be called from any thread"
-
-    def __init__(
-        self,
-        address: str,
-        group: str,
-        topic: str | None = None,
-        *,
-        batch_size: int = 8,
-        linger_ms: int = 50,
-        timeout_ms: int = 5000,
-        submit_tries: int = 3,
-        patience_ms: int = 30_000,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-    ) -> None:
-        """Set up; the connection is opened by the first call or `connect`.
-
-        Args:
-            address: `host:port` or `tls://host:port` of the node's consumer port.
-            group: The consumer group.
-            topic: Only messages of this topic; None for any topic of the group.
-            batch_size: Messages per pull at most; the subscription's maxPullBatchSize may lower it.
-            linger_ms: How long a pull without messages waits at the node.
-            timeout_ms: How long an answer may take beyond the linger.
-            submit_tries: How often `close` tries to submit what is left.
-            patience_ms: How long `messages` and `run` go on without any answer before they raise.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        super().__init__(
-            group,
-            topic,
-            batch_size=batch_size,
-            linger_ms=linger_ms,
-            timeout_ms=timeout_ms,
-            submit_tries=submit_tries,
-            patience_ms=patience_ms,
-        )
-        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
-        self._begin()
-
-    @property
-    def address(self) -> str:
-        """The node's `host:port`."""
-        return self._connection.address
+    _connection: Connection
+    _connection_class = Connection
 
     def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed, or in use."""
@@ -113,18 +54,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
         with self._in_use():
-            results = self._results.next_chain()
-            try:
-                reply = self._ask(count_max, results)
-            except ConnectionLost:
-                # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
-                if not results or self._unanswered < UNANSWERED_MAX:
-                    raise
-                reply = self._ask(count_max, [])
-        return messages_of(reply)
-
-    def _ask(self, count_max: int, results: list[QueueResult]) -> Any:
-        return self._call("pull", self._pull_arguments(count_max, results), results, linger_ms=self._linger_ms)
+            return run_now(self._ask(count_max))
 
     def flush(self) -> bool:
         """Submit what is noted now.
@@ -136,12 +66,8 @@ class Consumer(Pulls, Taking[PulledMessage]):
             Unreachable: No answer; the results are kept.
             Refused: The node failed on the call; the results are kept unless it is a PullRefused.
         """
-        taken = True
         with self._in_use():
-            while self._results:
-                results = self._results.next_chain()
-                taken &= bool(self._call("submit", {"result": self._chain(results)}, results))
-        return taken
+            return run_now(self._submit())
 
     def stats(self, *, topic: str | None = None) -> list[GroupStats]:
         """Ask for the group's offsets, per topic.
@@ -154,8 +80,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
             PullRefused: The node is starting.
         """
         with self._in_use():
-            rows = self._call("getConsumeStats", self._stats_arguments(topic), [])
-        return stats_of(rows)
+            return run_now(self._ask_stats(topic))
 
     def __iter__(self) -> Iterator[PulledMessage]:
         return self.messages()
@@ -219,19 +144,16 @@ class Consumer(Pulls, Taking[PulledMessage]):
         if self._closed:
             return
         try:
-            for tries_left in range(self._submit_tries - 1, -1, -1):
-                try:
-                    self.flush()
-                    break
-                except ClientError as error:
-                    if not tries_left or not error.retriable:
-                        raise
+            run_now(self._submit_rest(self._flush_now))
         except ClientMisuse:
             raise
         except BaseException:
             self._end()
             raise
         self._end()
+
+    async def _flush_now(self) -> bool:
+        return self.flush()
 
     def _end(self) -> None:
         self._closed = True
@@ -243,25 +165,8 @@ class Consumer(Pulls, Taking[PulledMessage]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._current is not None:
-            self._complete(self._current, success=error is None, reason="" if error is None else reason_of(error))
+        self._leave(error)
         try:
             self.close()
         except ClientError as closing:
-            if error is None:
-                raise
-            error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
-
-    def _call(
-        self, method: str, arguments: Mapping[str, object], results: list[QueueResult], *, linger_ms: int = 0
-    ) -> Any:
-        try:
-            answer = self._connection.call(method, arguments, timeout_ms=self._timeout_ms + linger_ms)
-        except ConnectionLost:
-            self._unanswered += 1
-            raise
-        except self._idl.PullException as error:
-            self._answered(results)
-            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
-        self._answered(results)
-        return answer
+            self._note_unsent(error, closing)

@@ -1,17 +1,21 @@
-"""What consumers of both kinds share: what they pull, what they have to report, and the calls that carry it (S1-S4)."""
+"""What consumers of both kinds share, without I/O: what they pull and report, and the calls that carry it (S1-S4)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pyddmq import idl
-from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.reasons import reason_text
+from pyddmq.client.calls import Conversation
+from pyddmq.client.codec import WireProtocol
+from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
+from pyddmq.client.reasons import reason_of, reason_text
 from pyddmq.client.results import PendingResults, QueueResult
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
-VERSION = "pyddmq-python 0.2.0"
+VERSION = "pyddmq-python 0.3.0"
 """What the node shows of this client, at most 64 characters; a test holds the number against that of the package."""
 
 LINGER_MS_MIN = 20
@@ -22,6 +26,9 @@ UNANSWERED_MAX = 2
 
 PAUSE_MS_FIRST = 50
 PAUSE_MS_MAX = 500
+
+
+M = TypeVar("M")
 
 
 class PulledMessage(NamedTuple):
@@ -65,29 +72,57 @@ class GroupStats:
 
 
 class Pulls:
-    """A consumer without its connection: settings, results that wait for a call, requests built and replies read.
+    """A consumer over its connection: settings, results that wait for a call, and the calls.
 
     Attributes:
+        address: The node's `host:port`.
         group: The consumer group.
         topic: Only messages of this topic; None for any topic of the group.
     """
 
+    _connection: Any
+    _connection_class: ClassVar[Any]
+    """What it is connected by."""
+
     def __init__(
         self,
+        address: str,
         group: str,
-        topic: str | None,
+        topic: str | None = None,
         *,
-        batch_size: int,
-        linger_ms: int,
-        timeout_ms: int,
-        submit_tries: int,
-        patience_ms: int,
+        batch_size: int = 8,
+        linger_ms: int = 50,
+        timeout_ms: int = 5000,
+        submit_tries: int = 3,
+        patience_ms: int = 30_000,
+        protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
-        """Set up; the arguments are those of `Consumer`. Raises ClientMisuse: a number out of range."""
+        """Set up; the connection is opened by the first call or `connect`.
+
+        Args:
+            address: `host:port` or `tls://host:port` of the node's consumer port.
+            group: The consumer group.
+            topic: Only messages of this topic; None for any topic of the group.
+            batch_size: Messages per pull at most; the subscription's maxPullBatchSize may lower it.
+            linger_ms: How long a pull without messages waits at the node.
+            timeout_ms: How long an answer may take beyond the linger.
+            submit_tries: How often `close` tries to submit what is left.
+            patience_ms: How long `messages` and `run` go on without any answer before they raise.
+            protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
+
+        Raises:
+            ClientMisuse: A malformed address, unknown protocol or number out of range.
+        """
         if batch_size <= 0 or linger_ms < 0 or timeout_ms <= 0 or submit_tries <= 0 or patience_ms < 0:
             raise ClientMisuse(
                 "batch_size, timeout_ms and submit_tries must be above 0, linger_ms and patience_ms 0 or above"
             )
+        self.address = address
         self.group = group
         self.topic = topic
         self._idl: Any = idl.load("consumer")
@@ -100,6 +135,16 @@ class Pulls:
         self._unanswered = 0
         """Connections in a row that ended without an answer."""
         self._current: PulledMessage | None = None
+        """The message in hand."""
+        self._closed = False
+        self._connection = self._connection_class(
+            address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token
+        )
+        self._calls: Conversation = self._connection.conversation
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make what keeps calls apart."""
 
     @property
     def unsent(self) -> int:
@@ -163,13 +208,95 @@ class Pulls:
         )
         return {"request": request}
 
-    def _stats_arguments(self, topic: str | None) -> dict[str, object]:
-        return {"request": self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)}
+    async def _ask(self, count_max: int) -> list[PulledMessage]:
+        """Report what is due and take one batch."""
+        results = self._results.next_chain()
+        try:
+            return messages_of(await self._pull(count_max, results))
+        except ConnectionLost:
+            # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
+            if not results or self._unanswered < UNANSWERED_MAX:
+                raise
+            return messages_of(await self._pull(count_max, []))
+
+    async def _pull(self, count_max: int, results: list[QueueResult]) -> Any:
+        arguments = self._pull_arguments(count_max, results)
+        return await self._call("pull", arguments, results, linger_ms=self._linger_ms)
+
+    async def _submit(self) -> bool:
+        """Submit what is noted; False when the node took nothing of it."""
+        taken = True
+        while self._results:
+            results = self._results.next_chain()
+            taken &= bool(await self._call("submit", {"result": self._chain(results)}, results))
+        return taken
+
+    async def _submit_rest(self, submit: Callable[[], Awaitable[object]]) -> None:
+        """Submit what is left, in up to `submit_tries` tries."""
+        for tries_left in range(self._submit_tries - 1, -1, -1):
+            try:
+                await submit()
+                break
+            except ClientError as error:
+                if not tries_left or not error.retriable:
+                    raise
+
+    async def _ask_stats(self, topic: str | None) -> list[GroupStats]:
+        request = self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)
+        return stats_of(await self._call("getConsumeStats", {"request": request}, []))
+
+    async def _call(
+        self,
+        method: str,
+        arguments: Mapping[str, object],
+        results: list[QueueResult],
+        *,
+        linger_ms: int = 0,
+    ) -> Any:
+        try:
+            answer = await self._calls.call(method, arguments, self._timeout_ms + linger_ms)
+        except ConnectionLost:
+            self._unanswered += 1
+            raise
+        except self._idl.PullException as error:
+            self._answered(results)
+            raise pull_refusal(error.code or 0, error.message or "", error.retryAfterMs) from error
+        self._answered(results)
+        return answer
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Report the message in hand where a `with` block is left."""
+        if self._current is not None:
+            self._complete(self._current, success=error is None, reason="" if error is None else reason_of(error))
+
+    def _note_unsent(self, error: BaseException | None, closing: ClientError) -> None:
+        """Have what ended a `with` block say that closing failed too; without such an error raise that."""
+        if error is None:
+            raise closing
+        error.add_note(f"also, {len(self._results)} results were not submitted: {closing}")
 
     def _answered(self, results: list[QueueResult]) -> None:
         """An answer came, a refusal or not: what the call carried was taken (D9, D13)."""
         self._unanswered = 0
         self._results.answered(results)
+
+
+async def patiently(
+    ask: Callable[[], Awaitable[list[M]]], patience_ms: int, is_stopped_within: Callable[[float], Awaitable[bool]]
+) -> list[M]:
+    """Go on after failures that another try may cure, no sooner than a refusal says; empty when it is stopped."""
+    waited_ms, pause_ms = 0, PAUSE_MS_FIRST
+    while True:
+        try:
+            return await ask()
+        except (Unreachable, Refused) as error:
+            if not error.retriable or waited_ms >= patience_ms:
+                raise
+            told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
+        if await is_stopped_within(max(pause_ms, told_ms) / 1000):
+            return []
+        waited_ms += max(pause_ms, told_ms)
+        pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
 
 def messages_of(reply: Any) -> list[PulledMessage]:

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, TypeVar
 
-from pyddmq.client.errors import ClientMisuse, Refused, Unreachable
-from pyddmq.client.pulling.pulls import LINGER_MS_MIN, PAUSE_MS_FIRST, PAUSE_MS_MAX
+from pyddmq.client.calls import run_now
+from pyddmq.client.errors import ClientMisuse
+from pyddmq.client.pulling.pulls import LINGER_MS_MIN, patiently
 
 M = TypeVar("M")
 
@@ -46,19 +47,13 @@ class Taking(Generic[M]):
             self._calling.release()
 
     def _patiently(self, ask: Callable[[], list[M]], patience_ms: int) -> list[M]:
-        """Go on after failures that another try may cure, no sooner than a refusal says; empty when it is stopped."""
-        waited_ms, pause_ms = 0, PAUSE_MS_FIRST
-        while True:
-            try:
-                return ask()
-            except (Unreachable, Refused) as error:
-                if not error.retriable or waited_ms >= patience_ms:
-                    raise
-                told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
-            if self._stopping.wait(max(pause_ms, told_ms) / 1000):
-                return []
-            waited_ms += max(pause_ms, told_ms)
-            pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
+        async def asked() -> list[M]:
+            return ask()
+
+        return run_now(patiently(asked, patience_ms, self._is_stopped_within))
+
+    async def _is_stopped_within(self, seconds: float) -> bool:
+        return self._stopping.wait(seconds)
 
     def _one_by_one(
         self, take: Callable[[], list[M]], done: Callable[[M], object], *, idle_ms: int | None, linger_ms: int

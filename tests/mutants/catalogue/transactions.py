@@ -70,11 +70,11 @@ MUTANTS = (
     ),
     Mutant(
         "the client runs the local transaction before its half is stored",
-        "pyddmq/client/transaction_producer.py",
-        old="        half, attempts = self._call(HALF, half_arg",
+        "pyddmq/client/checks.py",
+        old="    half, attempts = await call(half_request",
         new="""\
-        self._listener.execute(message, arg)
-        half, attempts = self._call(HALF, half_arg""",
+    await listener.execute(message, arg)
+    half, attempts = await call(half_request""",
         caught_by=("tests/unit/pyddmq/test_client_transactions.py::test_refused_half_raises_and_runs_nothing",),
     ),
 )

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from pyddmq import CannotConnect, ClientError, ConnectionLost, IllegalMessage, idl
-from pyddmq.client.ordered_sends import OrderedSends, Send
+from pyddmq.client.aio.loop_sends import LoopSends
+from pyddmq.client.ordered_sends import Send
+from pyddmq.client.requests import Request
 from pyddmq.client.sends import Resending
 
 WIRE: Any = idl.load("producer")
@@ -89,6 +91,7 @@ class Link:
         self._unheard: deque[Any] = deque()
         self._answers: deque[Any] = deque()
         self.is_open = False
+        self.stream = self
 
     async def open(self, *, timeout_ms: int) -> None:
         """Connect."""
@@ -97,7 +100,11 @@ class Link:
             raise CannotConnect(self.address, "nobody there")
         self.is_open = True
 
-    def write(self, method: str, arguments: Mapping[str, Any]) -> int:
+    def time(self) -> float:
+        """Seconds on the loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    def write(self, method: str, arguments: Mapping[str, Any], timeout_ms: int) -> int:
         """Send a call."""
         # As it is now: it may get another number later, and an attempt does not change with it.
         sent = arguments["message"]
@@ -142,7 +149,7 @@ async def send_all(keeper: Keeper, bodies: list[bytes], *, resends: int, in_flig
     """Send bodies, and return for each None, or why it failed."""
     link: Any = Link(keeper)
     resending = Resending(resends=resends, pause_ms=0, patience_ms=0, on_resend=None)
-    sends = OrderedSends(link, resending, in_flight_max=in_flight_max, deduplicate=True)
+    sends = LoopSends(link, resending, in_flight_max=in_flight_max, deduplicate=True)
     loop = asyncio.get_running_loop()
     futures: list[asyncio.Future[Any]] = []
     for number, body in enumerate(bodies):
@@ -152,7 +159,8 @@ async def send_all(keeper: Keeper, bodies: list[bytes], *, resends: int, in_flig
         def done(_result: Any, _attempts: int, error: BaseException | None, future: Any = future) -> None:
             future.set_result(error)
 
-        sends.submit(Send("sendSync", {"message": message}, timeout_ms=1000, messages=[message], done=done))
+        request = Request("sendSync", {"message": message}, 1000, [message], lambda result, _: result)
+        sends.submit(Send(request, done))
         futures.append(future)
         if number % 3 == 0:
             await asyncio.sleep(0)

@@ -148,7 +148,7 @@ def test_connection_closed_while_idle_is_replaced_before_sending() -> None:
     ):
         producer.send("orders", b"1")
         node.hang_up()
-        connection = producer._connection._socket
+        connection = producer._connection._stream._socket
         assert connection is not None
         select.select([connection], [], [])  # Until the end has arrived.
         assert producer.send("orders", b"2").attempts == 1

@@ -1,0 +1,206 @@
+"""Calls and answers over one framed Thrift connection, without I/O: the core of the clients of both kinds.
+
+Its methods are coroutines over a `Stream`. With one of an event loop they wait in that loop. Those of a stream of
+blocking sockets never wait for a loop, so `run_now` runs such a call like any function.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
+
+from pyddmq.client.codec import Codec, WireProtocol, reason_of
+from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift, Unreachable
+from pyddmq.client.tls import Endpoint, Tls, endpoint, failure
+from pyddmq.client.tokens import METHOD as TOKEN_METHOD
+from pyddmq.client.tokens import SigningIn, Token
+
+T = TypeVar("T")
+
+
+class Stream(Protocol):
+    """The network: bytes to and from one node, and the clock of their deadlines."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is connected, as far as is known without asking the system."""
+        ...
+
+    @property
+    def peer(self) -> object:
+        """Address of the other end, as `socket.getpeername` has it."""
+        ...
+
+    def time(self) -> float:
+        """Seconds on the clock of deadlines."""
+        ...
+
+    def has_ended(self) -> bool:
+        """Whether the other side has closed it meanwhile; it is open."""
+        ...
+
+    async def connect(self, place: Endpoint, context: ssl.SSLContext | None, seconds: float) -> None:
+        """Connect, by TLS where there is a context. Raises OSError."""
+        ...
+
+    def write(self, data: bytes, seconds: float) -> None:
+        """Send bytes, all of them. Raises OSError."""
+        ...
+
+    async def read(self, size_of: Callable[[bytes], int], deadline: float) -> bytes:
+        """Return the next frame without its head, which `size_of` reads. Raises OSError, TimeoutError among them."""
+        ...
+
+    def close(self) -> None:
+        """Close; harmless the second time."""
+        ...
+
+
+def run_now(call: Coroutine[Any, Any, T]) -> T:
+    """Run a call over a stream of blocking sockets to its end, and return or raise what it does."""
+    try:
+        call.send(None)
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
+    raise AssertionError("a call over blocking sockets has no event loop to wait for")
+
+
+class Conversation:
+    """Opened by `open`, and again after a failure: what fails closes it.
+
+    Attributes:
+        address: The node's `host:port`, or `tls://host:port`.
+        stream: What it goes over.
+        time: Seconds on the clock of deadlines.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        address: str,
+        service: Any,
+        *,
+        protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
+    ) -> None:
+        """Set up; nothing is opened yet. The arguments behind the first are those of `Connection`."""
+        self.address = address
+        self.stream = stream
+        self.time = stream.time
+        self._endpoint = endpoint(address, tls)
+        self._codec = Codec(address, service, protocol)
+        self._signing_in = SigningIn(address, token, protocol)
+        self._sequence = 0
+
+    async def open(self, *, timeout_ms: int) -> None:
+        """Connect, unless that is done; raises as `Connection.open`."""
+        stream = self.stream
+        if stream.is_open and not stream.has_ended():
+            return
+        stream.close()
+        tls = self._endpoint.tls
+        context = None if tls is None else tls.context()
+        try:
+            await stream.connect(self._endpoint, context, timeout_ms / 1000)
+            peer = stream.peer
+        except OSError as error:
+            stream.close()
+            raise failure(self.address, error) or CannotConnect(self.address, reason_of(error)) from error
+        try:
+            await self._sign_in(peer, context is not None, timeout_ms)
+        except BaseException:
+            stream.close()
+            raise
+
+    async def _sign_in(self, peer: object, is_encrypted: bool, timeout_ms: int) -> None:
+        token = self._signing_in.token(peer, is_encrypted=is_encrypted)
+        if token is None:
+            return
+        codec = self._signing_in.codec()
+        deadline = self.stream.time() + timeout_ms / 1000
+        try:
+            self._write(codec.encode(TOKEN_METHOD, {"token": token}, 1), TOKEN_METHOD, timeout_ms)
+            await self._answer(codec, TOKEN_METHOD, 1, deadline, timeout_ms)
+        except Exception as error:
+            told = self._signing_in.refused(error)
+            if told is error:
+                raise
+            raise told from error
+
+    def write(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> int:
+        """Send a call and return its number; its answer comes when those before it were taken by `answer`.
+
+        Raises:
+            Unreachable: It may have gone out; the connection is closed.
+            ClientMisuse: An argument does not fit its field; nothing was sent.
+        """
+        self._write(self._encode(method, arguments), method, timeout_ms)
+        return self._sequence
+
+    async def answer(self, method: str, sequence: int, *, deadline: float, timeout_ms: int) -> Any:
+        """Wait for the answer to the oldest call that has none.
+
+        Args:
+            method, sequence: Of that call.
+            deadline: When it is given up, and the connection with it, by `time`.
+            timeout_ms: How long that was, for people.
+
+        Returns:
+            The value of field 0 of the result struct.
+
+        Raises:
+            ConnectionLost, CallTimedOut, NotThrift, CallRejected, Exception: As `Connection.call`.
+        """
+        return await self._answer(self._codec, method, sequence, deadline, timeout_ms)
+
+    async def call(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> Any:
+        """Call one method over a connection with no other call under way; as `Connection.call`."""
+        request = self._encode(method, arguments)
+        await self.open(timeout_ms=timeout_ms)
+        deadline = self.stream.time() + timeout_ms / 1000
+        self._write(request, method, timeout_ms)
+        return await self._answer(self._codec, method, self._sequence, deadline, timeout_ms)
+
+    def close(self) -> None:
+        """Close; `open` opens another one."""
+        self.stream.close()
+
+    def _encode(self, method: str, arguments: Mapping[str, object]) -> bytes:
+        self._sequence = self._sequence % 0x7FFFFFFF + 1
+        return self._codec.encode(method, arguments, self._sequence)
+
+    def _write(self, request: bytes, method: str, timeout_ms: int) -> None:
+        try:
+            self.stream.write(request, timeout_ms / 1000)
+        except OSError as error:
+            raise self._lost(error, method, timeout_ms) from error
+        except BaseException:
+            # An interrupt leaves the stream in the middle of something.
+            self.stream.close()
+            raise
+
+    async def _answer(self, codec: Codec, method: str, sequence: int, deadline: float, timeout_ms: int) -> Any:
+        stream = self.stream
+        try:
+            reply = await stream.read(codec.size_of, deadline)
+        except OSError as error:
+            raise self._lost(error, method, timeout_ms) from error
+        except BaseException:
+            # Likewise, and so does a foreign answer.
+            stream.close()
+            raise
+        try:
+            return codec.decode(method, sequence, reply)
+        except NotThrift:
+            stream.close()
+            raise
+
+    def _lost(self, error: OSError, method: str, timeout_ms: int) -> Unreachable:
+        """Close after a failure, and return what it means."""
+        self.stream.close()
+        if isinstance(error, TimeoutError):
+            return CallTimedOut(self.address, method, timeout_ms)
+        return failure(self.address, error) or ConnectionLost(self.address, method, reason_of(error))
