@@ -79,6 +79,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "store_failed": "A write, sync, rename or deletion failed: nothing is written any more until a restart.",
         "topic_file_postponed_disk_full": "A new topic's file waits for disk space; the topic works.",
         # Damage.
+        "ack_spare_unreadable": "The file set aside for the ack journal has a page that the disk does not give out; "
+        "another one is made.",
         "ack_journal_damaged": "The ack journal has damaged places; messages whose acks were there come again.",
         "checkpoint_damaged": "The checkpoint cannot be read; more of the log is read instead.",
         "damaged_record": "A message in the log is damaged and lost; nothing else is.",

@@ -117,6 +117,23 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """How a group was at the same hour of the four weeks before: medians over the weeks that are known.
+
+    Attributes:
+        lag: Most messages behind of a queue in the hour, as the peak lag of the finding.
+        seconds: Greatest age of the oldest unfinished message; null: not known.
+        produced: Messages produced per second, over the queues of the finding's topic.
+        weeks: How many of the four weeks are known.
+    """
+
+    lag: int
+    seconds: float | None
+    produced: float
+    weeks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a reader has to know: an incident of the window, or several that are equal, open or ended.
 
@@ -137,6 +154,7 @@ class Finding:
         peak_seconds: Greatest age of the oldest unfinished message.
         lost: Messages that retention took unfinished meanwhile.
         contacts: Whom to call.
+        usual: How the first group was at the same hour of earlier weeks; null: not known of any.
     """
 
     groups: Sequence[str]
@@ -155,6 +173,7 @@ class Finding:
     peak_seconds: float | None
     lost: int
     contacts: Sequence[str]
+    usual: Usual | None = None
 
     @property
     def advice(self) -> str:

@@ -76,7 +76,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     yield f"- **{finding.status}** {about}.{call}"
     facts = texts.costs(finding)
     said = [plain(texts.evidence(finding))] if finding.evidence else []
-    said += [plain(texts.sentence(facts))] if facts else []
+    said += [plain(texts.sentence(each)) for each in (facts, texts.usual(finding)) if each]
     if finding.advice:
         said.append(f"→ {plain(texts.sentence(finding.advice))}")
     if said:

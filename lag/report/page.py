@@ -127,6 +127,7 @@ def _environment() -> jinja2.Environment:
         evidence=texts.evidence,
         names=texts.names,
         costs=texts.costs,
+        usual=texts.usual,
         event=texts.event,
         waiting=texts.waiting,
         clock=texts.clock,

@@ -118,6 +118,17 @@ def costs(finding: Finding) -> str:
     return ", ".join(each for each in found if each)
 
 
+def usual(finding: Finding) -> str:
+    """Write what was usual at the hour of a finding: usual at this hour: peak lag 12 000, produced 35/s."""
+    found = finding.usual
+    if found is None:
+        return ""
+    oldest = "" if found.seconds is None else f", the oldest message {duration(found.seconds)}"
+    of = f" for {finding.groups[0]}" if len(finding.groups) > 1 else ""
+    weeks = f"{found.weeks} of 4 weeks known"
+    return f"usual at this hour{of}: peak lag {count(found.lag)}{oldest}, produced {rate(found.produced)} ({weeks})"
+
+
 def event(mark: Mark) -> str:
     """Write an event: reset of billing, orders (1 024 queues): to 99000."""
     about = ", ".join(each for each in (mark.group, mark.topic) if each)
