@@ -10,8 +10,8 @@ from msgspec import UNSET, inspect
 from msgspec.structs import fields
 
 from broker.views import TimerStatus, View, WaitingMessage
-from proxy.admin.routes import AuditAnswer
 from proxy.node.views import ReloadResult
+from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.changes import (
     CancelsResult,
     DecisionResult,

@@ -87,9 +87,9 @@ class JudgedSamples:
         return np.where(known & ~self.first & (before >= begins), lost, 0)
 
     def speaks_for_ms(self, counted_ms: int) -> Any:
-        """Return the time from each sample to the next one, if that is no gap; 0 of those before a moment."""
-        after = np.where(self.first | self.is_gap, 0, self.passed_ms)
-        return np.where(self.samples.times < counted_ms, 0, np.append(after[1:], 0))
+        """Return the time from each sample to the next one, if that is no gap, and not before a moment; else 0."""
+        speaks = np.append(np.where(self.first | self.is_gap, 0, self.passed_ms)[1:], 0)
+        return np.where(self.samples.times + speaks < counted_ms, 0, speaks)
 
     def sums(self, window: Window) -> dict[str, Any]:
         """Return what is added up of each queue over a window, as an array over the queues."""

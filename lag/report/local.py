@@ -35,6 +35,7 @@ from lag.report.options import (
 )
 from lag.report.parts import assemble
 from lag.report.reading import Moments, ReadSamples, read_journals
+from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in
@@ -59,7 +60,8 @@ def make_locally(disk: Disk, options: ReportOptions) -> Report:
         ExportUnavailable: Exported files are read with pyarrow, which is not installed.
         ExportFailed: Nothing was exported to a place, or it cannot be listed.
     """
-    return replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    report = replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    return with_usual(disk, options.given.journals, report)
 
 
 def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:

@@ -57,19 +57,25 @@ def _nodes(disk: Disk, folder: str) -> set[tuple[str, str]]:
     return found
 
 
-def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> int:
-    """Return how many samples journals can have from one moment to before another, by the sizes of their files."""
-    found = 0
+def file_spans(disk: Disk, folders: Iterable[str]) -> list[tuple[int, int, int]]:
+    """Return, of each file of journals, its first and last moment, and how many samples it can have, by its size."""
+    found = []
     for folder in folders:
         for file in live_files(each for name in disk.list(folder) if (each := parse(name)) is not None):
             reader = BlockReader(disk, f"{folder}/{file.name}")
             reader.close()
-            head = reader.head
-            if head is not None and head.last_ms + SLACK_MS >= since_ms and head.first_ms - SLACK_MS < until_ms:
+            if reader.head is not None:
                 opened = disk.open(f"{folder}/{file.name}")
-                found += opened.size() // JOURNAL_BYTES
+                samples = opened.size() // JOURNAL_BYTES
+                found.append((reader.head.first_ms - SLACK_MS, reader.head.last_ms + SLACK_MS, samples))
                 opened.close()
     return found
+
+
+def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> int:
+    """Return how many samples journals can have from one moment to before another, by the sizes of their files."""
+    spans = file_spans(disk, folders)
+    return sum(samples for first_ms, last_ms, samples in spans if last_ms >= since_ms and first_ms < until_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

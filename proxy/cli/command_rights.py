@@ -52,6 +52,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "lag check": _VIEW,
         "lag explain": _NOTHING,
         "lag export": _FILES,
+        "lag incidents": _FILES,
         "lag backlog": _FILES,
         "lag compact": _FILES,
         "lag record": _FILES,

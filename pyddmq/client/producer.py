@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pyddmq import idl
 from pyddmq.client.calls import run_now
-from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
 from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_message, delay_request
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import OrderedSends, Send
 from pyddmq.client.requests import Body, Request
+from pyddmq.client.sending import Sending
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
-    IN_FLIGHT_MAX,
     PARTITION_BY_HASH,
     OutgoingMessage,
-    Resending,
     SendReceipt,
     batch_request,
     send_request,
 )
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
 
 if TYPE_CHECKING:
     from pyddmq.client.soon import SendFuture, SoonSends
@@ -37,7 +32,7 @@ T = TypeVar("T")
 _CLOSE_STEP_SECONDS = 0.05
 
 
-class Producer:
+class Producer(Sending):
     """Sends messages to one node; a context manager. Threads may share it: their calls go one after the other.
 
     A message is sent again at most `resends` times after a failure that another try may cure: no answer, or the codes
@@ -48,70 +43,17 @@ class Producer:
     has under way is numbered.
     """
 
-    _service = "ProducerService"
+    _connection_class = Connection
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout_ms: int = 5000,
-        resends: int = 1,
-        resend_pause_ms: int = 50,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-        on_resend: Callable[[Exception], None] | None = None,
-        deduplicate: bool = True,
-        patience_ms: int = 0,
-        in_flight_max: int = IN_FLIGHT_MAX,
-    ) -> None:
-        """Set up; the connection is opened by the first send or `connect`.
-
-        Args:
-            address: `host:port` or `tls://host:port` of the node's producer port.
-            timeout_ms: How long the node may take for a send; the client waits one second more for its answer.
-            resends: How often a failed send is tried again; 0 for never.
-            resend_pause_ms: Wait before each resend.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-            on_resend: Called with the failure before each resend.
-            deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md).
-            patience_ms: How long a send goes on, beyond `resends`, while no node answers, or it starts or stops.
-                Only where the node is known to store nothing twice: it has told so since the producer was made.
-            in_flight_max: Sends of `send_soon` under way at the same time.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        if timeout_ms <= 0 or in_flight_max <= 0:
-            raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
-        self._idl: Any = idl.load("producer")
-        self._connection = Connection(
-            address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token
-        )
-        self._protocol = protocol
-        self._tls = tls
-        self._token = token
-        self._in_flight_max = in_flight_max
+    def _begin(self) -> None:
+        self._connection: Connection = self._new_connection()
         self._soon: SoonSends | None = None
-        self._timeout_ms = timeout_ms
-        self._resending = Resending(
-            resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend
-        )
         self._closing = threading.Event()
         self._calling = threading.RLock()
         self._is_calling = False
-        self._deduplicate = deduplicate
         self._sends = OrderedSends(
-            self._connection.conversation, self._resending, self._pause, in_flight_max=1, deduplicate=deduplicate
+            self._connection.conversation, self._resending, self._pause, in_flight_max=1, deduplicate=self._deduplicate
         )
-
-    @property
-    def address(self) -> str:
-        """The node's `host:port`."""
-        return self._connection.address
 
     def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: the producer is closed."""
@@ -316,13 +258,7 @@ class Producer:
         from pyddmq.client.soon import SoonSends
 
         def sends() -> LoopSends:
-            connection = AsyncConnection(
-                self.address,
-                getattr(self._idl, self._service),
-                protocol=self._protocol,
-                tls=self._tls,
-                token=self._token,
-            )
+            connection = AsyncConnection(self.address, getattr(self._idl, self._service), **self._network)
             return LoopSends(
                 connection, self._resending, in_flight_max=self._in_flight_max, deduplicate=self._deduplicate
             )

@@ -266,20 +266,16 @@ def _figures(t: pd.DataFrame, limits: Any) -> pd.DataFrame:
 
 def _beside_others(t: pd.DataFrame, limits: Any) -> pd.DataFrame:
     """Return whether each queue stands out of the other queues of its group and topic, in the same round."""
-    found = pd.DataFrame({"hot": False}, index=t.index, dtype="boolean")
-    for _, rows in t.groupby(["group", "topic", "round"], sort=False):
-        if rows["lag"].notna().sum() < limits.queues_min:
-            continue
-        for row in rows.index:
-            if not rows.at[row, "lag"] > limits.floor_messages if rows["lag"].notna()[row] else True:
-                continue
-            for name in ("lag", "produce_slope"):
-                own, others = rows.at[row, name], rows[name].drop(row).dropna().to_numpy(dtype=float)
-                if own is not pd.NA and len(others):
-                    mean = others.mean()
-                    if own > mean + 2 * others.std() and own > 2 * mean:
-                        found.at[row, "hot"] = True
-    return found
+    moment = [t["group"], t["topic"], t["round"]]
+    stands = pd.Series(False, index=t.index)
+    for name in ("lag", "produce_slope"):
+        own = t[name].astype("Float64").astype(float)
+        others = own.groupby(moment).transform("count") - own.notna()
+        mean = (own.groupby(moment).transform("sum") - own.fillna(0)) / others
+        squares = ((own**2).groupby(moment).transform("sum") - (own**2).fillna(0)) / others
+        stands |= (own > mean + 2 * np.sqrt((squares - mean**2).clip(lower=0))) & (own > 2 * mean)
+    enough = t["lag"].groupby(moment).transform("count") >= limits.queues_min
+    return pd.DataFrame({"hot": stands & enough & (t["lag"] > limits.floor_messages)})
 
 
 def _verdicts(t: pd.DataFrame, limits: Any) -> pd.DataFrame:

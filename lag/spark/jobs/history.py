@@ -306,7 +306,7 @@ class History:
         )  # fmt: skip
 
     def incidents(self) -> DataFrame:
-        """A row per incident of a queue, as `lag.rules.history_rules.incidents` finds them; of a group the worst.
+        """A row per incident of a queue, as docs/lag-rules.md says; of a group the worst.
 
         `until_ms` is the first moment after it that is OK; null: it had not ended at the queue's last sample. `facts`
         are what the cause's evidence names, as they were when it was first found. `held` has how long each cause held.
@@ -324,7 +324,7 @@ class History:
         )
         ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms} + after_wide_ms"
         # A sample speaks for the time until the next one; of a piece of a longer window its lead does not count.
-        speaks = f"after_ms IS NULL OR {ended} OR time_ms < {self._window.counted_ms}L"
+        speaks = f"after_ms IS NULL OR {ended} OR after_ms < {self._window.counted_ms}L"
         facts = ", ".join(f"`{name}`" for name in causes.EVIDENCE)
         of_cause = rows.groupBy(*QUEUE_NAMES, "incident", "severity", "cause").agg(*_aggregates(
             "min(time_ms) from_ms",

@@ -91,6 +91,11 @@ class AsyncConnection(Conversation):
         self._loop_stream = LoopStream()
         super().__init__(self._loop_stream, address, service, protocol=protocol, tls=tls, token=token)
 
+    @property
+    def conversation(self) -> Conversation:
+        """What calls are made by: itself."""
+        return self
+
     async def end(self) -> None:
         """Close, and wait until it is."""
         await self._loop_stream.end()

@@ -9,11 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from pyddmq.client.aio.async_connection import AsyncConnection
-from pyddmq.client.codec import WireProtocol
 from pyddmq.client.errors import ClientError, ClientMisuse
 from pyddmq.client.pulling.pulls import LINGER_MS_MIN, GroupStats, PulledMessage, Pulls, patiently
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
 
 
 class AsyncConsumer(Pulls):
@@ -23,55 +20,13 @@ class AsyncConsumer(Pulls):
     and the next pull gets what came of it: no message is lost to the timeout of its group.
     """
 
-    def __init__(
-        self,
-        address: str,
-        group: str,
-        topic: str | None = None,
-        *,
-        batch_size: int = 8,
-        linger_ms: int = 50,
-        timeout_ms: int = 5000,
-        submit_tries: int = 3,
-        patience_ms: int = 30_000,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-    ) -> None:
-        """Set up; the connection is opened by the first call or `connect`.
+    _connection: AsyncConnection
+    _connection_class = AsyncConnection
 
-        Args:
-            address: As for `Consumer`, like the others.
-            group: The consumer group.
-            topic: Only messages of this topic; None for any topic of the group.
-            batch_size: Messages per pull at most.
-            linger_ms: How long a pull without messages waits at the node.
-            timeout_ms: How long an answer may take beyond the linger.
-            submit_tries: How often `close` tries to submit what is left.
-            patience_ms: How long an iteration goes on without any answer before it raises.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        super().__init__(
-            group,
-            topic,
-            batch_size=batch_size,
-            linger_ms=linger_ms,
-            timeout_ms=timeout_ms,
-            submit_tries=submit_tries,
-            patience_ms=patience_ms,
-        )
-        self.address = address
-        self._connection = AsyncConnection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
+    def _begin(self) -> None:
         self._stopping = asyncio.Event()
         self._is_calling = False
         self._pulling: asyncio.Task[list[PulledMessage]] | None = None
-        self._closed = False
 
     async def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed, or in use."""
@@ -109,7 +64,7 @@ class AsyncConsumer(Pulls):
             Refused: The node failed on the call; the results are kept unless it is a PullRefused.
         """
         async with self._in_use():
-            return await self._submit(self._connection)
+            return await self._submit()
 
     async def stats(self, *, topic: str | None = None) -> list[GroupStats]:
         """Ask for the group's offsets, per topic; see `Consumer.stats`.
@@ -119,7 +74,7 @@ class AsyncConsumer(Pulls):
             PullRefused: The node is starting.
         """
         async with self._in_use():
-            return await self._ask_stats(self._connection, topic)
+            return await self._ask_stats(topic)
 
     def __aiter__(self) -> AsyncIterator[PulledMessage]:
         return self.messages()
@@ -193,7 +148,7 @@ class AsyncConsumer(Pulls):
         """Pull, or take what a pull brings that nobody waits for any more."""
         self._check_free()
         self._is_calling = True
-        pulling = self._pulling or asyncio.get_running_loop().create_task(self._ask(self._connection, count_max))
+        pulling = self._pulling or asyncio.get_running_loop().create_task(self._ask(count_max))
         self._pulling = pulling
         try:
             return await asyncio.shield(pulling)

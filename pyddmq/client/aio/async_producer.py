@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pyddmq import idl
 from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.aio.loop_sends import LoopSends
-from pyddmq.client.codec import WireProtocol
 from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_message, delay_request
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import Send
 from pyddmq.client.requests import Body, Request
+from pyddmq.client.sending import Sending
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
-    IN_FLIGHT_MAX,
     PARTITION_BY_HASH,
     OutgoingMessage,
-    Resending,
     SendReceipt,
     batch_request,
     send_request,
 )
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
 
 T = TypeVar("T")
 
 
-class AsyncProducer:
+class AsyncProducer(Sending):
     """As `Producer`, for asyncio: an asynchronous context manager that the tasks of one event loop share.
 
     Up to `in_flight_max` sends are under way over one connection; who sends more waits for room. They are stored in the
@@ -40,55 +35,16 @@ class AsyncProducer:
     for its answer harms no other send: its message is not sent if it had not gone out, and else is stored or not.
     """
 
-    _service = "ProducerService"
+    _connection_class = AsyncConnection
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout_ms: int = 5000,
-        resends: int = 1,
-        resend_pause_ms: int = 50,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-        on_resend: Callable[[Exception], None] | None = None,
-        deduplicate: bool = True,
-        patience_ms: int = 0,
-        in_flight_max: int = IN_FLIGHT_MAX,
-    ) -> None:
-        """Set up; the connection is opened by the first send or `connect`.
-
-        Args:
-            address: As for `Producer`, like those up to `patience_ms`.
-            timeout_ms: How long the node may take for a send; the client waits one second more for its answer.
-            resends: How often a failed send is tried again; 0 for never.
-            resend_pause_ms: Wait before each resend.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-            on_resend: Called with the failure before each resend.
-            deduplicate: Number messages. Without numbers, and at a node that does not know them, nothing keeps the
-                order of sends that are under way together: they go one after the other then.
-            patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
-            in_flight_max: Sends under way at the same time.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        if timeout_ms <= 0 or in_flight_max <= 0:
-            raise ClientMisuse("timeout_ms and in_flight_max must be above 0")
-        self._idl: Any = idl.load("producer")
-        self.address = address
-        self._timeout_ms = timeout_ms
+    def _begin(self) -> None:
         self._sends = LoopSends(
-            AsyncConnection(address, getattr(self._idl, self._service), protocol=protocol, tls=tls, token=token),
-            Resending(resends=resends, pause_ms=resend_pause_ms, patience_ms=patience_ms, on_resend=on_resend),
-            in_flight_max=in_flight_max,
-            deduplicate=deduplicate,
+            self._new_connection(),
+            self._resending,
+            in_flight_max=self._in_flight_max,
+            deduplicate=self._deduplicate,
         )
-        self._room = asyncio.Semaphore(in_flight_max)
+        self._room = asyncio.Semaphore(self._in_flight_max)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waited_for: set[asyncio.Future[Any]] = set()
 

@@ -3,97 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.aio.async_producer import AsyncProducer
-from pyddmq.client.checks import CLOSE_SECONDS, Checks, run_transaction
-from pyddmq.client.codec import WireProtocol
+from pyddmq.client.checks import CLOSE_SECONDS, run_transaction
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.requests import Request
-from pyddmq.client.sends import IN_FLIGHT_MAX, OutgoingMessage
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
+from pyddmq.client.sending import TransactionSending
+from pyddmq.client.sends import OutgoingMessage
 from pyddmq.client.transactions import AsyncTransactionListener, TransactionResult
 
 T = TypeVar("T")
 
 
-class AsyncTransactionProducer(AsyncProducer):
+class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], AsyncProducer):
     """As `TransactionProducer`, for asyncio: an asynchronous context manager that the tasks of one event loop share.
 
     `start`, or entering the context, begins to answer the node's checks in a task with a connection of its own.
     Transactions of several tasks are under way together.
     """
 
-    _service = "TransactionProducerService"
-
-    def __init__(
-        self,
-        address: str,
-        group: str,
-        listener: AsyncTransactionListener,
-        *,
-        timeout_ms: int = 5000,
-        resends: int = 1,
-        resend_pause_ms: int = 50,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-        on_resend: Callable[[Exception], None] | None = None,
-        deduplicate: bool = True,
-        patience_ms: int = 0,
-        in_flight_max: int = IN_FLIGHT_MAX,
-        check_batch_size: int = 16,
-        check_linger_ms: int = 15_000,
-        on_check_error: Callable[[Exception], None] | None = None,
-    ) -> None:
-        """Set up; `start` begins to answer checks, the first send opens the other connection.
-
-        Args:
-            address: As for `AsyncProducer`, like those up to `in_flight_max`.
-            group: As for `TransactionProducer`, like the last three.
-            listener: Runs local transactions and knows what became of them.
-            timeout_ms: How long the node may take for a half, and for a decision.
-            resends: How often a half is sent again, and a decision that was not answered.
-            resend_pause_ms: Wait before each.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-            on_resend: Called with the failure before each.
-            deduplicate: Number messages.
-            patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
-            in_flight_max: Calls under way at the same time.
-            check_batch_size: Checks fetched at once.
-            check_linger_ms: How long a fetch waits at the node.
-            on_check_error: Told of each fetch that failed.
-
-        Raises:
-            ClientMisuse: A malformed address, no group, unknown protocol, or a number out of range.
-        """
-        super().__init__(
-            address,
-            timeout_ms=timeout_ms,
-            resends=resends,
-            resend_pause_ms=resend_pause_ms,
-            protocol=protocol,
-            tls=tls,
-            token=token,
-            on_resend=on_resend,
-            deduplicate=deduplicate,
-            patience_ms=patience_ms,
-            in_flight_max=in_flight_max,
-        )
-        self.group = group
+    def _begin_checks(self, listener: AsyncTransactionListener) -> None:
         self._listener = listener
-        self._checks = Checks(
-            self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms, on_error=on_check_error
-        )
-        self._check_connection = AsyncConnection(
-            address, self._idl.TransactionProducerService, protocol=protocol, tls=tls, token=token
-        )
+        self._check_connection: AsyncConnection = self._new_connection()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 

@@ -8,17 +8,14 @@ from types import TracebackType
 from typing import Self
 
 from pyddmq.client.calls import run_now
-from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse
 from pyddmq.client.pulling.pulls import GroupStats, PulledMessage, Pulls
 from pyddmq.client.pulling.taking import Taking
 from pyddmq.client.reasons import reason_of
-from pyddmq.client.tls import Tls
-from pyddmq.client.tokens import Token
 
 
-class Consumer(Pulls, Taking[PulledMessage]):
+class Consumer(Taking[PulledMessage], Pulls):
     """Pulls from one node for one group; a context manager.
 
     Results given with `ack` and `fail` ride on the next pull; `flush` and `close` submit what is left. After a failed
@@ -29,57 +26,8 @@ class Consumer(Pulls, Taking[PulledMessage]):
 
     _name = "consumer"
     _others = "give each thread its own consumer; only ack, fail and stop may be called from any thread"
-
-    def __init__(
-        self,
-        address: str,
-        group: str,
-        topic: str | None = None,
-        *,
-        batch_size: int = 8,
-        linger_ms: int = 50,
-        timeout_ms: int = 5000,
-        submit_tries: int = 3,
-        patience_ms: int = 30_000,
-        protocol: WireProtocol = "binary",
-        tls: Tls | None = None,
-        token: Token | None = None,
-    ) -> None:
-        """Set up; the connection is opened by the first call or `connect`.
-
-        Args:
-            address: `host:port` or `tls://host:port` of the node's consumer port.
-            group: The consumer group.
-            topic: Only messages of this topic; None for any topic of the group.
-            batch_size: Messages per pull at most; the subscription's maxPullBatchSize may lower it.
-            linger_ms: How long a pull without messages waits at the node.
-            timeout_ms: How long an answer may take beyond the linger.
-            submit_tries: How often `close` tries to submit what is left.
-            patience_ms: How long `messages` and `run` go on without any answer before they raise.
-            protocol: "binary" or "compact".
-            tls: For an address by TLS: the CA, and what the client shows.
-            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
-                PYDDMQ_TOKEN of the environment; "" for none.
-
-        Raises:
-            ClientMisuse: A malformed address, unknown protocol or number out of range.
-        """
-        super().__init__(
-            group,
-            topic,
-            batch_size=batch_size,
-            linger_ms=linger_ms,
-            timeout_ms=timeout_ms,
-            submit_tries=submit_tries,
-            patience_ms=patience_ms,
-        )
-        self._connection = Connection(address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token)
-        self._begin()
-
-    @property
-    def address(self) -> str:
-        """The node's `host:port`."""
-        return self._connection.address
+    _connection: Connection
+    _connection_class = Connection
 
     def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: it is closed, or in use."""
@@ -106,7 +54,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
         with self._in_use():
-            return run_now(self._ask(self._connection.conversation, count_max))
+            return run_now(self._ask(count_max))
 
     def flush(self) -> bool:
         """Submit what is noted now.
@@ -119,7 +67,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
             Refused: The node failed on the call; the results are kept unless it is a PullRefused.
         """
         with self._in_use():
-            return run_now(self._submit(self._connection.conversation))
+            return run_now(self._submit())
 
     def stats(self, *, topic: str | None = None) -> list[GroupStats]:
         """Ask for the group's offsets, per topic.
@@ -132,7 +80,7 @@ class Consumer(Pulls, Taking[PulledMessage]):
             PullRefused: The node is starting.
         """
         with self._in_use():
-            return run_now(self._ask_stats(self._connection.conversation, topic))
+            return run_now(self._ask_stats(topic))
 
     def __iter__(self) -> Iterator[PulledMessage]:
         return self.messages()

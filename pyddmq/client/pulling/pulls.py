@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pyddmq import idl
 from pyddmq.client.calls import Conversation
+from pyddmq.client.codec import WireProtocol
 from pyddmq.client.errors import ClientError, ClientMisuse, ConnectionLost, Refused, Unreachable, pull_refusal
 from pyddmq.client.reasons import reason_of, reason_text
 from pyddmq.client.results import PendingResults, QueueResult
+from pyddmq.client.tls import Tls
+from pyddmq.client.tokens import Token
 
 VERSION = "pyddmq-python 0.3.0"
 """What the node shows of this client, at most 64 characters; a test holds the number against that of the package."""
@@ -69,29 +72,57 @@ class GroupStats:
 
 
 class Pulls:
-    """A consumer over the connection that it is handed: settings, results that wait for a call, and the calls.
+    """A consumer over its connection: settings, results that wait for a call, and the calls.
 
     Attributes:
+        address: The node's `host:port`.
         group: The consumer group.
         topic: Only messages of this topic; None for any topic of the group.
     """
 
+    _connection: Any
+    _connection_class: ClassVar[Any]
+    """What it is connected by."""
+
     def __init__(
         self,
+        address: str,
         group: str,
-        topic: str | None,
+        topic: str | None = None,
         *,
-        batch_size: int,
-        linger_ms: int,
-        timeout_ms: int,
-        submit_tries: int,
-        patience_ms: int,
+        batch_size: int = 8,
+        linger_ms: int = 50,
+        timeout_ms: int = 5000,
+        submit_tries: int = 3,
+        patience_ms: int = 30_000,
+        protocol: WireProtocol = "binary",
+        tls: Tls | None = None,
+        token: Token | None = None,
     ) -> None:
-        """Set up; the arguments are those of `Consumer`. Raises ClientMisuse: a number out of range."""
+        """Set up; the connection is opened by the first call or `connect`.
+
+        Args:
+            address: `host:port` or `tls://host:port` of the node's consumer port.
+            group: The consumer group.
+            topic: Only messages of this topic; None for any topic of the group.
+            batch_size: Messages per pull at most; the subscription's maxPullBatchSize may lower it.
+            linger_ms: How long a pull without messages waits at the node.
+            timeout_ms: How long an answer may take beyond the linger.
+            submit_tries: How often `close` tries to submit what is left.
+            patience_ms: How long `messages` and `run` go on without any answer before they raise.
+            protocol: "binary" or "compact".
+            tls: For an address by TLS: the CA, and what the client shows.
+            token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
+                PYDDMQ_TOKEN of the environment; "" for none.
+
+        Raises:
+            ClientMisuse: A malformed address, unknown protocol or number out of range.
+        """
         if batch_size <= 0 or linger_ms < 0 or timeout_ms <= 0 or submit_tries <= 0 or patience_ms < 0:
             raise ClientMisuse(
                 "batch_size, timeout_ms and submit_tries must be above 0, linger_ms and patience_ms 0 or above"
             )
+        self.address = address
         self.group = group
         self.topic = topic
         self._idl: Any = idl.load("consumer")
@@ -104,6 +135,16 @@ class Pulls:
         self._unanswered = 0
         """Connections in a row that ended without an answer."""
         self._current: PulledMessage | None = None
+        """The message in hand."""
+        self._closed = False
+        self._connection = self._connection_class(
+            address, self._idl.ConsumerService, protocol=protocol, tls=tls, token=token
+        )
+        self._calls: Conversation = self._connection.conversation
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make what keeps calls apart."""
 
     @property
     def unsent(self) -> int:
@@ -167,27 +208,27 @@ class Pulls:
         )
         return {"request": request}
 
-    async def _ask(self, connection: Conversation, count_max: int) -> list[PulledMessage]:
+    async def _ask(self, count_max: int) -> list[PulledMessage]:
         """Report what is due and take one batch."""
         results = self._results.next_chain()
         try:
-            return messages_of(await self._pull(connection, count_max, results))
+            return messages_of(await self._pull(count_max, results))
         except ConnectionLost:
             # A node that cannot record results leaves calls that bring some unanswered; without any it says why.
             if not results or self._unanswered < UNANSWERED_MAX:
                 raise
-            return messages_of(await self._pull(connection, count_max, []))
+            return messages_of(await self._pull(count_max, []))
 
-    async def _pull(self, connection: Conversation, count_max: int, results: list[QueueResult]) -> Any:
+    async def _pull(self, count_max: int, results: list[QueueResult]) -> Any:
         arguments = self._pull_arguments(count_max, results)
-        return await self._call(connection, "pull", arguments, results, linger_ms=self._linger_ms)
+        return await self._call("pull", arguments, results, linger_ms=self._linger_ms)
 
-    async def _submit(self, connection: Conversation) -> bool:
+    async def _submit(self) -> bool:
         """Submit what is noted; False when the node took nothing of it."""
         taken = True
         while self._results:
             results = self._results.next_chain()
-            taken &= bool(await self._call(connection, "submit", {"result": self._chain(results)}, results))
+            taken &= bool(await self._call("submit", {"result": self._chain(results)}, results))
         return taken
 
     async def _submit_rest(self, submit: Callable[[], Awaitable[object]]) -> None:
@@ -200,13 +241,12 @@ class Pulls:
                 if not tries_left or not error.retriable:
                     raise
 
-    async def _ask_stats(self, connection: Conversation, topic: str | None) -> list[GroupStats]:
+    async def _ask_stats(self, topic: str | None) -> list[GroupStats]:
         request = self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)
-        return stats_of(await self._call(connection, "getConsumeStats", {"request": request}, []))
+        return stats_of(await self._call("getConsumeStats", {"request": request}, []))
 
     async def _call(
         self,
-        connection: Conversation,
         method: str,
         arguments: Mapping[str, object],
         results: list[QueueResult],
@@ -214,7 +254,7 @@ class Pulls:
         linger_ms: int = 0,
     ) -> Any:
         try:
-            answer = await connection.call(method, arguments, self._timeout_ms + linger_ms)
+            answer = await self._calls.call(method, arguments, self._timeout_ms + linger_ms)
         except ConnectionLost:
             self._unanswered += 1
             raise

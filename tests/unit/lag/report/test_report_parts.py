@@ -57,7 +57,7 @@ def incident(queue: int, begin: int, end: int | None, **given: Any) -> dict[str,
     usual = {
         "cluster": "c", "group": "g", "node": "n", "topic": "t", "queue": queue, "severity": SEVERITY["STOP"],
         "from_ms": FROM_MS + begin * HOUR_MS, "until_ms": None if end is None else FROM_MS + end * HOUR_MS,
-        "cause": None, "facts": {}, "lag": 10, "age_ms": 5_000.0, "lost": 2,
+        "cause": None, "facts": {}, "lag": 10, "age_ms": 5_000.0, "lost": 2, "last_ms": 0,
     }  # fmt: skip
     return {**usual, **given}
 
