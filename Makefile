@@ -96,7 +96,8 @@ format: setup ## bring the code into form
 bench: setup ## speed, beside Redis and RocketMQ where they can be had
 	$(BIN)/python -m bench
 
-bench-lag: setup ## what a lag report costs by Spark; LAG_BENCH="--days 30 --queues 1000" is the full size; needs Java 17
+bench-lag: setup ## what a lag report costs, beside DuckDB; LAG_BENCH="--days 30" is the full size; Spark needs Java 17
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python -m bench.lag_report $(LAG_BENCH)
 
 crash: setup ## a long campaign of SIGKILLs on real processes

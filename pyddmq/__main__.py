@@ -33,7 +33,7 @@ def python_problem(version: tuple[int, ...]) -> str | None:
 
 
 def main() -> None:
-    """Run the command line of this process and exit with one of the codes of docs/cli.md."""
+    """Run the command line of this process and exit with one of the codes of docs/commands.md."""
     problem = python_problem(sys.version_info[:3])
     if problem is not None:
         sys.stderr.write(problem + "\n")

@@ -137,7 +137,9 @@ class PlainNode(LiveNode):
         since_ms = NOW_MS - span_ms
         return LagTrend(since_ms=since_ms, until_ms=NOW_MS, width_ms=1, shortened=False, lines=[])
 
-    def objectives(self, *, group: str | None, span_ms: int, target_ms: int) -> Generator[None, None, ObjectivesAnswer]:
+    def objectives(
+        self, *, group: str | None, span_ms: int, target_ms: int, at_least: float | None = None
+    ) -> Generator[None, None, ObjectivesAnswer]:
         """Read nothing, and return an empty one."""
         yield
         since_ms = NOW_MS - span_ms

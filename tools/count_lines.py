@@ -1,4 +1,4 @@
-"""Counts lines of code: `python -m tools.count_lines`, the last step of `make lint`.
+"""Counts lines of code, and words of docs/: `python -m tools.count_lines`, the last step of `make lint`.
 
 A line of code is not blank and has more than a comment or part of a docstring. The string after an attribute counts as
 code. Of templates, CSS and JavaScript every line counts that is not blank. The numbers show growth; they fail no check.
@@ -19,6 +19,8 @@ CEILINGS: Mapping[str, int] = MappingProxyType({"product": 82_000, "tests": 92_0
 
 ROOMS = ("actions", "broker", "conf", "lag", "proxy", "pyddmq", "upstream")
 BESIDE = ("tests", "tools", "examples", "bench")
+WORDS_CEILING = 60_000
+"""Most words that pages written by hand may have together, README included."""
 SMALL_LINES = 60
 """A file with fewer lines of text is a candidate for a merge."""
 
@@ -134,11 +136,42 @@ def _row(name: str, counts: Counts) -> str:
     return f"{figures}  {name}{ceiling}"
 
 
+def count_words(root: Path) -> dict[str, int]:
+    """Count the words of the pages by shelf of docs/README.md, those that `make docs` makes apart.
+
+    A word has a letter or a digit: the bars of tables and the marks of headings are none.
+    """
+    pages = {path.relative_to(root / "docs").as_posix(): path for path in (root / "docs").rglob("*.md")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in pages.items()}
+    made = {name for name, text in texts.items() if "make docs" in text[:600]}
+    shelves = re.split(r"^## (.*)$", texts["README.md"], flags=re.MULTILINE)
+    found = {"README": _words((root / "README.md").read_text(encoding="utf-8")) + _words(texts["README.md"])}
+    for shelf, text in zip(shelves[1::2], shelves[2::2], strict=True):
+        placed = {name for name in re.findall(r"\]\(([^)]+\.md)\)", text) if name in texts}
+        found[shelf] = sum(_words(texts[name]) for name in placed - made)
+    found["by hand"] = sum(found.values())
+    found["made from the code"] = sum(_words(texts[name]) for name in made)
+    return found
+
+
+def _words(text: str) -> int:
+    return sum(any(map(str.isalnum, token)) for token in text.split())
+
+
+def words_table(found: Mapping[str, int]) -> str:
+    """Return the words as text, with the ceiling of the pages written by hand."""
+    lines = [f"{'words':>8}", *(f"{count:8,}  {name}" for name, count in found.items())]
+    if (above := found["by hand"] - WORDS_CEILING) > 0:
+        lines.append(f"docs/ is {above:,} words above its ceiling of {WORDS_CEILING:,}")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str]) -> None:
     """Print the table of this checkout."""
     root = Path(__file__).parents[1]
     names = (path.relative_to(root).as_posix() for room in (*ROOMS, *BESIDE) for path in (root / room).rglob("*.*"))
     print(table(count_folders(root, names), folders="--folders" in arguments))
+    print(words_table(count_words(root)))
 
 
 if __name__ == "__main__":

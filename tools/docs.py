@@ -6,13 +6,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tools import api_doc, configuration_doc, log_events_doc, metrics_doc, rules_doc, shapes_doc
+from tools import (
+    api_doc,
+    cli_doc,
+    codes_doc,
+    configuration_doc,
+    findings_doc,
+    log_events_doc,
+    metrics_doc,
+    rules_doc,
+    shapes_doc,
+)
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
         "admin-shapes": shapes_doc.render,
         "api": api_doc.render,
+        "codes": codes_doc.render,
+        "commands": cli_doc.render,
         "configuration": configuration_doc.render,
+        "findings": findings_doc.render,
         "lag-rules": rules_doc.render,
         "log-events": log_events_doc.page,
         "metrics": metrics_doc.page,

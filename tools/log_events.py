@@ -79,6 +79,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "store_failed": "A write, sync, rename or deletion failed: nothing is written any more until a restart.",
         "topic_file_postponed_disk_full": "A new topic's file waits for disk space; the topic works.",
         # Damage.
+        "ack_spare_unreadable": "The file set aside for the ack journal has a page that the disk does not give out; "
+        "another one is made.",
         "ack_journal_damaged": "The ack journal has damaged places; messages whose acks were there come again.",
         "checkpoint_damaged": "The checkpoint cannot be read; more of the log is read instead.",
         "damaged_record": "A message in the log is damaged and lost; nothing else is.",
@@ -161,7 +163,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "message_stopped": "A message is out of attempts and waits for an operator, with its `waits`: key or queue.",
         "message_undecided": "The disk failed while a retry or dead letter was written; a restart tells.",
         "messages_expired_unfinished": "Retention had deleted messages that a group had not finished.",
-        "messages_expired_unread": "Retention had deleted messages before a group was given them.",
+        "messages_expired_unread": "Retention had deleted messages before a group received them.",
         "messages_lost_to_retention": "Retention deleted messages that a group was not given.",
         "messages_near_deletion": "Retention is about to delete messages that a group still needs.",
         "queue_locks_lost": "The node stood still so long that somebody else took the queues of a group.",

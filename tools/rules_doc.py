@@ -26,14 +26,16 @@ look at the newest sample and at a *window* of samples before it. The same rules
 command line) and over columns of Spark (`lag/spark/columns.py`); one table of cases (`tests/unit/lag/rules/cases.py`)
 holds both.
 
-- **Null is "not known", never 0.** What is computed from null is null. OK has a condition of its own, which takes
-  everything known that it looks at; a queue that fits nothing is UNKNOWN.
+- **Null is "not known", never 0.** What is computed from null is null: `x and y` is false if one is false, else null if
+  one is null. `not surely x` also holds where x is null. OK has a condition of its own, which takes everything known
+  that it looks at; a queue that fits nothing is UNKNOWN.
 - **Time lag is never extrapolated.** It is read from the message (`message`), interpolated between two samples whose
   ends enclose the message's offset (`interpolated`), or only bounded (`bounded`: the bounds stand beside it, and the
   figure is null).
-- **Rates** are of the last half minute. **Trends** are medians of slopes over pairs of samples that are half the window
-  apart: one odd sample moves them little, bursts are averaged, and only samples since an offset last fell count.
-  Verdicts use trends. Lost, skipped and reset-over messages are not consumed.
+- A group's **position** is its committed offset, or the first kept message where that is above it.
+- **Rates** are of the last half minute. **Trends** are medians of slopes over pairs of samples that are half of the
+  samples apart: one odd sample moves them little, bursts are averaged, and only samples since an offset last fell
+  count. Verdicts use trends. Lost, skipped and reset-over messages are not consumed.
 - **The clock**: a moment after the one that is judged counts as that one; no age is below 0.
 - **Lag has a floor and trends a dead-band**, so that a constant lag of one poll is no trouble; STOP, STALL and BLOCKED
   need no more than one message that waits too long.
@@ -44,13 +46,24 @@ holds both.
 
 _HISTORY = """\
 
-## Objectives and incidents
+## In a report
 
-`lag/rules/history_rules.py` counts over judged moments of one queue: the share of samples, and of messages (each
-sample weighs what was produced since the one before, without what was lost), whose time lag is known and within the
-target; the time over the target; and incidents, which are stretches of statuses whose level is not OK: from, to, peak
-lag, peak time lag, worst status, cause. The cause is the one that held longest while the status was the worst; of equal
-ones the first. A gap longer than `stale_ms` ends an incident, as nothing is known of it.
+A report judges each sample at the sample's own moment. At the window's end a queue whose last sample is older than
+`stale_ms` is UNKNOWN, unless it is DATA_LOSS, AHEAD or REWIND; a queue that left is LEFT, whose level is OK.
+
+- **Incident**: a stretch of samples of one queue whose level is not OK, with its worst status, the greatest lag,
+  and the greatest time lag or upper bound of one. Its cause is the one that held longest while the status was the
+  worst, each sample up to the next one; of equal ones the first. It ends with the first sample that is OK, with the
+  sample before a gap longer than `stale_ms`, or when the queue left. An incident of INCOMPLETE alone is not shown.
+- **In time** is a sample whose time lag, or its upper bound, is within the target; **late** one whose time lag, or its
+  lower bound, is above it. Of all others, and of UNKNOWN ones, it is not known.
+- **Share of samples**: those in time, of all.
+- **Share of messages**: of the messages that a group's position passed, those before which the last sample was in time.
+  Lost messages, and those that wait at the end of the window while the last sample is late, count as missed. Skipped
+  messages are not counted, nor what was passed with a reset or within a gap.
+- **Time over the target**: the time between two samples of which the first is late, of the group's worst queue.
+- **Known**: the share of the window of which a sample is in time or late. A sample speaks for the time up to the next
+  one; the first also for the time before it, the last for the time after it. Gaps are not known.
 """
 
 

@@ -12,7 +12,7 @@ from broker.runtime.seams import Clock
 
 MESSAGES_EXPIRED = declare(
     "pyddmq_messages_expired_total",
-    "Messages lost to retention: deleted with their log file before the group was given them.",
+    "Messages lost to retention: deleted with their log file before the group received them.",
     ("group",),
 )
 

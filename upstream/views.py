@@ -206,7 +206,7 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         owner: Who inside the program consumes the queues for this group (docs/consumers.md); null: nobody.
         paused_since_ms: Since when an operator has the group or this topic paused; null when it is not.
         paused_by: From which address.
-        lost: Messages that retention deleted before the group was given them, over restarts.
+        lost: Messages that retention deleted before the group received them, over restarts.
         lost_at_ms: When that last happened; null: never.
         expires_seconds: Seconds until retention deletes the oldest unfinished message by age, at the earliest; null
             without a lag or such a limit.
@@ -368,7 +368,7 @@ class Move(View, frozen=True, kw_only=True):
 
 WHEREABOUTS = {
     "retrying": "waits for its retry",
-    "buffered": "ready, no client has pulled it",
+    "buffered": "ready, waits for a client to pull it",
     "ready": "ready, waits for a permit or the rate",
     "running": "in an action",
     "stopped": "out of attempts, waits for an operator",

@@ -80,13 +80,16 @@ class ExportPlace:
             coded: Columns of texts that become numbers, with a list of the texts.
         """
         path = f"{self._base}/{live.file.name}"
-        filters = None if live.is_whole else [("sequence", ">=", live.first), ("sequence", "<=", live.last)]
         try:
-            return arrow().parquet.read_table(
-                path, filesystem=self._fs, filters=filters, partitioning=None, read_dictionary=list(coded)
-            )
+            # Not `read_table`, which brings the datasets of pyarrow, and with them pandas.
+            with arrow().parquet.ParquetFile(self._fs.open_input_file(path), read_dictionary=list(coded)) as file:
+                table = file.read()
         except (OSError, ValueError) as error:
             raise ExportFailed(f"{self.url}/{live.file.name} cannot be read: {error}") from error
+        if live.is_whole:
+            return table
+        kept = [live.first <= each <= live.last for each in table.column("sequence").to_pylist()]
+        return table.filter(arrow().array(kept, arrow().bool_()))
 
     def rows(self, file: ExportFile) -> int:
         """Return how many rows a file has. Raises ExportFailed."""

@@ -1,6 +1,6 @@
 """For which share of the time, and of the messages, an objective was kept: the oldest unfinished message no older.
 
-Of the time between two samples counts what the first of them says, as in `lag.rules.history_rules`; of a minute or an
+Of the time between two samples counts what the first of them says, as in reports; of a minute or an
 hour that is kept as a summary, its worst sample. Time without samples, and time of which samples cannot say it, is
 unknown: it is in no share and stands beside it, as `coverage`.
 
@@ -18,13 +18,16 @@ from typing import Final
 from lag.blocks import Gap
 from lag.history.rows import Figures, figures
 from lag.history.trend import STEP_ROWS, Place
-from lag.journal.files import Tier
+from lag.journal.files import WIDTH_MS, Tier
+from lag.journal.reader import SLACK_MS
 from lag.journal.scan import Block
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent
 
 GAP_INTERVALS: Final = 3
 """Samples more intervals apart than this have a gap between them."""
+BURN_MS: Final = (259_200_000, 21_600_000, 3_600_000, 1_800_000, 300_000)
+"""The last 3 d, 6 h, 1 h, 30 min and 5 min: burn rates are compared over a long window and a short one."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,19 @@ class Kept:
     def messages_share(self) -> float | None:
         """Share of the messages; null: there were none."""
         return self.messages_kept / self.messages if self.messages else None
+
+    def burn_rate(self, at_least: float) -> float | None:
+        """Return how fast the error budget is used up: 1.0 uses all of it over the span, 2.0 in half of it.
+
+        Args:
+            at_least: Share of the messages that is the goal; what is left to 1.0 is the budget.
+
+        Returns:
+            The share of messages that were missed, over the budget; null: no messages, or no budget.
+        """
+        if not self.messages or at_least >= 1:
+            return None
+        return round((self.messages - self.messages_kept) / self.messages / (1 - at_least), 3)
 
     def unknown_ms(self, span_ms: int) -> int:
         """Return how much of a span, over all queues, is not known."""
@@ -113,6 +129,8 @@ class Objectives:
 
     def add(self, block: Block) -> Iterator[None]:
         """Take a block of the journal in, in steps; blocks come in the order of their times."""
+        if block.time_ms + max(SLACK_MS, WIDTH_MS[block.tier]) < self._since_ms:
+            return
         gap_ms = max(Limits().stale_ms, GAP_INTERVALS * block.head.interval_ms if block.tier is Tier.RAW else 0)
         resets = [each for each in block.events if each.kind is EventKind.RESET]
         for number, (key, time_ms, row) in enumerate(block.queues):

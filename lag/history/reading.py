@@ -82,7 +82,7 @@ def span_of(
     return Span(since_ms=until_ms - fitting_ms, until_ms=until_ms, finest=finest, asked_ms=length_ms)
 
 
-def gather(reader: JournalReader, span: Span, into: Gatherer) -> Generator[None, None, None]:
+def gather(reader: JournalReader, span: Span, *into: Gatherer) -> Generator[None, None, None]:
     """Read a span in steps of some tenths of a millisecond; what cannot be read is left out."""
     # A summary has the moment of its begin; the one that the span begins in counts.
     since_ms = span.since_ms - WIDTH_MS[span.finest]
@@ -90,4 +90,5 @@ def gather(reader: JournalReader, span: Span, into: Gatherer) -> Generator[None,
         if block is None or isinstance(block, Gap):
             yield
             continue
-        yield from into.add(block)
+        for each in into:
+            yield from each.add(block)

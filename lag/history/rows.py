@@ -26,7 +26,7 @@ class Figures(NamedTuple):
         peak: The most of all samples.
         age_ms: Greatest age of the oldest unfinished message, where every sample knows it.
         age_low_ms: It was at least so much.
-        committed: Committed offset, in the last sample.
+        committed: Committed offset, or the first that is kept if that is above it, in the last sample.
         expired: Messages that retention took unfinished, up to the last sample.
         skipped: Messages that an operator skipped or dead-lettered, up to the last sample; never null.
         first_ms: Moment of the first sample; never null.
@@ -47,6 +47,8 @@ def figures(tier: Tier, time_ms: int, row: Row) -> Figures:
     start, end, committed = row[_START], row[_END], row[_COMMITTED]
     lag = None if start is None or end is None or committed is None else max(0, end - max(committed, start))
     expired = None if start is None else row[_EXPIRED]
+    if committed is not None and start is not None:
+        committed = max(committed, start)
     if tier is Tier.RAW:
         age = None if lag is None else 0
         if lag:

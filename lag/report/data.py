@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lag.rules.queue_rules import advice_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
@@ -115,6 +117,23 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usual:
+    """How a group was at the same hour of the four weeks before: medians over the weeks that are known.
+
+    Attributes:
+        lag: Most messages behind of a queue in the hour, as the peak lag of the finding.
+        seconds: Greatest age of the oldest unfinished message; null: not known.
+        produced: Messages produced per second, over the queues of the finding's topic.
+        weeks: How many of the four weeks are known.
+    """
+
+    lag: int
+    seconds: float | None
+    produced: float
+    weeks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a reader has to know: an incident of the window, or several that are equal, open or ended.
 
@@ -135,6 +154,7 @@ class Finding:
         peak_seconds: Greatest age of the oldest unfinished message.
         lost: Messages that retention took unfinished meanwhile.
         contacts: Whom to call.
+        usual: How the first group was at the same hour of earlier weeks; null: not known of any.
     """
 
     groups: Sequence[str]
@@ -153,6 +173,15 @@ class Finding:
     peak_seconds: float | None
     lost: int
     contacts: Sequence[str]
+    usual: Usual | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to do: about what has ended nothing, unless messages were lost."""
+        if self.to_ms is not None:
+            return self.status_advice if self.lost else ""
+        cause = self.cause.replace(" ", "_")
+        return advice_of(self.status, cause if self.cause_advice else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

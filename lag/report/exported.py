@@ -15,7 +15,7 @@ from lag.journal.files import Tier
 from lag.journal.reader import Wanted
 from lag.journal.scan import SILENT_INTERVALS
 from lag.report.column_rules import NOTHING, ColumnValues
-from lag.report.column_samples import EXTRA, TEXTS, TIERS, TYPES, Place, joined
+from lag.report.column_samples import EXTRA, TEXTS, TIERS, Place, joined
 from lag.report.options import Figures, ReportOptions, Window
 from lag.report.reading import ReadSamples, reading_of, wanted_of
 
@@ -118,7 +118,7 @@ class _Files:
             **dict.fromkeys(EXTRA, NOTHING),
         }
         for name in ("time_ms", "sequence"):
-            found[name] = ColumnValues(_chunk(table, name).to_numpy(zero_copy_only=False))
+            found[name] = ColumnValues(_numbers(table, name))
         for column in QUEUES.columns:
             if column.name in names:
                 found[column.name] = self._column(table, column.name)
@@ -129,7 +129,7 @@ class _Files:
     def _queues(self, table: Any) -> Any:
         """Return the number of each row's queue."""
         coded = [_coded(table, name) for name in _NAMES]
-        queues = _chunk(table, "queue").to_numpy(zero_copy_only=False).astype(np.int64)
+        queues = _numbers(table, "queue").astype(np.int64)
         size = int(queues.max()) + 1
         keys = queues.copy()
         for codes, texts in coded:
@@ -144,30 +144,51 @@ class _Files:
         return numbers[places]
 
     def _column(self, table: Any, name: str) -> ColumnValues:
-        array = _chunk(table, name)
-        if array.null_count == len(array):
+        array = table.column(name).chunk(0)
+        known = _known(array)
+        if known is False:
             return NOTHING
-        known: Any = True if not array.null_count else array.is_valid().to_numpy(zero_copy_only=False)
         if name in TEXTS:
             codes, texts = _coded(table, name)
             numbers = np.array([self.texts.setdefault(text, len(self.texts)) for text in texts], np.int64)
             return ColumnValues(numbers[codes], known)
-        if known is not True:
-            array = array.fill_null(False if TYPES[name] is np.bool_ else 0)
-        values = array.to_numpy(zero_copy_only=False)
+        values = _values(array)
         if known is True and values.min() == values.max():
             return ColumnValues(values[0].item())
         return ColumnValues(values, known)
 
 
-def _chunk(table: Any, name: str) -> Any:
-    """Return a column of a table without chunks as an array."""
-    return table.column(name).chunk(0)
+def _values(array: Any) -> Any:
+    """Return an array of pyarrow as one of numpy; what is null has any value.
+
+    The methods of pyarrow that do this bring pandas, which takes longer than a million samples.
+    """
+    buffer, end = array.buffers()[1], array.offset + len(array)
+    if str(array.type) == "bool":
+        return _bits(buffer, end)[array.offset :]
+    return np.frombuffer(buffer, np.dtype(str(array.type)))[array.offset : end]
+
+
+def _known(array: Any) -> Any:
+    """Return which values are not null: an array, or one answer for all."""
+    if not array.null_count or array.null_count == len(array):
+        return not array.null_count
+    return _bits(array.buffers()[0], array.offset + len(array))[array.offset :]
+
+
+def _bits(buffer: Any, count: int) -> Any:
+    return np.unpackbits(np.frombuffer(buffer, np.uint8), count=count, bitorder="little").view(np.bool_)
+
+
+def _numbers(table: Any, name: str) -> Any:
+    return _values(table.column(name).chunk(0))
 
 
 def _coded(table: Any, name: str) -> tuple[Any, list[str]]:
-    array = _chunk(table, name)
-    return array.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), array.dictionary.to_pylist()
+    """Return a column of texts as numbers, 0 of nulls, and the texts."""
+    array = table.column(name).chunk(0)
+    codes = np.where(_known(array), _values(array.indices), 0)
+    return codes.astype(np.int64), array.dictionary.to_pylist()
 
 
 def _silences(

@@ -47,7 +47,8 @@ class JudgedSamples:
         self.last = np.append(self.first[1:], True)
         self.tiers = samples.columns["tier"].within(self.count).values
         self.passed_ms = np.diff(samples.times, prepend=0)
-        self.is_gap = self.passed_ms > limits.stale_ms + _WIDTHS[self.tiers]
+        self._gap_ms = limits.stale_ms + _WIDTHS[self.tiers]
+        self.is_gap = self.passed_ms > self._gap_ms
         """Whether too long passed since the sample before, if there is one."""
         self.begins = np.flatnonzero(self.first)
         reset = last_resets(block, rows, resets)
@@ -86,14 +87,16 @@ class JudgedSamples:
         return np.where(known & ~self.first & (before >= begins), lost, 0)
 
     def speaks_for_ms(self, counted_ms: int) -> Any:
-        """Return the time from each sample to the next one, if that is no gap; 0 of those before a moment."""
-        after = np.where(self.first | self.is_gap, 0, self.passed_ms)
-        return np.where(self.samples.times < counted_ms, 0, np.append(after[1:], 0))
+        """Return the time from each sample to the next one, if that is no gap, and not before a moment; else 0."""
+        speaks = np.append(np.where(self.first | self.is_gap, 0, self.passed_ms)[1:], 0)
+        return np.where(self.samples.times + speaks < counted_ms, 0, speaks)
 
-    def sums(self) -> dict[str, Any]:
-        """Return what is added up of each queue, as an array over the queues."""
+    def sums(self, window: Window) -> dict[str, Any]:
+        """Return what is added up of each queue over a window, as an array over the queues."""
         facts, zero = self.judge.facts, np.zeros(self.count, np.int64)
         committed, skipped = facts["committed"], facts["skipped"]
+        # Where a group goes on: what is lost lifts not every committed offset.
+        committed = ColumnValues(np.maximum(committed.values, facts["start"].filled(0)), committed.known)
         then, skipped_then = self.before(committed), self.before(skipped)
         passes = ~self.first & ~self.is_gap
         counts = both(both(committed.known, then.known), passes) & opposite(self._was_reset)
@@ -104,6 +107,9 @@ class JudgedSamples:
         own = self.in_time.within(self.count)
         known = np.where(is_raw, before.known, own.known)
         kept = np.where(is_raw, before.known & before.values, own.known & own.values)
+        head, tail = self.samples.times - window.from_ms, window.to_ms - self.samples.times
+        beside = np.where(self.first & (head <= self._gap_ms), head, 0)
+        beside = np.where(own.known, beside + np.where(self.last & (tail <= self._gap_ms), tail, 0), 0)
         late_at_last = self.last & own.known & ~own.values
         found = {
             "samples": zero + 1,
@@ -111,7 +117,7 @@ class JudgedSamples:
             "ended": finished + self.lost_now + np.where(late_at_last, facts["lag"].filled(0), 0),
             "ended_kept": np.where(kept, finished, 0),
             "lost": self.lost_now,
-            "known_ms": np.where(passes & known, self.passed_ms, 0),
+            "known_ms": np.where(passes & known, self.passed_ms, 0) + beside,
             "over_ms": np.where(passes & known & ~kept, self.passed_ms, 0),
         }
         added = {name: np.add.reduceat(values.astype(np.int64), self.begins) for name, values in found.items()}

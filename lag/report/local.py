@@ -7,7 +7,7 @@ Samples are read as columns and judged by numpy, some topics at a time; what com
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from lag.report.options import (
 )
 from lag.report.parts import assemble
 from lag.report.reading import Moments, ReadSamples, read_journals
+from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in
@@ -48,6 +49,7 @@ _KEPT: Final = frozenset(
     and "stale_ms" not in names_in(status.rule)
 )  # fmt: skip
 """Statuses that do not depend on the age of the sample: a queue that nothing is known of since keeps them."""
+_OTHERS: Final[Mapping[str, None]] = {"node": None, "topic": None, "queue": None}
 _SUMS: Final = ("samples", "kept", "ended", "ended_kept", "lost", "known_ms", "over_ms")
 
 
@@ -58,7 +60,8 @@ def make_locally(disk: Disk, options: ReportOptions) -> Report:
         ExportUnavailable: Exported files are read with pyarrow, which is not installed.
         ExportFailed: Nothing was exported to a place, or it cannot be listed.
     """
-    return replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    report = replace(assemble(options, reduce_locally(disk, options)), waiting=waiting_of(disk, options))
+    return with_usual(disk, options.given.journals, report)
 
 
 def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
@@ -71,9 +74,9 @@ def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
     resets = [moments.resets(place) for place in reading.places]
     for block in _blocks(reading.samples, reading.places):
         if options.compared and (judged := JudgedSamples.of(block, before, limits, resets)) is not None:
-            earlier.add(judged)
+            earlier.add(judged, before)
         if (judged := JudgedSamples.of(block, window, limits, resets)) is not None:
-            found.add(judged)
+            found.add(judged, window)
             found.tell(judged, moments)
     return found.reduced(reading, earlier)
 
@@ -108,9 +111,9 @@ class _Found:
         self._left: dict[int, int | None] = {}
         self._incidents: dict[int, list[Figures]] = defaultdict(list)
 
-    def add(self, judged: JudgedSamples) -> None:
-        """Add up what was judged."""
-        self._sums.append({**judged.sums(), "queue": judged.samples.queues[judged.begins]})
+    def add(self, judged: JudgedSamples, window: Window) -> None:
+        """Add up what was judged of a window."""
+        self._sums.append({**judged.sums(window), "queue": judged.samples.queues[judged.begins]})
 
     def tell(self, judged: JudgedSamples, moments: Moments) -> None:
         """Take what is shown of the judged samples: buckets, incidents, and the last of each queue."""
@@ -305,21 +308,20 @@ class _Found:
         ranks = np.arange(len(order)) - np.maximum.accumulate(np.where(_begins(groups), np.arange(len(order)), 0))
         places = np.zeros(len(self._places), np.int64)
         places[of_queue[order]] = np.minimum(ranks + 1, QUEUES_MAX + 1)
+        others: dict[tuple[int, int], Figures] = {}
+        names = {queue: _names(self._places[queue]) for queue in of_queue.tolist()}
         lists = zip(*(each.tolist() for each in (queues, places[queues], rows["bucket"], rows["lag"])), strict=True)
-        found: dict[tuple[int, int, int], Figures] = {}
         for queue, place, bucket, lag in lists:
-            group = int(self._group[queue])
-            row = found.get((group, place, bucket))
+            if place <= QUEUES_MAX:
+                yield {**names[queue], "place": place, "bucket": bucket, "lag": None if lag == NONE else lag}
+                continue
+            row = others.get((int(self._group[queue]), bucket))
             if row is None:
-                cluster, name = self._groups[group]
-                is_one = place <= QUEUES_MAX
-                names = _names(self._places[queue]) if is_one else dict.fromkeys(("node", "topic", "queue"))
-                row = found[group, place, bucket] = {
-                    **names, "cluster": cluster, "group": name, "place": place, "bucket": bucket, "lag": None
-                }  # fmt: skip
+                row = {**names[queue], **_OTHERS, "place": place, "bucket": bucket, "lag": None}
+                others[int(self._group[queue]), bucket] = row
             if lag != NONE:
                 row["lag"] = lag + (row["lag"] or 0)
-        yield from found.values()
+        yield from others.values()
 
 
 def _begins(keys: Any) -> Any:

@@ -75,12 +75,10 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     about = f"{plain(texts.names(finding.groups))}{cause}, {plain(texts.when(finding, report))}"
     yield f"- **{finding.status}** {about}.{call}"
     facts = texts.costs(finding)
-    said = [plain(texts.sentence(each)) for each in (finding.evidence, facts) if each]
-    said += [
-        f"→ {plain(texts.sentence(each))}"
-        for each in dict.fromkeys((finding.cause_advice, finding.status_advice))
-        if each
-    ]
+    said = [plain(texts.evidence(finding))] if finding.evidence else []
+    said += [plain(texts.sentence(each)) for each in (facts, texts.usual(finding)) if each]
+    if finding.advice:
+        said.append(f"→ {plain(texts.sentence(finding.advice))}")
     if said:
         yield f"  {' '.join(said)}"
 

@@ -35,6 +35,7 @@ from lag.report.options import (
 from lag.report.summary import summary_of
 from lag.rules import causes, statuses
 from lag.rules.limits import Limits
+from lag.rules.queue_rules import advice_of
 
 GAPS_MAX: Final = 20
 _NO_OBJECTIVE: Final = Objective(
@@ -152,7 +153,7 @@ def _why(row: Mapping[str, Any]) -> tuple[str, str, str]:
         status = statuses.BY_NAME[row["status"]]
         calm = row["status"] == "OK"
         return "", "" if calm else status.meaning, "" if calm else status.advice
-    return _words(row["cause"]), causes.evidence(row["cause"], row), causes.BY_NAME[row["cause"]].advice
+    return _words(row["cause"]), causes.evidence(row["cause"], row), advice_of(row["status"], row["cause"])
 
 
 def _objective(row: Figures, limits: Limits, window: Window, earlier: Figures | None) -> Objective:
@@ -179,9 +180,8 @@ def _share(part: int, total: int) -> float | None:
 
 
 def _coverage(row: Figures, window: Window) -> float:
-    """Return the share of a period as long as the window that is known; a sample speaks for the pause before it."""
-    known_ms = row["known_ms"] + min(window.pause_ms, window.length_ms) * row["queues"]
-    return min(1.0, float(known_ms / (window.length_ms * row["queues"])))
+    """Return the share of a period as long as the window that is known."""
+    return float(row["known_ms"] / (window.length_ms * row["queues"]))
 
 
 def _line(buckets: Sequence[Figures], window: Window) -> Line:
@@ -232,22 +232,27 @@ def _heat(rows: Sequence[Figures], window: Window) -> HeatMap:
     )
 
 
-def _incidents(rows: Sequence[Figures]) -> list[Incident]:
-    """Join what was the same at the same time on several queues: one incident for people.
-
-    Its evidence is that of the queue with the most lag.
-
-    That too few samples are known is none of them: the bands show it, and the report's gaps say why.
-    """
-    joined: list[Figures] = []
+def joined(rows: Sequence[Figures]) -> list[Figures]:
+    """Join what was the same at the same time on several queues: one incident for people."""
+    found: list[Figures] = []
+    open_now: list[Figures] = []
     for row in sorted(rows, key=lambda row: (row["from_ms"], row["topic"], row["queue"])):
-        for other in joined:
-            same = other["severity"] == row["severity"] and other["cause"] == row["cause"]
-            if same and (other["until_ms"] is None or row["from_ms"] <= other["until_ms"]):
+        open_now = [each for each in open_now if each["until_ms"] is None or row["from_ms"] <= each["until_ms"]]
+        for other in open_now:
+            if other["severity"] == row["severity"] and other["cause"] == row["cause"]:
                 _join(other, row)
                 break
         else:
-            joined.append(dict(row))
+            open_now.append(dict(row))
+            found.append(open_now[-1])
+    return found
+
+
+def _incidents(rows: Sequence[Figures]) -> list[Incident]:
+    """Return the incidents of a group; the evidence of each is that of the queue with the most lag.
+
+    That too few samples are known is none of them: the bands show it, and the report's gaps say why.
+    """
     return [
         Incident(
             topic=row["topic"] or "",
@@ -261,7 +266,7 @@ def _incidents(rows: Sequence[Figures]) -> list[Incident]:
             peak_seconds=_seconds(row["age_ms"]),
             lost=row["lost"],
         )
-        for row in joined
+        for row in joined(rows)
         if status_of(row["severity"]) != "INCOMPLETE"
     ]
 
@@ -283,7 +288,7 @@ def _join(into: Figures, row: Mapping[str, Any]) -> None:
     if (row["lag"] or 0) > (into["lag"] or 0):
         into["facts"] = row["facts"]
     into["lost"] += row["lost"]
-    for name in ("lag", "age_ms"):
+    for name in ("last_ms", "lag", "age_ms"):
         if row[name] is not None:
             into[name] = row[name] if into[name] is None else max(into[name], row[name])
 

@@ -57,19 +57,25 @@ def _nodes(disk: Disk, folder: str) -> set[tuple[str, str]]:
     return found
 
 
-def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> int:
-    """Return how many samples journals can have from one moment to before another, by the sizes of their files."""
-    found = 0
+def file_spans(disk: Disk, folders: Iterable[str]) -> list[tuple[int, int, int]]:
+    """Return, of each file of journals, its first and last moment, and how many samples it can have, by its size."""
+    found = []
     for folder in folders:
         for file in live_files(each for name in disk.list(folder) if (each := parse(name)) is not None):
             reader = BlockReader(disk, f"{folder}/{file.name}")
             reader.close()
-            head = reader.head
-            if head is not None and head.last_ms + SLACK_MS >= since_ms and head.first_ms - SLACK_MS < until_ms:
+            if reader.head is not None:
                 opened = disk.open(f"{folder}/{file.name}")
-                found += opened.size() // JOURNAL_BYTES
+                samples = opened.size() // JOURNAL_BYTES
+                found.append((reader.head.first_ms - SLACK_MS, reader.head.last_ms + SLACK_MS, samples))
                 opened.close()
     return found
+
+
+def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> int:
+    """Return how many samples journals can have from one moment to before another, by the sizes of their files."""
+    spans = file_spans(disk, folders)
+    return sum(samples for first_ms, last_ms, samples in spans if last_ms >= since_ms and first_ms < until_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +151,10 @@ def reading_of(
     columns, absurd = _without_absurd_times(columns)
     columns, kept = _without_lies(places, columns, steps_of(events), options.limits)
     times, queues = columns["time_ms"].values, columns["queue"].values
+    counts = np.bincount(queues[absurd[kept] & (times >= options.window.from_ms)], minlength=len(places))
     refused: dict[str, int] = {}
-    for queue in queues[absurd[kept] & (times >= options.window.from_ms)].tolist():
-        refused[places[queue][1]] = refused.get(places[queue][1], 0) + 1
+    for queue in np.flatnonzero(counts).tolist():
+        refused[places[queue][1]] = refused.get(places[queue][1], 0) + int(counts[queue])
     sorted_places, samples = ordered(places, columns, texts)
     return ReadSamples(places=sorted_places, samples=samples, events=events, gaps=gaps, refused=refused)
 

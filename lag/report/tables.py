@@ -13,16 +13,17 @@ from lag.report.data import Incident, QueueFigures, Report
 def queues_csv(report: Report) -> str:
     """Return the queues at the window's end, a row each; what is not known is empty."""
     rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.queues)
-    return _csv(("cluster", "group", *(field.name for field in fields(QueueFigures))), rows)
+    return csv_of(("cluster", "group", *(field.name for field in fields(QueueFigures))), rows)
 
 
 def incidents_csv(report: Report) -> str:
     """Return the incidents of all groups, a row each."""
     rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.incidents)
-    return _csv(("cluster", "group", *(field.name for field in fields(Incident))), rows)
+    return csv_of(("cluster", "group", *(field.name for field in fields(Incident))), rows)
 
 
-def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)

@@ -73,6 +73,11 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
 
 
+def evidence(finding: Finding) -> str:
+    """Write the evidence of a finding as a sentence; that of an ended one is of an earlier moment."""
+    return sentence(finding.evidence if finding.to_ms is None else f"then: {finding.evidence}")
+
+
 def share(value: float | None) -> str:
     """Write a share in percent, never rounded up to 100: 99.95 %, 100 %."""
     if value is None:
@@ -111,6 +116,17 @@ def costs(finding: Finding) -> str:
         f"{count(finding.lost)} lost" if finding.lost else "",
     ]
     return ", ".join(each for each in found if each)
+
+
+def usual(finding: Finding) -> str:
+    """Write what was usual at the hour of a finding: usual at this hour: peak lag 12 000, produced 35/s."""
+    found = finding.usual
+    if found is None:
+        return ""
+    oldest = "" if found.seconds is None else f", the oldest message {duration(found.seconds)}"
+    of = f" for {finding.groups[0]}" if len(finding.groups) > 1 else ""
+    weeks = f"{found.weeks} of 4 weeks known"
+    return f"usual at this hour{of}: peak lag {count(found.lag)}{oldest}, produced {rate(found.produced)} ({weeks})"
 
 
 def event(mark: Mark) -> str:

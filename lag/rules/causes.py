@@ -90,7 +90,7 @@ CAUSES: Final = (
             _behind,
             any_of(fact("none_succeeds"), _flat & any_of(fact("retrying") > 1, fact("idle_ms") >= fact("stop_ms"))),
         ),
-        evidence="{retrying} messages wait for another attempt, {in_flight} are out, and nothing moved for "
+        evidence="{retrying} messages wait for another attempt, {in_flight} are in flight, and nothing moved for "
         "{still_ms}; last failure: {held_reason}",
         advice="Mend the target of the push action; messages go on by themselves then.",
     ),
@@ -173,7 +173,7 @@ CAUSES: Final = (
         name="slow_consumer",
         meaning="Consumers are there, and finish less than comes, or less than is due.",
         rule=all_of(_behind, _present, _slower),
-        evidence="clients: {holders}, messages out: {in_flight}, last client activity {client_silent_ms} ago; "
+        evidence="clients: {holders}, messages in flight: {in_flight}, last client activity {client_silent_ms} ago; "
         "produced {produce_rate}/s, consumed {consume_rate}/s",
         advice="Make the consumers faster, or add some.",
     ),
@@ -206,7 +206,10 @@ def evidence(cause: str, facts: Facts) -> str:
     Raises:
         KeyError: There is no such cause, or a fact that its sentence names was not given.
     """
-    return BY_NAME[cause].evidence.format_map({name: _shown(name, facts[name]) for name in _NAMED[cause]})
+    shown = {name: _shown(name, facts[name]) for name in _NAMED[cause]}
+    if cause == "no_consumer" and facts["client_silent_ms"] is None:
+        shown["client_silent_ms"] = "as long as is known"
+    return BY_NAME[cause].evidence.format_map(shown)
 
 
 def _shown(name: str, value: Value) -> str | int:

@@ -313,11 +313,18 @@ def _text(expression: Expression, inside: bool = False) -> str:
     elif operation == "not" and parts[0].operation == "is_null":
         words = f"{_text(parts[0].parts[0], True)} is known"
     elif operation == "not":
-        words = f"not {_text(parts[0], True)}"
+        words = f"not {'surely ' * _is_sure(parts[0])}{_text(parts[0], True)}"
     else:
         name = {"highest": "max", "latest": "latest", "coalesce": "first known of"}[operation]
         return f"{name}({', '.join(_text(part) for part in parts)})"
     return f"({words})" if inside else words
+
+
+def _is_sure(expression: Expression) -> bool:
+    """Whether it is false, and not null, where one of its parts is not known."""
+    if expression.operation in ("and", "or"):
+        return all(_is_sure(part) for part in expression.parts)
+    return expression.operation == "coalesce" and expression.parts[1] == constant(False)
 
 
 def _flat(expression: Expression) -> tuple[Expression, ...]:

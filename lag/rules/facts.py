@@ -22,12 +22,12 @@ from lag.samples import SAMPLE_FIELDS, QueueSample
 
 WINDOW_FACTS: Final = {
     "now_ms": "the moment that is judged",
-    "readable": "samples in the window",
+    "readable": "samples in the window: those that could be read, since `end` last fell",
     "reset_ms": "when an operator last reset the offset within the window; null: did not",
     "reset_ago_s": "how many seconds ago that was",
     "committed_before": "the last committed offset before it within the window; null: none, or not known",
     "flat_since_ms": "begin of the trailing run of one committed offset",
-    "behind_since_ms": "begin of the trailing run in which there was something to finish; null: there is nothing",
+    "behind_since_ms": "begin of the trailing run with messages behind the group's position; null: there are none",
     "paused_until_ms": "the last sample in which the group was paused; null: none",
     "least_unfinished": "lowest count of unfinished messages",
     "peak_committed": "highest committed offset since the last reset",
@@ -41,16 +41,16 @@ WINDOW_FACTS: Final = {
     "grown": "by how much they rose since",
     "grown_produced": "by how much `end` rose since",
     "peak_before": "highest count of unfinished messages before that sample; null: none is known",
-    "produce_slope": "slope of `end`, in messages/s",
+    "produce_slope": "slope of `end`, in messages/s; null below 2 samples",
     "consume_slope": "slope of what the group finished since the committed offset last fell or was reset, or the topic "
-    "was emptied, in messages/s: the committed offset without what expired, was skipped or was reset over",
-    "produce_recent": "slope of `end` over the last recent_ms, or the shortest span of samples above it",
+    "was emptied, in messages/s: its position without what expired or was skipped; null below 2 samples",
+    "produce_recent": "slope of `end` over the shortest span of samples of recent_ms or more, else over all of them",
     "consume_recent": "slope of what the group finished over that span",
     "start_slope": "slope of `start`, in messages/s",
-    "produce_first": "slope of `end` over the first half of the window",
-    "produce_second": "slope of `end` over the second half",
-    "consume_first": "slope of what the group finished over the first half of the samples of consume_slope",
-    "consume_second": "that over the second half",
+    "produce_first": "slope of `end` from the window's first sample to the middle one; null below 3 samples",
+    "produce_second": "slope of `end` from there to the last sample",
+    "consume_first": "slope of what the group finished, likewise over the samples of consume_slope",
+    "consume_second": "that from their middle one to the last",
 }
 """Facts of the window, each with what it is. The fields of the newest sample come beside them."""
 

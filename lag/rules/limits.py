@@ -25,7 +25,7 @@ class Limits:
         floor_ms: Nor is one whose oldest message is this old at most.
         dead_band: Share of the produce rate that the lag may rise or fall by without having a trend.
         window_ms: How far back the window of samples reaches.
-        samples_min: Fewer samples in the window give no trend.
+        samples_min: With fewer samples in the window a queue is INCOMPLETE, unless it is something worse.
         stale_ms: A newest sample that is older says nothing of now.
         recent_ms: Span of the rates that are shown; trends are over the window.
         growing_ms: A lag that only rises for so long is a warning, also under the target.

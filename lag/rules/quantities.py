@@ -263,12 +263,12 @@ _QUANTITIES = (
     Quantity(
         name="catch_up_s",
         unit="s",
-        meaning="Time until the lag is worked off at the present rates, or else by the trends; null where it does not "
-        "fall by consumption, or messages were lost within the window.",
+        meaning="Time until the lag is worked off: at the present rates if they differ by more than the dead band, or "
+        "else by the trends. Null where it does not fall by consumption, or messages were lost within the window.",
         rule=if_else(
             fact("lost_recently").equals(0),
             coalesce(
-                if_else(_gaining > 0, fact("lag") / _gaining, None),
+                if_else(_gaining > fact("dead_band") * fact("produce_rate"), fact("lag") / _gaining, None),
                 if_else(fact("velocity") < 0, fact("lag") / (fact("consume_trend") - fact("produce_trend")), None),
             ),
             None,

@@ -126,5 +126,14 @@ def _judged(facts: dict[str, Value]) -> QueueLag:
         level=statuses.BY_NAME[status].level.name,
         cause=None if cause is None else str(cause),
         evidence="" if cause is None else causes.evidence(str(cause), facts),
-        advice=(statuses.BY_NAME[status] if cause is None else causes.BY_NAME[str(cause)]).advice,
+        advice=advice_of(status, None if cause is None else str(cause)),
     )
+
+
+def advice_of(status: str, cause: str | None) -> str:
+    """Return what to do: about the cause where there is one. A loss to retention has its own advice besides."""
+    if cause is None:
+        return statuses.BY_NAME[status].advice
+    about_cause = causes.BY_NAME[cause].advice
+    is_kept_too_short = status == "DATA_LOSS" and cause != "topic_deleted"
+    return f"{about_cause} {statuses.BY_NAME[status].advice}" if is_kept_too_short else about_cause

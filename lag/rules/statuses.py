@@ -171,6 +171,7 @@ STATUSES: Final = (
         rule=all_of(
             _awake,
             _complete,
+            fact("lag").is_known(),
             ~_calm,
             any_of(_rising, fact("growing"), _late & ~_falling),
         ),

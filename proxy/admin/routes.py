@@ -383,7 +383,8 @@ class Routes:
         if name is not None and not self._node.has_group(name):
             raise web.HTTPNotFound(text=_NO_GROUP.format(name))
         target_ms, span_ms = _span(request, "objective"), _span(request, "since")
-        steps = self._node.objectives(group=name, span_ms=span_ms, target_ms=target_ms)
+        at_least = _share_of(request, "atLeast")
+        steps = self._node.objectives(group=name, span_ms=span_ms, target_ms=target_ms, at_least=at_least)
         async with self._searching:
             return _json(await run_async(steps))
 
@@ -533,6 +534,20 @@ def _span(request: web.Request, name: str) -> int:
     if not 0 < span_ms <= SPAN_MS_MAX:
         raise web.HTTPBadRequest(text=f"{name} is {text!r}; it must be above 0 and at most 400d.")
     return span_ms
+
+
+def _share_of(request: web.Request, name: str) -> float | None:
+    """Return the percentage that a request names as a share, 0.0 to 1.0; null: it names none."""
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise web.HTTPBadRequest(text=f"{name} is {text!r}; it must be a percentage such as 99.9.")
+    return percent / 100
 
 
 def _limit(request: web.Request) -> int:

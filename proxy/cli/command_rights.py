@@ -1,4 +1,4 @@
-"""What each command needs where a node has rules: docs/cli.md has the table, and a test compares it with the routes.
+"""What each command needs where a node has rules: docs/commands.md shows it, and a test compares it with the routes.
 
 Commands have no rights of their own: what is in here is that of what they ask a node for, as the principal of their
 token, certificate or network. Those of `FILES` ask none, and need what the file system lets their user do.
@@ -52,6 +52,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "lag check": _VIEW,
         "lag explain": _NOTHING,
         "lag export": _FILES,
+        "lag incidents": _FILES,
         "lag backlog": _FILES,
         "lag compact": _FILES,
         "lag record": _FILES,

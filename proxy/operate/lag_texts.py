@@ -23,24 +23,25 @@ def behind(each: LagQueue) -> str:
 
 
 def forecast(each: LagQueue) -> str:
-    """Say where it goes at the rates of the window."""
-    if not each.unfinished or each.velocity is None:
-        return ""
-    if each.catch_up_s is not None:
-        return f"caught up in {age(each.catch_up_s)}"
-    return f"grows by {each.velocity:.3g}/s" if each.velocity > 0 else ""
+    """Say where a queue's lag goes, by the rates that are shown beside it."""
+    return forecast_of_all([each])
 
 
 def forecast_of_all(queues: Iterable[LagQueue]) -> str:
     """Say where the queues of a group go together: all are caught up when the last one is."""
     left = [each for each in queues if each.unfinished]
-    velocities = [each.velocity for each in left if each.velocity is not None]
-    if not left or len(velocities) < len(left):
-        return ""
-    if sum(velocities) > 0:
-        return f"grows by {sum(velocities):.3g}/s"
     seconds = [each.catch_up_s for each in left if each.catch_up_s is not None]
-    return f"caught up in {age(max(seconds))}" if len(seconds) == len(left) else ""
+    if left and len(seconds) == len(left):
+        return f"caught up in {age(max(seconds))}"
+    growth = [rate for each in left if (rate := _growth(each)) is not None]
+    return f"grows by {sum(growth):.3g}/s" if len(growth) == len(left) and sum(growth) > 0 else ""
+
+
+def _growth(each: LagQueue) -> float | None:
+    """Messages per second by which a lag grows at present, or by its trend where no rates are known."""
+    if each.produce_rate is None or each.consume_rate is None:
+        return each.velocity
+    return each.produce_rate - each.consume_rate
 
 
 def left(group: LagGroup) -> str:

@@ -321,10 +321,12 @@ class LiveNode:
         """Read in steps how lag went over the last so many ms: by group, or by queue of one."""
         return trend_steps(self._node.seams.disk, self._journal, self._span(span_ms), group=group)
 
-    def objectives(self, *, group: str | None, span_ms: int, target_ms: int) -> Generator[None, None, ObjectivesAnswer]:
+    def objectives(
+        self, *, group: str | None, span_ms: int, target_ms: int, at_least: float | None = None
+    ) -> Generator[None, None, ObjectivesAnswer]:
         """Read in steps for which share of the last so many ms an objective was kept: by group, or by queue of one."""
         disk, span = self._node.seams.disk, self._span(span_ms)
-        return objectives_steps(disk, self._journal, span, target_ms, group=group)
+        return objectives_steps(disk, self._journal, span, target_ms, group=group, at_least=at_least)
 
     @property
     def _journal(self) -> str:

@@ -1,4 +1,4 @@
-"""Exit codes of the command `pyddmq`, listed once; docs/cli.md shows the same table."""
+"""Exit codes of the command `pyddmq`, listed once; docs/commands.md shows the same table."""
 
 from __future__ import annotations
 

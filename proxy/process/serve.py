@@ -162,7 +162,7 @@ def serve(options: ServeOptions, *, disk: Disk | None = None, leftovers: Leftove
         leftovers: Ends the process where code of users keeps it from ending; None where the process has other work.
 
     Returns:
-        The exit code of the process (docs/cli.md).
+        The exit code of the process (docs/commands.md).
     """
     registry = Registry()
     seen = state_of(options.config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from proxy.access.rules import Action
 from proxy.admin.entry.rights import BODIES, READING, Need
 from proxy.cli import admin_client
 from proxy.cli.app import run
-from proxy.cli.command_rights import FILES, NOTHING, RIGHTS
+from proxy.cli.command_rights import RIGHTS
 from proxy.cli.command_table import COMMANDS, FOLDERS, Folder
 from proxy.cli.errors import CliError
 from proxy.process.exit_codes import ExitCode
@@ -128,13 +127,3 @@ def test_commands_need_what_their_requests_need(monkeypatch: pytest.MonkeyPatch)
     for name, lines in SAMPLES.items():
         seen = {right for line in lines for right in asked_by(line, monkeypatch)}
         assert seen == ADMIN_RIGHTS & set(RIGHTS[name]), (name, seen)
-
-
-def test_documented_table_says_the_same() -> None:
-    """docs/cli.md, row by row."""
-    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").partition("## Rights")[2].partition("\n## ")[0]
-    found: dict[str, tuple[str, ...]] = {}
-    for names, needs in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|$", text, re.MULTILINE):
-        right = tuple(re.findall(r"`(\w+)`", needs)) or ((FILES,) if "files" in needs else (NOTHING,))
-        found |= dict.fromkeys(re.findall(r"`([^`]+)`", names), right)
-    assert found == {name: tuple(map(str, rights)) for name, rights in RIGHTS.items()}

@@ -26,7 +26,7 @@ from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 MIB = 1024 * 1024
 CEILING = 128 * MIB
 BASE = 160 * MIB
-"""What the process takes by itself, and what the allocator keeps of it; see docs/testing.md for what was measured."""
+"""What the process takes by itself, and what the allocator keeps of it, as measured."""
 IDLE, SLOW, BOMBS = 10_000, 1_000, 1_000
 MESSAGES = 150
 

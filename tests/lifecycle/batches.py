@@ -1,4 +1,4 @@
-"""docs/storage.md: batches, which are whole or absent."""
+"""docs/states.md: batches, which are whole or absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEMBERS = 4
 class Batches(Scenario):
     """Appends batches over two queues, with single messages in between."""
 
-    table = "storage.md: States of a batch"
+    table = "states.md: Batches"
     losses = DERIVED
     spoils = MADE_ANEW
     saves = False

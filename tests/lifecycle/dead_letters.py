@@ -1,4 +1,4 @@
-"""docs/retries.md: dead letters, and what becomes of them by redriving."""
+"""docs/states.md: dead letters, and what becomes of them by redriving."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEGMENT = 4096
 class DeadLetters(Scenario):
     """Dead letters that are redriven one by one, and all of them in the end."""
 
-    table = "retries.md: States of a dead letter"
+    table = "states.md: Dead letters"
     losses = DERIVED
     spoils = MADE_ANEW
 

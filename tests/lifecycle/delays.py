@@ -1,4 +1,4 @@
-"""docs/delays.md: messages of the delay levels."""
+"""docs/states.md: messages of the delay levels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Killed(Exception):
 class Delays(Scenario):
     """Sends with levels 1 to 3; flushes at the end of a turn, so that a delivery under way can be seen."""
 
-    table = "delays.md: States"
+    table = "states.md: Delayed messages"
     losses = DERIVED
     spoils = MADE_ANEW
 

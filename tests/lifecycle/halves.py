@@ -1,4 +1,4 @@
-"""docs/transactions.md: half messages, from the put to the decision."""
+"""docs/states.md: half messages, from the put to the decision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEVEL_1_MS = 1000
 class Halves(Scenario):
     """Producers that commit, roll back, keep silent until they are asked, and never answer."""
 
-    table = "transactions.md: States"
+    table = "states.md: Half messages"
     losses = DERIVED
     spoils = MADE_ANEW
 

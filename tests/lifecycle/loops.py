@@ -1,4 +1,4 @@
-"""docs/loops.md: occurrences of loops, and what is sent once for later."""
+"""docs/states.md: occurrences of loops, and what is sent once for later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KILLED = "kill, power loss"
 class Loops(Scenario):
     """Adds loops of both kinds, some of the past, cancels them by any of their ids, and takes their topic away."""
 
-    table = "loops.md: States"
+    table = "states.md: Loops"
     losses = DERIVED
     spoils = MADE_ANEW
 

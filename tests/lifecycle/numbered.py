@@ -1,4 +1,4 @@
-"""docs/deduplication.md: messages with numbers, which are stored once however often they are sent."""
+"""docs/states.md: messages with numbers, which are stored once however often they are sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANEW = NAME[:-1] + b"3"
 class Numbered(Scenario):
     """One producer sends, alone and in batches, and again; others make the node forget it."""
 
-    table = "deduplication.md: States of a message"
+    table = "states.md: Numbered messages"
     losses = DERIVED
     spoils = MADE_ANEW
 

@@ -1,4 +1,4 @@
-"""docs/retries.md: messages of an orderly consumer that fail in place, with their counts, or go to the dead letters."""
+"""docs/states.md: messages of an orderly consumer that fail in place, with their counts, or go to the dead letters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _given(body: bytes, times: int) -> tuple[str, bytes, int]:
 class OrderlyRetries(Listening):
     """One consumer that is told what to answer, and stopped, and killed."""
 
-    table = "retries.md: States of a message in an orderly consumer"
+    table = "states.md: Orderly consumers"
     root = ROOT
     losses = ((), OFFSETS, POSITIONS, ("pyddmq",))
     saves = False

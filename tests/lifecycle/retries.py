@@ -1,4 +1,4 @@
-"""docs/retries.md: messages of a concurrent consumer that fail, through the retry topic or to the dead letters."""
+"""docs/states.md: messages of a concurrent consumer that fail, through the retry topic or to the dead letters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEAD = "`consumer_retries.json` says where its record will be"
 class Retries(Listening):
     """One consumer that is told what to answer; a second group reads its dead letters."""
 
-    table = "retries.md: States of a message in a concurrent consumer"
+    table = "states.md: Concurrent consumers"
     root = ROOT
     losses = DERIVED
     spoils = MADE_ANEW

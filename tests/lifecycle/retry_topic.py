@@ -1,4 +1,4 @@
-"""docs/retries.md: messages of a subscription with `retryTopic`: sent back, retried in place, dead-lettered."""
+"""docs/states.md: messages of a subscription with `retryTopic`: sent back, retried in place, dead-lettered."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Life(RetryWorld):
 class RetryTopicRetries(Scenario):
     """One group and one client that is told what to answer."""
 
-    table = "retries.md: States of a message with `retryTopic`"
+    table = "states.md: Retries with `retryTopic`"
     root = ROOT
     losses = ((), *[(name,) for name in WHEEL], WHEEL)
     saves = False

@@ -1,4 +1,4 @@
-"""docs/timers.md: timed messages, cancels and other moments."""
+"""docs/states.md: timed messages, cancels and other moments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Killed(Exception):
 class Timers(Scenario):
     """Sends for later; flushes at the end of a turn, so that what is under way can be seen."""
 
-    table = "timers.md: States"
+    table = "states.md: Timers"
     losses = DERIVED
     spoils = MADE_ANEW
 

@@ -106,9 +106,10 @@ def test_bad_page_of_the_ack_journal_loses_no_message_and_says_so(end: str) -> N
     publish(world, messages=150)
     (world.stop if end == "stop" else world.kill)()
     folder = f"{DATA}/pyddmq/acks"
-    # Not the spare, which is written to: a part of a bad page cannot be.
     for number in segment_numbers(folder, world.disk):
         world.disk.bad_pages[f"{folder}/{segment_name(number)}"] = {0}
+    # Only that page is bad: a part of it cannot be written either.
+    world.disk.bad_pages[f"{folder}/spare"] = {0, 3}
     for ledger in world.ledgers:
         ledger.acks_lost(world.loop.time())
     node = world.start()

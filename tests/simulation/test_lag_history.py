@@ -58,8 +58,12 @@ def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     def get(_: str, path: str, kind: type[Any], *, asked: dict[str, Any], **__: float) -> Any:
         if kind is ObjectivesAnswer:
             assert path == "/api/lag/objectives"
-            assert given(asked) == {"objective": "60s", "since": "6m"}
-            return run_now(ward.view.objectives(group=None, span_ms=360_000, target_ms=60_000))
+            assert given(asked) in (
+                {"objective": "60s", "since": "6m"},
+                {"objective": "60s", "since": "6m", "atLeast": "99.9"},
+            )
+            share = 0.999 if "atLeast" in given(asked) else None
+            return run_now(ward.view.objectives(group=None, span_ms=360_000, target_ms=60_000, at_least=share))
         assert kind is LagAnswer
         assert (path, asked["trend"]) == ("/api/lag", "6m")
         answer = lag_of(ward.node, limit=10)
@@ -75,7 +79,8 @@ def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert lag_objective_command.slo(objective="60s", since="6m", coverage=75.0) == 0
     assert "No unfinished message older than 1 min, over the last 6 min" in capsys.readouterr().out
     assert lag_objective_command.slo(objective="60s", since="6m", coverage=75.0, at_least=99.9) == 1
-    assert "--at-least is 99.9 %" in capsys.readouterr().out
+    assert "--at-least is 99.9 %" in (shown := capsys.readouterr().out)
+    assert "Error budget: 0.1 % of the messages of 6 min" in shown
 
 
 def test_span_of_which_little_is_known_ends_with_3(
@@ -95,7 +100,7 @@ def test_span_of_which_little_is_known_ends_with_3(
     monkeypatch.setattr(
         lag_objective_command,
         "_of_files",
-        lambda _, target_ms, span_ms, group: run_now(
+        lambda _, target_ms, span_ms, group, __: run_now(
             ward.view.objectives(group=group, span_ms=span_ms, target_ms=target_ms)
         ),
     )

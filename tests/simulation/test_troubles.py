@@ -1,9 +1,6 @@
-"""Findings of a node: every kind is staged and documented, and what they say over restarts and starts."""
+"""Findings of a node: every kind is staged, and what they say over restarts and starts."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 from proxy.operate.attention.kinds import KINDS
 from tests.simulation.staged import STAGES
@@ -23,19 +20,6 @@ ELSEWHERE = {
 }
 """Staged where there is what they need: tests/unit/upstream/calls, tests/unit/upstream/kafka, tests/tls, and
 test_node_verdicts."""
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
-
-
-def rows() -> dict[str, list[str]]:
-    """The rows of the page's table, by finding: trouble, what the page says, what to do."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
-    return {row[0].strip("`"): row[1:] for row in cells if len(row) == 4 and row[0].strip("`") in KINDS}
-
-
-def fits(text: str, said: str) -> bool:
-    """Whether a sentence is what the page says, where … stands for anything."""
-    return re.fullmatch(".*".join(map(re.escape, said.split("…"))), text) is not None
 
 
 def test_every_kind_of_finding_is_staged() -> None:
@@ -43,14 +27,6 @@ def test_every_kind_of_finding_is_staged() -> None:
     # A thread that hangs has no place in virtual time: tests/unit/upstream/running/test_calling.py.
     staged = {stage.kind for stage in STAGES.values()} | {each.kind for each in SITUATIONS.values() if each.kind}
     assert staged == set(KINDS) - ELSEWHERE
-
-
-def test_page_lists_every_finding_with_what_to_do() -> None:
-    """The table of docs/operations.md is that of the code, row by row."""
-    assert {kind: [row[0], row[2]] for kind, row in rows().items()} == {
-        name: [kind.trouble, kind.advice] for name, kind in KINDS.items()
-    }
-    assert list(rows()) == list(KINDS)
 
 
 def test_since_is_the_first_failure_through_all_attempts() -> None:

@@ -13,10 +13,13 @@ from lag.export.export import export
 from lag.export.place import ExportPlace
 from lag.journal.writer import JournalWriter, Origin, WriterLimits
 from lag.report.data import Report, as_plain
-from lag.report.local import make_locally
-from lag.report.options import Input, ReportOptions, Window
+from lag.report.local import make_locally, reduce_locally
+from lag.report.options import Figures, Input, ReportOptions, Window
 from lag.rules.limits import Limits
 from lag.samples import EventKind, LagEvent, QueueSample
+from tests.independent.comparison import differences
+from tests.independent.test_reports import options_of as report_options
+from tests.independent.windows import window
 from tests.spark.test_jobs_report import EVERY_MS, START_MS
 from tests.spark.test_report_gaps import stepped
 
@@ -120,6 +123,30 @@ def wild(folder: Path, node: str, seed: int, rounds: int = ROUNDS, topics: int =
 _LIMITS = WriterLimits(free_bytes_min=0)
 
 
+def ledger_rows(incidents: Sequence[Figures]) -> list[tuple[Any, ...]]:
+    """Return what the ledger takes of incidents of queues, in order."""
+    names = (
+        "cluster",
+        "node",
+        "group",
+        "topic",
+        "queue",
+        "from_ms",
+        "last_ms",
+        "until_ms",
+        "severity",
+        "cause",
+        "lost",
+    )
+    return sorted([(*(row[name] for name in names), row["held"]) for row in incidents], key=lambda row: row[:6])
+
+
+def test_both_say_what_the_documentation_says(spark: Any, shipped: Any, tmp_path: Path) -> None:
+    """A window that is evaluated a second time, from the documentation alone."""
+    drawn = window(4)
+    assert "\n".join(differences(drawn, both(spark, report_options(drawn, tmp_path)))) == ""
+
+
 def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path: Path) -> None:
     """Three nodes, with resets, losses, a restart, queues that are made anew, cannot be read or leave.
 
@@ -139,6 +166,13 @@ def test_random_journals_are_the_same_by_both(spark: Any, shipped: Any, tmp_path
     assert any("(clock)" in gap for gap in report.gaps)
     assert any(part.lost for part in report.groups)
     assert any(each.cause for part in report.groups for each in part.incidents)
+    piece = replace(options.window, counted_ms=options.window.from_ms + 20 * EVERY_MS)
+    of_piece = replace(options, window=piece, compared=False)
+    rows = reduce_locally(RealDisk(read_only=True), of_piece).incidents
+    from lag.spark.jobs.report import reduce_by_spark
+
+    assert ledger_rows(reduce_by_spark(spark, of_piece).incidents) == ledger_rows(rows)
+    assert {len(row["held"]) for row in rows} > {1}
     place = ExportPlace(str(tmp_path / "exported"))
     for node in ("n1", "n2"):
         export(RealDisk(read_only=True), str(tmp_path / node), place)

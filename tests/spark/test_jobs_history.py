@@ -10,9 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from lag.report.options import BUCKETS, Window, status_of
-from lag.rules.history_rules import incidents, objective
 from lag.rules.limits import Limits
-from lag.rules.queue_rules import QueueLag, judge
 from lag.rules.statuses import SEVERITY
 from lag.samples import QueueSample
 from lag.spark.jobs.history import History
@@ -26,12 +24,6 @@ MISSING = range(120, 150)
 def samples_of(name: str) -> list[QueueSample]:
     """Samples of queue 0 of a group's story."""
     return [STORIES[name](number, START_MS + number * EVERY_MS) for number in range(SNAPSHOTS) if number not in MISSING]
-
-
-def verdicts_of(name: str) -> list[QueueLag]:
-    """What the plain rules say of each sample, as the newest."""
-    samples = samples_of(name)
-    return [judge(samples[: place + 1], sample.time_ms, LIMITS) for place, sample in enumerate(samples)]
 
 
 @pytest.fixture(scope="module")
@@ -50,31 +42,6 @@ def history(spark: Any) -> History:
     made = History(frame, WINDOW, LIMITS)
     made.rows.persist()
     return made
-
-
-def test_incidents_are_those_of_the_plain_rules(history: History) -> None:
-    """Begin, end, worst status, cause and peak of each, over a gap as well."""
-    rows = history.incidents().orderBy("group", "from_ms").collect()
-    for name in STORIES:
-        mine = [
-            (row["from_ms"], row["until_ms"], status_of(row["severity"]), row["cause"], row["lag"])
-            for row in rows
-            if row["group"] == name
-        ]
-        plain = [
-            (each.from_ms, None if each.open else each.to_ms, each.status, each.cause, each.peak_lag)
-            for each in incidents(verdicts_of(name), LIMITS)
-        ]
-        assert mine == plain, name
-
-
-def test_objectives_are_those_of_the_plain_rules(history: History) -> None:
-    """Share of samples, and the time over the target."""
-    for row in history.objectives().collect():
-        plain = objective(verdicts_of(row["group"]), LIMITS)
-        assert row["samples"] == plain.samples
-        assert row["kept"] / row["samples"] == pytest.approx(plain.samples_share), row["group"]
-        assert row["over_ms"] == plain.over_ms, row["group"]
 
 
 def test_buckets_cover_the_window() -> None:

@@ -2,11 +2,15 @@
 
 Kafka sends offsets in order. So a log went back, or is another one, where what comes lies below what came before, where
 its end is lower than it was, or where the partition was missing meanwhile. Such a log is read anew.
+
+librdkafka remembers the highest epoch of a partition's leader. A topic that is created again begins at 0, and after a
+restart of a broker what is remembered is above: the leader refuses every fetch, and the client tries again without end
+or report. A new client reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from broker.runtime.bundle import Runtime
@@ -15,7 +19,6 @@ from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place
 from upstream.kafka.stream import Stream
 from upstream.kafka.topic_troubles import TopicTroubles, is_missing
 from upstream.kafka.topics import KafkaQueue
-from upstream.kafka.unread import Unread
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
 
@@ -24,6 +27,48 @@ WENT_BACK = declare(
     "Partitions whose log became shorter than where the group stood, or whose topic was created again.",
     ("group",),
 )
+
+UNREAD_SECONDS = 75.0
+"""A fetch takes 60 s at most (`socket.timeout.ms`)."""
+_LOOK_SECONDS_MAX = 2.0
+"""Ends are asked for each second. A longer gap counts so much: the cluster was away, or the node stood still."""
+
+
+class Unread:
+    """The partitions of one member of which nothing comes, although the cluster answers that there is more."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Place, tuple[int, float, float]] = {}
+        """By partition: up to where it was read, for how long it has been so, and when that was looked at."""
+        self._tried: set[Place] = set()
+        """A new client was made for these, and nothing came since: another one would not help."""
+
+    def looked(self, stream: Stream, end: int, now: float) -> None:
+        """Note where the log of a stream ends, as far as it may be read."""
+        place, reached = stream.queue.place, stream.reached
+        before, seconds, at = self._seen.get(place, (reached, 0.0, now))
+        if reached >= end or reached > before >= 0:
+            self._tried.discard(place)
+        if stream.rests or not 0 <= reached < end:
+            self.gone([place])
+        else:
+            seconds += min(now - at, _LOOK_SECONDS_MAX)
+            self._seen[place] = reached, seconds if reached == before else 0.0, now
+
+    def gone(self, places: Iterable[Place]) -> None:
+        """Forget partitions that this member does not have any more."""
+        for place in places:
+            self._seen.pop(place, None)
+
+    def due(self) -> dict[Place, int]:
+        """Return the partitions for which a new client is to be made, with where they stand; each once."""
+        found = {
+            place: reached
+            for place, (reached, seconds, _) in self._seen.items()
+            if seconds >= UNREAD_SECONDS and place not in self._tried
+        }
+        self._tried.update(found)
+        return found
 
 
 class LogWatch:
@@ -134,7 +179,7 @@ class LogWatch:
             else:
                 queue.min_offset = max(queue.min_offset, low)
                 queue.max_offset = max(queue.max_offset, high)
-                self.unread.looked(self._streams[queue], stable)
+                self.unread.looked(self._streams[queue], stable, self._runtime.clock.monotonic())
                 for then in self._waiting.pop(queue, ()):
                     then()
 

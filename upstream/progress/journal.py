@@ -21,8 +21,10 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+import structlog
+
 from broker.errors import StoreFormatNewer
-from broker.runtime.disks.unreadable import read_around
+from broker.runtime.disks.unreadable import UNREADABLE, read_around
 from broker.runtime.names import is_number
 from broker.runtime.seams import Buffer, Disk, DiskFile
 from broker.runtime.steps import run_now
@@ -43,6 +45,8 @@ from upstream.progress.journal_format import (
     encode_block,
     read_block,
 )
+
+log = structlog.get_logger()
 
 SEGMENT_BYTES = 2 << 20
 SEGMENT_BYTES_MIN = 4096
@@ -154,6 +158,23 @@ class AckJournal:
             position += BLOCK_HEADER.size + len(payload)
         buffers.append(END_OF_BLOCKS)
         self.disk.make_folder(self.folder)
+        path = self._segment_path(number)
+        is_new = not (self.disk.exists(path) or self.disk.exists(self._path(_SPARE)))
+        try:
+            file, capacity = self._written(number, position, buffers)
+        except OSError as error:
+            if is_new or self._file is not None or error.errno not in UNREADABLE or not self.disk.exists(path):
+                raise
+            # A page that the disk does not give out cannot be written in part. Nothing in that file counts, and nothing
+            # was acknowledged in this life.
+            log.warning("ack_spare_unreadable", error=str(error))
+            self.disk.remove(path)
+            file, capacity = self._written(number, position, buffers)
+        self._earlier = self._file
+        self._file, self._number, self._position, self._capacity = file, number, position, capacity
+
+    def _written(self, number: int, position: int, buffers: Sequence[Buffer]) -> tuple[DiskFile, int]:
+        """Return a claimed file with these bytes, which end at `position` without their end mark, and its size."""
         file, capacity, is_clean = self._claim(number, position)
         try:
             file.write(0, buffers)
@@ -162,8 +183,7 @@ class AckJournal:
         except OSError:
             file.close()
             raise
-        self._earlier = self._file
-        self._file, self._number, self._position, self._capacity = file, number, position, capacity
+        return file, capacity
 
     def give_up_earlier(self) -> None:
         """Make the segment before this one, which is durable now, the spare, and see to it that there is one."""

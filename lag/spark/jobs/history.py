@@ -54,6 +54,10 @@ _TOLD: Final = tuple(
 """What is kept of single samples besides: what causes look at and their evidence names, and a queue's figures."""
 _SEVERITY: Final = f"CASE status {' '.join(f'WHEN {name!r} THEN {rank}' for name, rank in SEVERITY.items())} END"
 _CALM: Final = ", ".join(repr(name) for name, each in BY_NAME.items() if each.level.name == "OK")
+_POSITION: Final = "if(committed < `start`, `start`, committed)"
+"""Where a group goes on."""
+_KNOWN: Final = "if({0} IS NULL OR {1} > {2}, 0L, {1})"
+"""How much of some time is known by a sample's state: all, if it is no gap."""
 _IN_TIME: Final = """CASE WHEN status = 'UNKNOWN' THEN NULL
     WHEN time_lag_ms IS NOT NULL THEN time_lag_ms <= {target}
     WHEN time_lag_low_ms > {target} THEN false
@@ -128,7 +132,8 @@ class History:
             "*",
             f"({_IN_TIME.format(target=limits.target_ms)}) AS in_time",
             f"lag(time_ms) {over}) AS earlier_ms",
-            f"lag(committed) {over}) AS committed_then",
+            f"{_POSITION} AS position",
+            f"lag({_POSITION}) {over}) AS position_then",
             f"greatest(0L, skipped - lag(skipped) {over})) AS skipped_now",
             f"lag(if(`start` IS NULL, NULL, expired)) IGNORE NULLS {over}) AS expired_then",
         )
@@ -141,7 +146,7 @@ class History:
         return frame.selectExpr(
             "*",
             "if(pause_ms IS NULL OR reset_before_ms > earlier_ms, 0L, "
-            "coalesce(greatest(0L, committed - committed_then - lost_now - skipped_now), 0L)) AS finished_now",
+            "coalesce(greatest(0L, position - position_then - lost_now - skipped_now), 0L)) AS finished_now",
         )
 
     def _narrow(self, frame: DataFrame, *, told: bool) -> DataFrame:
@@ -149,6 +154,9 @@ class History:
         window = self._window
         age = "coalesce(time_lag_ms, time_lag_high_ms)"
         alone = f"status NOT IN ({_CALM}) OR time_ms = last_ms"
+        gap_ms = f"{self._limits.stale_ms} + {_WIDE_MS}"
+        head = _KNOWN.format("in_time", f"time_ms - {window.from_ms}L", gap_ms)
+        tail = _KNOWN.format("in_time", f"{window.to_ms}L - time_ms", gap_ms)
         kept = ", ".join(f"`{name}`" for name in _TOLD)
         return frame.selectExpr(
             *(f"`{name}`" for name in (*_NUMBERS.topic, *_NUMBERS.queue, *_SUMMED, "pause_ms")),
@@ -160,7 +168,8 @@ class History:
             f"CAST((time_ms - {window.from_ms}L) DIV {window.width_ms(HEAT_BUCKETS)}L AS INT) AS heat_bucket",
             "finished_now + lost_now + if(time_ms = last_ms AND NOT in_time, coalesce(lag, 0L), 0L) AS ended",
             "if(state, finished_now, 0L) AS ended_kept",
-            "if(state IS NULL, 0L, coalesce(pause_ms, 0L)) AS known_ms",
+            f"if(state IS NULL, 0L, coalesce(pause_ms, 0L)) + if(earlier_ms IS NULL, {head}, 0L)"
+            f" + if(time_ms = last_ms, {tail}, 0L) AS known_ms",
             "if(NOT state, coalesce(pause_ms, 0L), 0L) AS over_ms",
             f"if({alone}, struct({kept}), NULL) AS told" if told else "CAST(NULL AS STRING) AS told",
         )
@@ -297,7 +306,7 @@ class History:
         )  # fmt: skip
 
     def incidents(self) -> DataFrame:
-        """A row per incident of a queue, as `lag.rules.history_rules.incidents` finds them; of a group the worst.
+        """A row per incident of a queue, as docs/lag-rules.md says; of a group the worst.
 
         `until_ms` is the first moment after it that is OK; null: it had not ended at the queue's last sample. `facts`
         are what the cause's evidence names, as they were when it was first found. `held` has how long each cause held.
@@ -315,7 +324,7 @@ class History:
         )
         ended = f"after_ms IS NOT NULL AND after_ms - time_ms > {self._limits.stale_ms} + after_wide_ms"
         # A sample speaks for the time until the next one; of a piece of a longer window its lead does not count.
-        speaks = f"after_ms IS NULL OR {ended} OR time_ms < {self._window.counted_ms}L"
+        speaks = f"after_ms IS NULL OR {ended} OR after_ms < {self._window.counted_ms}L"
         facts = ", ".join(f"`{name}`" for name in causes.EVIDENCE)
         of_cause = rows.groupBy(*QUEUE_NAMES, "incident", "severity", "cause").agg(*_aggregates(
             "min(time_ms) from_ms",

@@ -14,6 +14,7 @@ from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
 from lag.report.data import Report
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, Reduced, ReportOptions, Window
 from lag.report.parts import assemble
+from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules.limits import Limits
 from lag.samples import EventKind
@@ -78,8 +79,10 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
     """
     while True:
         try:
-            report = assemble(options, _reduced(spark, options))
-            return replace(report, waiting=waiting_of(RealDisk(read_only=True), options))
+            report = assemble(options, reduce_by_spark(spark, options))
+            disk = RealDisk(read_only=True)
+            report = replace(report, waiting=waiting_of(disk, options))
+            return with_usual(disk, options.given.journals, report)
         except SPARK_ERRORS as error:
             name, known = unreadable_file(error), options.given.unreadable
             if name is None or name in known or len(known) == UNREADABLE_MAX:
@@ -87,7 +90,8 @@ def make_report(spark: SparkSession, options: ReportOptions) -> Report:
             options = replace(options, given=replace(options.given, unreadable=known | {name}))
 
 
-def _reduced(spark: SparkSession, options: ReportOptions) -> Reduced:
+def reduce_by_spark(spark: SparkSession, options: ReportOptions) -> Reduced:
+    """Read and judge samples, and collect the rows of a report."""
     window, limits, given = options.window, options.limits, options.given
     before_ms = window.length_ms if options.compared else 0
     since_ms = window.from_ms - before_ms - limits.window_ms

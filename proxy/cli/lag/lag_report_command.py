@@ -107,7 +107,7 @@ def report_lag(
                 from_ms=moment_option(since, option="--since", clock=clock),
                 to_ms=now_ms if until is None else moment_option(until, option="--until", clock=clock),
             ),
-            limits=_limits(target, rules or ()),
+            limits=limits_given(target, rules or ()),
             title=title,
             compared=compared,
             made_ms=now_ms,
@@ -149,7 +149,7 @@ def report_lag(
     return Level[report.level]
 
 
-def _limits(target: float, rules: Sequence[str]) -> Limits:
+def limits_given(target: float, rules: Sequence[str]) -> Limits:
     """Return the limits of the rules. Raises ValueError: one is wrong."""
     target_ms = int(target * 1000)
     given = {}

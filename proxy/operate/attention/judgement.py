@@ -9,7 +9,7 @@ Where a finding and a lag status say the same thing, there is one finding:
 | --- | --- |
 | `lost_to_retention` | DATA_LOSS |
 | `near_retention` | RETENTION_RISK |
-| `no_puller` | STOP, NOT_CONSUMED, unless the rules name another cause |
+| `no_puller` | STOP, NOT_CONSUMED, unless the rules name another cause; WARN with the cause `no_consumer` |
 | `poison`, `stopped`, `key_held`, `call_stuck`, `no_answer`, `dead_letters_refused` | BLOCKED, STALL, STOP |
 | `sink_waits`, `push_failing`, `not_starting`, `queues_owned`, `reading_stopped` | these, and NOT_CONSUMED |
 | `retry_storm` | STALL |
@@ -246,6 +246,9 @@ def _of_status(queue: LagQueue, count: int) -> Finding:
     kind = _OWN_KINDS.get(queue.status, "lag")
     if kind == "no_puller" and queue.cause not in (None, "no_consumer"):
         kind = "lag"
+    elif queue.status == "WARN" and queue.cause == "no_consumer":
+        # The stop limit has not passed, and yet it is known who is missing.
+        kind = "no_puller"
     where = f"queue {queue.queue}" if count == 1 else f"{amount(count, 'queue')}, the worst is {queue.queue}"
     why = queue.evidence or BY_NAME[queue.status].meaning.rstrip(".")
     text = f"Group {queue.group} on topic {queue.topic}: {queue.status} in {where}: {why}."

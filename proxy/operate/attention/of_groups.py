@@ -210,16 +210,21 @@ def _of_retention(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[
     ago = (now_ms - (topic.lost_at_ms or 0)) / 1000
     if topic.lost and ago < LOST_SECONDS:
         lost = amount(topic.lost, "message")
-        text = f"{where}: {lost} deleted before the group was given them, the last {age(ago)} ago."
+        text = f"{where}: {lost} deleted before the group received them, the last {age(ago)} ago."
         yield found("lost_to_retention", ago < _WINDOW_SECONDS, text, count=topic.lost, since_ms=topic.lost_at_ms)
     share = topic.expires_share
     if share is None or share >= EXPIRES_SHARE:
         return
     limits = []
     if topic.expires_seconds is not None:
-        limits.append(f"in {age(topic.expires_seconds)} at the earliest")
+        limits.append(f"by age in {age(topic.expires_seconds)}")
     if topic.expires_bytes is not None:
-        limits.append(f"after another {byte_size(topic.expires_bytes)} of messages")
+        when = (
+            f"after another {byte_size(topic.expires_bytes)} of messages"
+            if topic.expires_bytes
+            else "with the next ones"
+        )
+        limits.append(f"by size {when}")
     text = f"{where}: retention deletes its oldest unfinished message {' or '.join(limits)}."
     yield found("near_retention", False, text)
 

@@ -47,6 +47,25 @@ class LagTrend(View, frozen=True, kw_only=True):
     lines: Sequence[LagLine]
 
 
+class BurnRate(View, frozen=True, kw_only=True):
+    """How fast an error budget is used up over one of the last windows of a span.
+
+    Attributes:
+        window_ms: How long the window is.
+        burn_rate: Missed share of its messages over the budget: 1.0 uses up the budget of the span in the span; null:
+            no messages.
+        messages: Messages as of the span, of this window.
+        missed: Those of them that were finished late or lost, or wait over the objective.
+        coverage: Share of the window that is known, 0.0 to 1.0.
+    """
+
+    window_ms: int
+    burn_rate: float | None
+    messages: int
+    missed: int
+    coverage: float
+
+
 class ObjectiveKept(View, frozen=True, kw_only=True):
     """How a group, or a queue of it, kept an objective.
 
@@ -63,6 +82,8 @@ class ObjectiveKept(View, frozen=True, kw_only=True):
         kept_ms: Time within the objective, over all queues.
         over_ms: Time over it, likewise.
         unknown_ms: The rest of the span, likewise: nothing was recorded, or the age is not known.
+        burn_rates: With a goal, of the whole span and of the last 3 d, 6 h, 1 h, 30 min and 5 min, as far as shorter.
+        budget_left: Share of the error budget that is left, 1.0 all of it; below 0: used up; null: not known.
     """
 
     group: str
@@ -77,6 +98,8 @@ class ObjectiveKept(View, frozen=True, kw_only=True):
     kept_ms: int
     over_ms: int
     unknown_ms: int
+    burn_rates: Sequence[BurnRate] = ()
+    budget_left: float | None = None
 
 
 class ObjectivesAnswer(View, frozen=True, kw_only=True):
@@ -89,6 +112,7 @@ class ObjectivesAnswer(View, frozen=True, kw_only=True):
         asked_ms: The length that was asked for; what was not read of it counts as unknown.
         shortened: Whether the span is shorter than was asked for: a node reads a million rows at most.
         kept: By group or, where one is asked for, by its queues.
+        at_least: The goal: share of the messages to be finished in time, 0.0 to 1.0; null: none was given.
     """
 
     objective_ms: int
@@ -97,3 +121,4 @@ class ObjectivesAnswer(View, frozen=True, kw_only=True):
     asked_ms: int
     shortened: bool
     kept: Sequence[ObjectiveKept]
+    at_least: float | None = None

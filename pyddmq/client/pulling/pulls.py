@@ -15,7 +15,7 @@ from pyddmq.client.results import PendingResults, QueueResult
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
 
-VERSION = "pyddmq-python 0.2.0"
+VERSION = "pyddmq-python 0.3.0"
 """What the node shows of this client, at most 64 characters; a test holds the number against that of the package."""
 
 LINGER_MS_MIN = 20

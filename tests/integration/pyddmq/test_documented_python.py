@@ -34,7 +34,7 @@ from tests.integration.transaction_tools import Broker, broker
 from tests.running_node import RunningNode
 
 ROOT = Path(__file__).parents[3]
-OUTLINES = {"docs/api.md", "docs/architecture.md", "docs/retention.md"}
+OUTLINES = {"docs/api.md"}
 """Their blocks are signatures."""
 ELSEWHERE = {
     "docs/actions-push.md",

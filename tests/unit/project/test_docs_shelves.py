@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-SHELVES = ("For users", "For operators", "For makers")
+SHELVES = ("For application developers", "For operators", "For makers")
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 

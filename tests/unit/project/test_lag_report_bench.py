@@ -43,12 +43,23 @@ def test_journal_has_as_many_rows(tmp_path: Path) -> None:
     assert sum(isinstance(each, QueueRow) for each in read) == count
 
 
-def test_costs_are_counted() -> None:
-    """Of this process and those below it."""
-    cost = bench.measured(2_000_000, lambda: sum(range(3_000_000)))
-    assert cost.seconds > 0
-    assert cost.python_mb > 10
-    # Spark's tests may have been before this one in the same process, and their Java still runs.
-    assert cost.java_mb == 0 or "pyspark" in sys.modules
-    text = bench.line("work", bench.Cost(rows=2_000_000, seconds=4.0, cpu=6.0, java_mb=1_000.0, python_mb=200.0))
-    assert text == "| work | 2.00 M | 4.0 s | 6.0 s | 3.0 s | 0.50 M/s | 1,000 MB | 200 MB |"
+def test_costs_are_those_of_a_command_and_what_outlives_it(tmp_path: Path) -> None:
+    """A process that was left behind counts, too; a command that fails is an error."""
+    work = "sum(range(3_000_000))"
+    alone = bench.cost_of([sys.executable, "-c", work], 2_000_000)
+    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {work!r}])"
+    cost = bench.cost_of([sys.executable, "-c", child], 2_000_000)
+    assert alone.cpu > 0.01
+    assert cost.cpu > alone.cpu / 2
+    assert cost.mb > 5
+    with pytest.raises(OSError, match="ended with 7"):
+        bench.cost_of([sys.executable, "-c", "raise SystemExit(7)"], 1)
+
+
+def test_table_has_the_ratio_to_the_rival() -> None:
+    """Of the medians of all rounds."""
+    costs = {
+        (2_000_000, "local"): [bench.Cost(rows=2_000_000, seconds=4.0, cpu=cpu, mb=1_000.0) for cpu in (6.0, 9.0, 5.0)],
+        (2_000_000, "duckdb"): [bench.Cost(rows=2_000_000, seconds=2.0, cpu=4.0, mb=200.0)],
+    }
+    assert bench.table(costs).splitlines()[2] == "| 2,000,000 | local | 6.0 s | 1.5 | 4.0 s | 1,000 MB |"

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tools.count_lines import CEILINGS, Counts, count_file, count_folders, table
+from tools.count_lines import (
+    CEILINGS,
+    WORDS_CEILING,
+    Counts,
+    count_file,
+    count_folders,
+    count_words,
+    table,
+    words_table,
+)
 
 MODULE = '''"""A module,
 in two lines."""
@@ -82,3 +91,18 @@ def test_sum_above_its_ceiling_is_reported() -> None:
     above = table({"product": Counts(code=ceiling + 1_000), "tests": Counts(code=CEILINGS["tests"])})
     assert above.splitlines()[-1] == f"product is 1,000 lines above its ceiling of {ceiling:,}"
     assert "above" not in table({"product": Counts(code=ceiling)})
+
+
+def test_words_are_summed_up_by_shelf_and_made_pages_apart(tmp_path: Path) -> None:
+    """Each page counts for the shelf that links to it; a page that `make docs` makes counts for none."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("one two")
+    shelves = "# Docs\n\n## Users\n\n[a](a.md) [made](made.md)\n\n## Makers\n\n[b](b.md)\n"
+    pages = {"README": shelves, "a": "1 | 2 3", "b": "1 2", "made": "by `make docs` 4 5"}
+    for name, text in pages.items():
+        (tmp_path / "docs" / f"{name}.md").write_text(text)
+    found = count_words(tmp_path)
+    assert found == {"README": 8, "Users": 3, "Makers": 2, "by hand": 13, "made from the code": 5}
+    assert "above" not in words_table(found)
+    above = words_table({**found, "by hand": WORDS_CEILING + 5})
+    assert above.splitlines()[-1] == f"docs/ is 5 words above its ceiling of {WORDS_CEILING:,}"

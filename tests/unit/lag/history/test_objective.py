@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from broker.runtime.steps import run_now
 from lag.history.objective import Kept, Objectives
 from lag.history.reading import gather, span_of
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader
-from lag.rules.history_rules import objective
-from lag.rules.limits import Limits
-from lag.rules.queue_rules import judge
 from lag.samples import EventKind, LagEvent, QueueSample
+from proxy.operate.lookups.lag_history import objectives_steps
+from proxy.operate.views.lag_history import ObjectiveKept
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.history.test_trend import BEGIN_MS, EVERY_MS, Rounds, journal
 from tests.unit.lag.journal.grounds import FOLDER
@@ -87,6 +87,15 @@ def test_lost_messages_are_missed() -> None:
     assert (found.messages, found.messages_kept, found.lost) == (8, 0, 8)
 
 
+def test_lost_messages_are_not_finished_when_a_group_goes_on_behind_them() -> None:
+    """A group of a Kafka cluster keeps its committed offset below the first kept message, and then jumps over it."""
+    start = replace(late(0), end=500)
+    steps = [start, replace(start, start=400, expired=350), replace(start, start=400, expired=350, committed=500)]
+    rounds = [{PLACE: replace(each, time_ms=BEGIN_MS + at * EVERY_MS)} for at, each in enumerate(steps)]
+    [found] = kept(rounds).queues().values()
+    assert (found.messages, found.lost) == (350 + 100, 350)
+
+
 def test_messages_that_wait_too_long_at_the_end_are_missed() -> None:
     """A group that stopped has finished nothing, and its backlog is not forgotten."""
     [found] = kept([{PLACE: late(99_000, at)} for at in range(3)]).queues().values()
@@ -119,16 +128,13 @@ def test_group_weighs_its_queues_by_their_time() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_time_over_is_that_of_the_rules(seed: int) -> None:
-    """On random samples, judged one by one by `lag.rules`."""
+def test_time_over_is_that_of_late_samples(seed: int) -> None:
+    """On random samples, each up to the next one."""
     rng = random.Random(seed)
-    samples = [late(rng.choice((0, 30_000, 60_000, 60_001, 90_000)), at) for at in range(40)]
-    [found] = kept([{PLACE: each} for each in samples]).queues().values()
-    limits = Limits(target_ms=TARGET_MS)
-    verdicts = [judge(samples[: at + 1], samples[at].time_ms, limits) for at in range(len(samples))]
-    wanted = objective(verdicts, limits)
-    assert found.over_ms == wanted.over_ms
-    assert found.kept_ms + found.over_ms == (len(samples) - 1) * EVERY_MS
+    ages = [rng.choice((0, 30_000, 60_000, 60_001, 90_000)) for _ in range(40)]
+    [found] = kept([{PLACE: late(age, at)} for at, age in enumerate(ages)]).queues().values()
+    over_ms = EVERY_MS * sum(age > TARGET_MS for age in ages[:-1])
+    assert (found.over_ms, found.kept_ms) == (over_ms, (len(ages) - 1) * EVERY_MS - over_ms)
 
 
 def test_minute_counts_by_its_worst_sample() -> None:
@@ -160,3 +166,35 @@ def test_summary_stands_for_what_was_recorded_in_it() -> None:
         pass
     [each] = found.queues().values()
     assert each.coverage(until_ms - BEGIN_MS) == pytest.approx(1 - 240 / 1080, abs=0.01)
+
+
+def burning(goal: float | None, rounds: Rounds, **named: str) -> ObjectiveKept:
+    """Return how a goal is kept over 400 s, of which the last 300 s are a window of their own."""
+    span = span_of(BEGIN_MS, BEGIN_MS + 400_000)
+    [found] = run_now(objectives_steps(journal(rounds), FOLDER, span, TARGET_MS, at_least=goal, **named)).kept
+    return found
+
+
+def test_burn_rates_are_the_missed_share_over_the_budget() -> None:
+    """Of 390 messages 92 are late and 8 lost, of the last 290 the same: 0.1 may be."""
+    late_at = range(20, 30)
+    rounds: Rounds = [
+        {PLACE: done(late(61_000 if at in late_at else 0, at), at, lost=8 * (at > 25))} for at in range(40)
+    ]
+    found = burning(0.9, rounds)
+    assert (found.messages, found.lost, found.budget_left) == (390, 8, -1.564)
+    assert [(each.window_ms, each.messages, each.missed, each.burn_rate) for each in found.burn_rates] == [
+        (400_000, 390, 100, 2.564),
+        (300_000, 290, 100, 3.448),
+    ]
+    assert [each.coverage for each in found.burn_rates] == [0.975, pytest.approx(290 / 300)]
+    assert burning(0.9, rounds, group="g").burn_rates == found.burn_rates
+    assert (burning(1.0, rounds).budget_left, burning(1.0, rounds).burn_rates[0].burn_rate) == (None, None)
+    assert (burning(None, rounds).budget_left, burning(None, rounds).burn_rates) == (None, [])
+
+
+def test_budget_of_which_nothing_is_used_is_left() -> None:
+    """And a window in which nothing was recorded has no rate."""
+    found = burning(0.999, [{PLACE: done(late(0, at), at)} for at in range(9)])
+    assert found.budget_left == 1.0
+    assert [(each.burn_rate, each.coverage) for each in found.burn_rates] == [(0.0, 0.2), (None, 0.0)]

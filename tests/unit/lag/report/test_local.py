@@ -197,7 +197,30 @@ def test_coverage_stands_beside_the_share() -> None:
     found = part(make_locally(disk, options), "g").objective
     assert (found.samples, found.coverage) == (100, 1.0)
     assert (found.earlier_samples, found.earlier_samples_share) == (3, 1.0)
-    assert found.earlier_coverage == pytest.approx(0.03)
+    assert found.earlier_coverage == pytest.approx(0.02)
+
+
+def test_time_of_which_nothing_is_known_is_not_covered() -> None:
+    """Neither the quarter hour before the first sample nor its end, whatever pauses are among the samples."""
+    disk = SimDisk()
+    write(
+        disk, "j", [row for number, row in enumerate(rounds_of(180)) if number >= 90 and number not in range(100, 105)]
+    )
+    assert part(made(disk, "j", rounds=200), "g").objective.coverage == pytest.approx(89 / 200)
+
+
+def test_messages_lost_before_the_first_kept_one_are_not_finished_later() -> None:
+    """A group of a Kafka cluster keeps its committed offset below the first kept message, and then jumps over it."""
+    disk = SimDisk()
+    ten: dict[str, Any] = {"start": 400, "end": 500, "expired": 350, "committed_ms": None}
+    steps = [{**ten, "start": 0, "expired": 0, "committed": 50}, {**ten, "committed": 50}, {**ten, "committed": 500}]
+    rows = [[(("g", "t", 0), sample(NOW_MS + at * EVERY_MS, **each))] for at, each in enumerate(steps)]
+    write(disk, "j", rows)
+    assert made(disk, "j", rounds=3).groups[0].lost == 350
+    reduced = local.reduce_locally(disk, ReportOptions(
+        given=Input(journals=["j"]), window=Window(from_ms=NOW_MS, to_ms=NOW_MS + 3 * EVERY_MS), limits=Limits()
+    ))  # fmt: skip
+    assert [row["ended"] for row in reduced.objectives if row["group"] == "g"] == [350 + 100]
 
 
 @pytest.mark.parametrize(("limited", "cause"), [(20, "rate limit"), (3, "slow consumer")])

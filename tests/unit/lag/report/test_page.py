@@ -13,7 +13,7 @@ from tests.unit.lag.report.examples import TO_MS, group_part, report, troubled
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-from lag.report import page
+from lag.report import page, texts
 
 VOID = {"meta", "link", "br", "use", "path", "rect"}
 
@@ -195,7 +195,17 @@ def test_evidence_and_advice_are_sentences_of_their_own() -> None:
     )
     text = re.sub(r"(?:\s|<[^>]*>)+", " ", page.render_html(report([part])))
     assert "Poison message. No client pulls; 5 are ready. → Start them." in text
-    assert "12 wait. Skip or dead-letter that message, or mend what it needs. Start the consumers, or look" in text
+    assert "12 wait. Skip or dead-letter that message, or mend what it needs. " in text
+    assert "Start the consumers" not in text
+
+
+def test_ended_finding_is_told_in_the_past_and_needs_nothing() -> None:
+    """Advice is for what still holds; a loss keeps its advice, since the messages are missed."""
+    [finding] = report([group_part("a", "STOP", height=50)]).findings
+    ended = replace(finding, to_ms=finding.from_ms + 60_000, evidence="5 are ready")
+    assert (ended.advice, texts.evidence(ended)) == ("", "Then: 5 are ready.")
+    assert replace(ended, status_advice="Send them again", lost=3).advice == "Send them again"
+    assert texts.evidence(replace(ended, to_ms=None)) == "5 are ready."
 
 
 def test_summary_stands_first_and_events_have_a_list(text: str) -> None:

@@ -19,7 +19,7 @@ def reduced(**given: Any) -> Reduced:
     """Return rows of one group with one queue, of which nothing is special."""
     names = {"cluster": "c", "group": "g"}
     objective = {
-        "samples": 100, "kept": 90, "known_ms": 12 * HOUR_MS - 10_000, "over_ms": 5_000, "ended": 50, "ended_kept": 40,
+        "samples": 100, "kept": 90, "known_ms": 12 * HOUR_MS, "over_ms": 5_000, "ended": 50, "ended_kept": 40,
         "lost": 7, "queues": 1, "pause_ms": 10_000,
     }  # fmt: skip
     last = {
@@ -57,7 +57,7 @@ def incident(queue: int, begin: int, end: int | None, **given: Any) -> dict[str,
     usual = {
         "cluster": "c", "group": "g", "node": "n", "topic": "t", "queue": queue, "severity": SEVERITY["STOP"],
         "from_ms": FROM_MS + begin * HOUR_MS, "until_ms": None if end is None else FROM_MS + end * HOUR_MS,
-        "cause": None, "facts": {}, "lag": 10, "age_ms": 5_000.0, "lost": 2,
+        "cause": None, "facts": {}, "lag": 10, "age_ms": 5_000.0, "lost": 2, "last_ms": 0,
     }  # fmt: skip
     return {**usual, **given}
 

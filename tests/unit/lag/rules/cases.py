@@ -590,6 +590,12 @@ CASES: Final = (
         figures={"ready": 90, "lag": None},
     ),
     Case(
+        name="the committed offset is no longer there, and the lag rose while it was",
+        samples=_full(end=_by(100, 10), committed=[50] * 30 + [None], **_LIVE),
+        status="NO_OFFSET",
+        figures={"lag": None},
+    ),
+    Case(
         name="the queue cannot be read",
         samples=_full(end=[100] * 30 + [None], committed=[100] * 30 + [None], start=[0] * 30 + [None]),
         status="UNKNOWN",

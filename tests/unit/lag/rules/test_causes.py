@@ -16,7 +16,7 @@ def test_evidence_says_what_is_not_known() -> None:
     """Numbers are rounded to one digit; null reads `unknown`."""
     text = evidence("slow_consumer", FACTS | {"holders": 2, "in_flight": 3, "produce_rate": 1.25, "consume_rate": 0.0})
     assert text == (
-        "clients: 2, messages out: 3, last client activity an unknown time ago; produced 1.2/s, consumed 0.0/s"
+        "clients: 2, messages in flight: 3, last client activity an unknown time ago; produced 1.2/s, consumed 0.0/s"
     )
 
 

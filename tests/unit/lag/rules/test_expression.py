@@ -19,6 +19,7 @@ from lag.rules.expression import (
     if_else,
     latest,
     names_in,
+    surely,
 )
 from lag.rules.facts import WINDOW_FACTS, facts_of, rows_of
 from lag.rules.limits import Limits
@@ -88,6 +89,8 @@ def test_plain_value(expression: Expression, value: Value) -> None:
         (highest(A - B, 0), "max(a - b, 0)"),
         (any_of(A > 1, B.is_known() & T), "(a > 1) or ((b is known) and t)"),
         (all_of(A > 1, B <= 2, ~T), "(a > 1) and (b <= 2) and (not t)"),
+        (~all_of(A > 1, T), "not surely ((a > 1) and t)"),
+        (~surely(T), "not surely t"),
         (if_else(A.equals(0), None, A / B), "if a = 0 then null else a / b"),
         (A * 1, "a * 1"),
         (constant(True), "true"),

@@ -32,7 +32,7 @@ def test_worst_group_stands_on_top_with_cause_and_forecast() -> None:
         lag=40,
         unfinished=38,
         time_lag_ms=240_000,
-        velocity=0.5,
+        produce_rate=0.5,
         cause="poison_message",
         evidence="key order-7 failed 9 times",
     )

@@ -19,7 +19,7 @@ from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.lookups.lag import waiting_of
 from proxy.operate.moments import parse_duration
-from proxy.operate.views.lag_history import ObjectivesAnswer
+from proxy.operate.views.lag_history import BurnRate, ObjectiveKept, ObjectivesAnswer
 from proxy.process.exit_codes import ExitCode
 from tests.admin_node import NOW_MS, busy_node
 from tests.lag_answers import lag_judgement, lag_queue
@@ -143,6 +143,44 @@ def test_spans_of_slo_are_read_by_the_node(monkeypatch: pytest.MonkeyPatch, span
     assert lag_objective_command.slo(objective="60s", since=span) == Level.UNKNOWN
     assert (seen["objective"], seen["since"]) == ("60s", span.strip())
     assert parse_duration(seen["since"]) == parse_duration(span)
+
+
+def burn(window_ms: int, rate: float | None, coverage: float = 1.0, missed: int = 0) -> BurnRate:
+    """Return the burn rate of a window of 1,000 messages."""
+    return BurnRate(window_ms=window_ms, burn_rate=rate, messages=1_000, missed=missed, coverage=coverage)
+
+
+def test_budget_that_is_used_up_ends_with_1_and_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rate of which too little is known is no figure, and a budget that goes fast says how long it lasts."""
+    hour_ms = 3_600_000
+    rates = {
+        "billing": [burn(24 * hour_ms, 3.0, missed=3), burn(hour_ms, 14.4, 0.93), burn(300_000, 9.9, 0.4)],
+        "mail": [burn(24 * hour_ms, 0.5), burn(hour_ms, 4.0), burn(300_000, None)],
+    }
+    kept = [
+        ObjectiveKept(
+            group=name, topic=None, queue=None, share=1.0, messages_share=share, coverage=1.0, messages=1_000, lost=0,
+            queues=1, kept_ms=24 * hour_ms, over_ms=0, unknown_ms=0, burn_rates=rates[name], budget_left=left,
+        )
+        for name, share, left in (("billing", 0.997, -2.0), ("mail", 0.9995, 0.5))
+    ]  # fmt: skip
+    answer = ObjectivesAnswer(
+        objective_ms=60_000, since_ms=0, until_ms=1, asked_ms=24 * hour_ms, shortened=False, kept=kept, at_least=0.999
+    )
+    monkeypatch.setattr(lag_objective_command, "get", lambda *_, **__: answer)
+    assert lag_objective_command.slo(at_least=99.9) == ExitCode.CHECK_FAILED
+    shown = capsys.readouterr().out
+    rows = [[word.strip() for word in line.split("│")[1:-1]] for line in shown.splitlines() if "│" in line][2:]
+    assert rows == [
+        ["billing", "3", "1", "-200 %", "3", "14.4 (known 93 %)", "? (known 40 %)"],
+        ["mail", "0", "1", "50 %", "0.5", "4", "none"],
+    ]
+    assert "mail: at the rate of the last hour the rest of its budget lasts 3 h" in shown
+    assert "billing kept it for 99.700 %, --at-least is 99.9 %" in shown
+    answer = replace(answer, kept=kept[1:])
+    assert lag_objective_command.slo(at_least=99.9) == ExitCode.OK
 
 
 def test_groups_show_what_waits_for_a_retry(

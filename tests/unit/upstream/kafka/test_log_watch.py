@@ -7,8 +7,8 @@ import pytest
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import Place
+from upstream.kafka.log_watch import UNREAD_SECONDS, Unread
 from upstream.kafka.partitions import MemberSettings
-from upstream.kafka.unread import LOOKS
 
 T = Place("t", 0)
 SETTINGS = MemberSettings(session_seconds=10, revoke_seconds=2)
@@ -43,7 +43,7 @@ def test_topic_that_is_created_again_after_a_restart_of_its_broker_is_read(groun
     _create_again(ground)
     for number in range(20):
         ground.put(f"new {number}")
-    assert ground.drain(client, LOOKS - 10) == {}
+    assert ground.drain(client, UNREAD_SECONDS - 10) == {}
     taken = ground.drain(client, 40)
     assert [taken[each].decode() for each in sorted(taken)] == [f"new {number}" for number in range(20)]
     assert len(ground.client.members) == 2
@@ -56,7 +56,7 @@ def test_new_client_is_made_once_where_it_helps_nothing(ground: KafkaGround) -> 
     """As where the cluster lets a node ask where a log ends, and not read it."""
     _create_again(ground)
     ground.put("never read")
-    for _ in range(5 * LOOKS):
+    for _ in range(400):
         for member in ground.client.members:
             member.pause([T])
         ground.advance(1)
@@ -70,8 +70,21 @@ def test_partition_that_rests_needs_no_new_client(full: bool) -> None:
     ground = KafkaGround({"topic": "t", "timeout": 600_000}, queues=1, settings=settings)
     for number in range(500 if full else 2):
         ground.cluster().append(T, None, b"%d" % number + bytes(1_000), gap=0)
-    ground.advance(3 * LOOKS)
+    ground.advance(3 * UNREAD_SECONDS)
     assert len(ground.client.members) == 1
+
+
+def test_only_time_in_which_the_cluster_answers_counts(ground: KafkaGround) -> None:
+    """After an outage, or where the node stood still, the answers to all questions may come at once."""
+    [stream] = ground.member.partitions.streams.values()
+    unread, end = Unread(), stream.reached + 1
+    for now in (*[5.0] * 1_000, *[2_000.0] * 1_000):
+        unread.looked(stream, end, now)
+        assert unread.due() == {}
+    for second in range(int(UNREAD_SECONDS)):
+        unread.looked(stream, end, 2_000.0 + second)
+    assert unread.due() == {T: stream.reached}
+    assert unread.due() == {}
 
 
 def test_partition_that_comes_slowly_needs_no_new_client(ground: KafkaGround) -> None:
@@ -81,7 +94,7 @@ def test_partition_that_comes_slowly_needs_no_new_client(ground: KafkaGround) ->
     for number in range(5):
         member.pause([T])
         ground.put(f"slow {number}")
-        ground.advance(LOOKS * 0.7)
+        ground.advance(UNREAD_SECONDS * 0.7)
         member.resume([T])
         ground.advance(2)
         ground.ack(client, *ground.drain(client, 1))
@@ -89,7 +102,7 @@ def test_partition_that_comes_slowly_needs_no_new_client(ground: KafkaGround) ->
     for _ in range(2):
         _create_again(ground)
         ground.put("new")
-        assert list(ground.drain(client, LOOKS + 30).values()) == [b"new"]
+        assert list(ground.drain(client, UNREAD_SECONDS + 30).values()) == [b"new"]
         ground.cluster().stop()
         ground.advance(1)
         ground.cluster().start()

@@ -1,0 +1,82 @@
+"""`pyddmq lag incidents`, as its users call it: each form of one small history."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.runtime.disk import RealDisk
+from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.samples import EventKind, LagEvent
+from proxy.cli.app import run
+from tests.integration.proxy.admin.test_cli_lag_export import data_directory
+from tests.unit.lag.report.test_incidents import PLACE, late, ok
+from tests.unit.lag.samples import NOW_MS
+
+HISTORY = ["--since", "2026-02-02T00:00:00Z", "--until", "2026-02-03T00:00:00Z", "--timezone", "UTC"]
+
+
+def journal(path: Path) -> str:
+    """Write a history of twenty minutes in which a group was late for five, after a reload."""
+    folder = f"{path}/j"
+    made = JournalWriter(RealDisk(), folder, Origin(cluster="c", node="n", epoch=1), WriterLimits(free_bytes_min=0))
+    for number in range(120):
+        is_late = 60 <= number < 90
+        row = late(number, limited=True, dead_letters=1) if is_late else ok(number, 300 if number < 60 else 500)
+        if number == 50:
+            made.note(LagEvent(time_ms=row.time_ms, kind=EventKind.RELOAD, detail="node.yaml | =1"))
+        assert made.write(row.time_ms, [(PLACE, row)])
+    made.close(NOW_MS + 1_200_000)
+    return folder
+
+
+def test_ledger_has_what_when_why_and_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a table, JSON, CSV and Markdown; the sums by month follow."""
+    command = ["lag", "incidents", "--journal", journal(tmp_path), *HISTORY]
+    assert run(command) == 0
+    lines = [[word.strip() for word in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    [incident, month] = [line for line in lines if line]
+    assert incident == [
+        "2026-02-02 02:50", "02:55", "5 min", "g", "t 0", "WARN", "rate limit", "200", "0",
+        "02:48 reload of node n: node.yaml | =1",
+    ]  # fmt: skip
+    assert month == ["2026-02", "rate limit", "1", "5 min", "0"]
+    assert run([*command, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["incidents"][0]["cause"], found["incidents"][0]["seconds"]) == ("rate limit", 300.0)
+    assert found["months"] == [{"month": "2026-02", "cause": "rate limit", "incidents": 1, "seconds": 300.0, "lost": 0}]
+    assert run([*command, "--format", "csv"]) == 0
+    [row] = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["group"], row["status"], row["to_ms"]) == ("g", "WARN", str(found["incidents"][0]["to_ms"]))
+    assert run([*command, "--format", "markdown"]) == 0
+    assert "reload of node n: node.yaml \\| =1 |" in capsys.readouterr().out
+
+
+def test_no_incident_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And ends with 0, in each form; months without samples are passed over at once."""
+    command = ["lag", "incidents", "--journal", journal(tmp_path), "--since", "30000d", "--timezone", "UTC"]
+    for form, said in (("text", "No incidents, "), ("markdown", "No incidents, "), ("json", '"incidents": []')):
+        assert run([*command, "--cause", "no_consumer", "--format", form]) == 0
+        assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--journal", "/nowhere"], 11, "has no lag journal: give a data directory"),
+        (["--format", "html"], 2, "--format is 'html': it is one of text, json, csv, markdown"),
+        (["--rule", "patience=3"], 2, "patience is not a limit of the lag rules"),
+        (["--since", "1h", "--until", "2h"], 2, "which is not behind its begin"),
+    ],
+)
+def test_wrong_options_of_incidents_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, sentence: str
+) -> None:
+    """In a sentence."""
+    given = [] if "--journal" in options else ["--journal", data_directory(tmp_path)]
+    assert run(["lag", "incidents", *given, *options]) == code
+    assert sentence in " ".join(capsys.readouterr().err.split())
