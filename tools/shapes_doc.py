@@ -47,10 +47,10 @@ MODULES = (
     "upstream.views",
     "proxy.node.views",
     "proxy.access.views",
-    "proxy.admin.routes",
     *(
         f"proxy.operate.views.{name}"
         for name in (
+            "audit",
             "changes",
             "dead_letters",
             "errors",

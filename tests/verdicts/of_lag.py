@@ -44,7 +44,6 @@ class Situation:
         by_key: Settings of the subscription.
         node: Settings of the node.
         over_seconds: How long after its end it may show.
-        first_cause: The cause that a report gives when it has ended: that of the first sample with the status.
     """
 
     kind: str | None
@@ -55,7 +54,6 @@ class Situation:
     by_key: dict[str, Any] = field(default_factory=dict)
     node: dict[str, Any] = field(default_factory=dict)
     over_seconds: float = 100.0
-    first_cause: str | None = None
 
     @property
     def level(self) -> str:
@@ -84,7 +82,6 @@ def situation(
     *also: str,
     over_seconds: float = 100.0,
     node: Any = None,
-    first_cause: str | None = None,
     **by_key: Any,
 ) -> Callable[[Callable[[Ward], Staging]], Callable[[Ward], Staging]]:
     """Enter a situation into the table."""
@@ -99,7 +96,6 @@ def situation(
             by_key=by_key,
             node=node or {},
             over_seconds=over_seconds,
-            first_cause=first_cause or cause,
         )
         return run
 
@@ -236,7 +232,7 @@ def one_message_unanswered(ward: Ward) -> Staging:
     ward.finish()
 
 
-@situation("key_held", "WARN", "unanswered", first_cause="slow_consumer", timeout=3_600_000)
+@situation("key_held", "WARN", "unanswered", timeout=3_600_000)
 def one_key_unanswered(ward: Ward) -> Staging:
     """A client holds the first message of a key for minutes, and more messages of that key come."""
     ward.send("orders", "k")

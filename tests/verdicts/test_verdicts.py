@@ -113,7 +113,7 @@ def test_every_place_gives_the_staged_verdict_and_cause(wanted: Situation, tmp_p
     ward.run(wanted.over_seconds)
     nothing_is_left(observer)
     ended = {(each.group, each.status, each.cause) for each in observer.reported(is_open=False)}
-    assert wanted.kind is None or wanted.lag_level == "OK" or ("by-key", wanted.status, wanted.first_cause) in ended
+    assert wanted.kind is None or wanted.lag_level == "OK" or ("by-key", wanted.status, wanted.cause) in ended
 
 
 def is_posted(finding: Finding) -> bool:
@@ -153,6 +153,18 @@ def test_every_place_shows_the_staged_finding(wanted: Stage, tmp_path: Path) -> 
     observer.look()
     for name, ask in observer.findings.items():
         assert wanted.kind not in {each.kind for each in ask()}, name
+
+
+def test_missing_consumer_is_named_within_ninety_seconds(tmp_path: Path) -> None:
+    """A producer goes on and the consumer went: the stop limit of three minutes need not pass before it is named."""
+    ward = Ward(SITUATIONS["slow_consumer"].prepare)
+    observer = Observer(ward, tmp_path)
+    work(ward, 100, sent=1, done=1)
+    ward.finish()
+    work(ward, 90, sent=1, done=0)
+    observer.look()
+    for name, ask in observer.findings.items():
+        assert [(each.kind, each.level) for each in ask() if each.kind != "poison"] == [("no_puller", "WARN")], name
 
 
 def test_busy_consumer_is_never_called_absent(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def _of_retention(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[
         when = (
             f"after another {byte_size(topic.expires_bytes)} of messages"
             if topic.expires_bytes
-            else "with the next ones"
+            else "with the next messages"
         )
         limits.append(f"by size {when}")
     text = f"{where}: retention deletes its oldest unfinished message {' or '.join(limits)}."

@@ -20,6 +20,14 @@ def test_evidence_says_what_is_not_known() -> None:
     )
 
 
+def test_a_client_that_was_never_seen_is_not_missing_for_an_unknown_time() -> None:
+    """The node knows of none, however long that is."""
+    text = evidence("no_consumer", FACTS | {"lag": 20})
+    assert text == (
+        "no client of the group has pulled, answered or held a message for as long as is known; 20 messages are behind"
+    )
+
+
 @pytest.mark.parametrize("name", [each.name for each in CAUSES])
 def test_every_cause_has_evidence_from_facts(name: str) -> None:
     """Whatever is not known, a sentence comes of it."""

@@ -87,6 +87,16 @@ def test_figures_have_the_types_that_they_say() -> None:
         assert value is None or isinstance(value, kinds[ALL[name].kind]), name
 
 
+def test_a_difference_of_rates_within_the_dead_band_forecasts_nothing() -> None:
+    """A few messages more or less in half a minute would be hours until the lag is worked off."""
+    committed = [1_000 + each * 100 for each in range(31)]
+    end = [each + 240 for each in committed]
+    for gained, forecast in ((3, None), (180, 10.0)):
+        finished = [*committed[:-1], committed[-1] + gained]
+        samples = window(31, start=0, end=end, committed=finished, committed_ms=25, holders=1)
+        assert judge(samples, samples[-1].time_ms).figures["catch_up_s"] == forecast
+
+
 def _topic(*ends: int) -> dict[int, list[QueueSample]]:
     return {
         queue: list(

@@ -184,6 +184,8 @@ def test_findings_tell_what_retention_took_and_is_about_to_take() -> None:
     assert not any(finding.bad for finding in found), "nothing is lost now"
     assert "1,200 messages deleted before the group received them, the last 2 h ago." in texts[0]
     assert "retention deletes its oldest unfinished message by age in 3 h or by size after another 128 MiB" in texts[1]
+    full = replace(group, topics=[replace(subscription, expires_seconds=None, expires_bytes=0)])
+    assert "deletes its oldest unfinished message by size with the next messages." in findings(node, [full])[1].text
     quiet = replace(subscription, lost_at_ms=NOW_MS - 90_000_000, expires_share=0.5)
     assert findings(node, [replace(group, topics=[quiet])]) == []
     now = replace(quiet, lost_at_ms=NOW_MS - 60_000)

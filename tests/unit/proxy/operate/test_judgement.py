@@ -118,6 +118,13 @@ def test_stop_with_another_cause_is_not_called_a_group_without_clients() -> None
     assert finding.finding == "lag"
 
 
+def test_missing_consumer_is_named_before_the_stop_limit() -> None:
+    """A lag that rises since no client pulls is a `no_puller` to watch; with another cause it is `lag`."""
+    for cause, kind in (("no_consumer", "no_puller"), ("slow_consumer", "lag")):
+        [finding] = judged([lag_queue(status="WARN", cause=cause, evidence="x")]).findings
+        assert (finding.finding, finding.level) == (kind, "WARN")
+
+
 def test_group_with_empty_queues_alone_is_ok_and_one_without_samples_is_unknown() -> None:
     """Nothing known is not nothing wrong."""
     made = judged([], groups=["audit", "billing"], empty={"audit": 4})
