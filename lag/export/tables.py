@@ -28,7 +28,7 @@ def arrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise ExportUnavailable(
-            "`pyddmq lag export` writes Parquet with pyarrow, which is not installed: pip install 'pyarrow>=18,<25'"
+            "exported files are Parquet, which needs pyarrow; it is not installed: pip install 'pyarrow>=18,<25'"
         ) from None
     return pa
 
