@@ -88,7 +88,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/cli/waiting/transaction_commands.py": ("test_transactions",),
     "proxy/demo/checker.py": ("test_cli_demo_checker",),
     "proxy/demo/run.py": ("test_cli_demo_run",),
-    "pyddmq/client/aio/async_consumer.py": ("test_async_client", "test_client_async"),
     "pyddmq/client/aio/async_producer.py": ("test_async_client", "test_client_async"),
     "conf/checks.py": ("test_conf_loader",),
 }
