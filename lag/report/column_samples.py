@@ -146,18 +146,20 @@ class SampleColumns:
         return ColumnValues(np.array(values, np.int64 if name in TEXTS else TYPES[name]), known)
 
 
-def joined(chunks: Sequence[Mapping[str, ColumnValues]]) -> dict[str, ColumnValues]:
-    """Return chunks one behind the other; a column of one value stays one."""
+def joined(chunks: Sequence[dict[str, ColumnValues]]) -> dict[str, ColumnValues]:
+    """Return chunks one behind the other, which are empty then; a column of one value stays one."""
     if not chunks:
         none = ColumnValues(np.zeros(0, np.int64))
         return {**dict.fromkeys((*_ORIGIN, *_RAW, *EXTRA), NOTHING), "queue": none, "time_ms": none}
     found = {}
-    for name in chunks[0]:
-        parts = [chunk[name] for chunk in chunks]
+    sizes = [len(chunk["queue"].values) for chunk in chunks]
+    for name in list(chunks[0]):
+        # Each column is given back as soon as it is joined: twice all of them is much.
+        parts = [chunk.pop(name) for chunk in chunks]
         if all(not np.ndim(each.values) and not np.ndim(each.known) for each in parts) and len({*parts}) == 1:
             found[name] = parts[0]
             continue
-        whole = [part.within(len(chunk["queue"].values)) for part, chunk in zip(parts, chunks, strict=True)]
+        whole = [part.within(size) for part, size in zip(parts, sizes, strict=True)]
         known: Any = np.concatenate([each.known for each in whole])
         values = np.concatenate([each.values for each in whole])
         found[name] = ColumnValues(values, True if known.all() else known)

@@ -43,7 +43,7 @@ def read_exported(options: ReportOptions) -> ReadSamples:
         begin = len(read.chunks)
         for each in _live(place, "queues", since_ms, window.to_ms):
             try:
-                read.add(place.read(each, (*_NAMES, "epoch", *TEXTS)))
+                read.add(place.read(each, (*_NAMES, "epoch", *TEXTS)), since_ms, window.to_ms)
                 live.append(each)
             except ExportFailed:
                 bad.append((window.from_ms, f"{url}: {each.file.name} cannot be read (damaged)"))
@@ -104,8 +104,8 @@ class _Files:
         """The queues by their numbers."""
         return list(self._numbers)
 
-    def add(self, table: Any) -> None:
-        """Add the rows of a file. A column that it does not have, since it is older, has its default."""
+    def add(self, table: Any, since_ms: int, until_ms: int) -> None:
+        """Add the rows of a window in a file. A column that it does not have, since it is older, has its default."""
         if not table.num_rows:
             return
         table = table.unify_dictionaries().combine_chunks()
@@ -124,7 +124,10 @@ class _Files:
                 found[column.name] = self._column(table, column.name)
             else:
                 found[column.name] = NOTHING if column.default is None else ColumnValues(column.default)
-        self.chunks.append(found)
+        times = found["time_ms"].values
+        kept = (times >= since_ms) & (times < until_ms)
+        if kept.any():
+            self.chunks.append(found if kept.all() else {name: each.at(kept) for name, each in found.items()})
 
     def _queues(self, table: Any) -> Any:
         """Return the number of each row's queue."""

@@ -235,7 +235,10 @@ def _figures(t: pd.DataFrame, limits: Any) -> pd.DataFrame:
     f["consume_trend"] = _positive(t["consume_slope"])
     f["velocity"] = t["produce_slope"] - f["consume_trend"]
     gain, trend = f["consume_rate"] - t["produce_recent"], f["consume_trend"] - t["produce_slope"]
-    ways = _first(_where(gain > 0, f["lag"] / gain, pd.NA), _where(f["velocity"] < 0, f["lag"] / trend, pd.NA))
+    ways = _first(
+        _where(gain > limits.dead_band * t["produce_recent"], f["lag"] / gain, pd.NA),
+        _where(f["velocity"] < 0, f["lag"] / trend, pd.NA),
+    )
     f["catch_up_s"] = _where(f["lost_recently"] == 0, ways, pd.NA)
     f["ratio"] = (f["lag"] * 100.0 / (t["end"] - t["start"])).where(t["end"] > t["start"])
     nearing = t["start_slope"] - f["consume_trend"]

@@ -67,6 +67,18 @@ def test_incident_over_a_border_is_one_with_its_longest_cause(monkeypatch: pytes
     assert ledger(disk, 120, topic="other").incidents == []
 
 
+def test_last_sample_before_a_border_speaks_until_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit holds the queue back for as long as it is slow then; of two equal times the first counts."""
+    samples = [ok(number) for number in range(20)]
+    samples += [late(number, limited=number < 45) for number in range(20, 70)]
+    samples += [ok(number, 500) for number in range(70, 120)]
+    disk = SimDisk()
+    write(disk, "j", rounds_of(samples))
+    assert [each.cause for each in ledger(disk, 120).incidents] == ["rate limit"]
+    in_pieces(monkeypatch, 45)
+    assert [each.cause for each in ledger(disk, 120).incidents] == ["rate limit"]
+
+
 def test_losses_at_and_beside_a_border_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three losses: before a border, with the first sample behind it, and later."""
     lost_at = {43: 7, 45: 5, 47: 3}
