@@ -62,6 +62,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "pyddmq/testing/sim_disk.py": ("test_disk",),
     "pyddmq/testing/loop.py": ("test_virtual_loop",),
     "pyddmq/testing/network.py": ("test_sim_network",),
+    "pyddmq/client/connection.py": ("test_client_producer", "test_clients"),
     "pyddmq/client/calls.py": ("test_client_errors", "test_clients"),
     "pyddmq/client/checks.py": ("test_client_transactions",),
     "proxy/node/parts.py": ("test_node", "test_startup"),
