@@ -48,8 +48,9 @@ _HISTORY = """\
 
 ## In a report
 
-A report judges each sample at the sample's own moment. At the window's end a queue whose last sample is older than
-`stale_ms` is UNKNOWN, unless it is DATA_LOSS, AHEAD or REWIND; a queue that left is LEFT, whose level is OK.
+A report judges each sample at the sample's own moment, by the samples since `window_ms` before its own window. At the
+window's end a queue whose last sample is older than `stale_ms` is UNKNOWN, unless it is DATA_LOSS, AHEAD or REWIND; a
+queue that left is LEFT, whose level is OK.
 
 - **Incident**: a stretch of samples of one queue whose level is not OK, with its worst status, the greatest lag,
   and the greatest time lag or upper bound of one. Its cause is the one that held longest while the status was the

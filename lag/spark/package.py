@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Final
 
 PACKAGE: Final = "pyddmq_spark"
-ROOMS: Final = ("lag", "broker")
+ROOMS: Final = ("lag", "broker", "pyddmq")
 """Rooms that are in it, as far as they are needed."""
 ROOTS: Final = ("lag.samples", "lag.rules", "lag.journal", "lag.spark", "lag.report")
 """What is in it in any case, with all that it imports."""

@@ -7,14 +7,14 @@ blocking sockets never wait for a loop, so `run_now` runs such a call like any f
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from pyddmq.client.codec import Codec, WireProtocol, reason_of
+from pyddmq.client.codec import reason_of
 from pyddmq.client.errors import CallTimedOut, CannotConnect, ConnectionLost, NotThrift, Unreachable
 from pyddmq.client.tls import Endpoint, Tls, endpoint, failure
 from pyddmq.client.tokens import METHOD as TOKEN_METHOD
-from pyddmq.client.tokens import SigningIn, Token
+from pyddmq.client.tokens import SigningIn
 
 T = TypeVar("T")
 
@@ -57,6 +57,22 @@ class Stream(Protocol):
         ...
 
 
+class Frames(Protocol):
+    """Makes frames of calls, and reads those of answers: by thriftpy2, or where it is not installed by other means."""
+
+    def encode(self, method: str, arguments: Any, sequence: int, /) -> bytes:
+        """Return the frame of a call. Raises ClientMisuse."""
+        ...
+
+    def size_of(self, head: bytes, /) -> int:
+        """Return the length of an answer that begins so. Raises NotThrift."""
+        ...
+
+    def decode(self, method: str, sequence: int, reply: bytes, /) -> Any:
+        """Return what a call is answered with. Raises NotThrift, and what the answer says."""
+        ...
+
+
 def run_now(call: Coroutine[Any, Any, T]) -> T:
     """Run a call over a stream of blocking sockets to its end, and return or raise what it does."""
     try:
@@ -80,19 +96,28 @@ class Conversation:
         self,
         stream: Stream,
         address: str,
-        service: Any,
+        codec: Frames,
         *,
-        protocol: WireProtocol = "binary",
         tls: Tls | None = None,
-        token: Token | None = None,
+        signing_in: SigningIn | None = None,
     ) -> None:
-        """Set up; nothing is opened yet. The arguments behind the first are those of `Connection`."""
+        """Set up; nothing is opened yet.
+
+        Args:
+            stream, address: As the attributes.
+            codec: Makes frames of calls, and reads those of answers.
+            tls: For `tls://`; the system's CAs and no certificate of one's own when left out.
+            signing_in: The first call of each connection; None: there is none.
+
+        Raises:
+            ClientMisuse: A malformed address.
+        """
         self.address = address
         self.stream = stream
         self.time = stream.time
         self._endpoint = endpoint(address, tls)
-        self._codec = Codec(address, service, protocol)
-        self._signing_in = SigningIn(address, token, protocol)
+        self._codec = codec
+        self._signing_in = signing_in
         self._sequence = 0
 
     async def open(self, *, timeout_ms: int) -> None:
@@ -116,37 +141,42 @@ class Conversation:
             raise
 
     async def _sign_in(self, peer: object, is_encrypted: bool, timeout_ms: int) -> None:
-        token = self._signing_in.token(peer, is_encrypted=is_encrypted)
-        if token is None:
+        signing_in = self._signing_in
+        token = None if signing_in is None else signing_in.token(peer, is_encrypted=is_encrypted)
+        if signing_in is None or token is None:
             return
-        codec = self._signing_in.codec()
+        codec = signing_in.codec()
         deadline = self.stream.time() + timeout_ms / 1000
         try:
             self._write(codec.encode(TOKEN_METHOD, {"token": token}, 1), TOKEN_METHOD, timeout_ms)
-            await self._answer(codec, TOKEN_METHOD, 1, deadline, timeout_ms)
+            await self.answer(TOKEN_METHOD, 1, deadline, timeout_ms, codec)
         except Exception as error:
-            told = self._signing_in.refused(error)
+            told = signing_in.refused(error)
             if told is error:
                 raise
             raise told from error
 
-    def write(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> int:
+    def write(self, method: str, arguments: Any, timeout_ms: int) -> int:
         """Send a call and return its number; its answer comes when those before it were taken by `answer`.
 
         Raises:
             Unreachable: It may have gone out; the connection is closed.
             ClientMisuse: An argument does not fit its field; nothing was sent.
         """
-        self._write(self._encode(method, arguments), method, timeout_ms)
-        return self._sequence
+        self._sequence = sequence = self._sequence % 0x7FFFFFFF + 1
+        self._write(self._codec.encode(method, arguments, sequence), method, timeout_ms)
+        return sequence
 
-    async def answer(self, method: str, sequence: int, *, deadline: float, timeout_ms: int) -> Any:
+    async def answer(
+        self, method: str, sequence: int, deadline: float, timeout_ms: int, codec: Frames | None = None
+    ) -> Any:
         """Wait for the answer to the oldest call that has none.
 
         Args:
             method, sequence: Of that call.
             deadline: When it is given up, and the connection with it, by `time`.
             timeout_ms: How long that was, for people.
+            codec: Of that call; None: as of all others.
 
         Returns:
             The value of field 0 of the result struct.
@@ -154,23 +184,33 @@ class Conversation:
         Raises:
             ConnectionLost, CallTimedOut, NotThrift, CallRejected, Exception: As `Connection.call`.
         """
-        return await self._answer(self._codec, method, sequence, deadline, timeout_ms)
+        stream, reads = self.stream, codec or self._codec
+        try:
+            reply = await stream.read(reads.size_of, deadline)
+        except OSError as error:
+            raise self._lost(error, method, timeout_ms) from error
+        except BaseException:
+            # An interrupt or a foreign answer leaves the stream in the middle of something.
+            stream.close()
+            raise
+        try:
+            return reads.decode(method, sequence, reply)
+        except NotThrift:
+            stream.close()
+            raise
 
-    async def call(self, method: str, arguments: Mapping[str, object], timeout_ms: int) -> Any:
+    async def call(self, method: str, arguments: Any, timeout_ms: int) -> Any:
         """Call one method over a connection with no other call under way; as `Connection.call`."""
-        request = self._encode(method, arguments)
+        self._sequence = sequence = self._sequence % 0x7FFFFFFF + 1
+        request = self._codec.encode(method, arguments, sequence)
         await self.open(timeout_ms=timeout_ms)
         deadline = self.stream.time() + timeout_ms / 1000
         self._write(request, method, timeout_ms)
-        return await self._answer(self._codec, method, self._sequence, deadline, timeout_ms)
+        return await self.answer(method, sequence, deadline, timeout_ms)
 
     def close(self) -> None:
         """Close; `open` opens another one."""
         self.stream.close()
-
-    def _encode(self, method: str, arguments: Mapping[str, object]) -> bytes:
-        self._sequence = self._sequence % 0x7FFFFFFF + 1
-        return self._codec.encode(method, arguments, self._sequence)
 
     def _write(self, request: bytes, method: str, timeout_ms: int) -> None:
         try:
@@ -180,22 +220,6 @@ class Conversation:
         except BaseException:
             # An interrupt leaves the stream in the middle of something.
             self.stream.close()
-            raise
-
-    async def _answer(self, codec: Codec, method: str, sequence: int, deadline: float, timeout_ms: int) -> Any:
-        stream = self.stream
-        try:
-            reply = await stream.read(codec.size_of, deadline)
-        except OSError as error:
-            raise self._lost(error, method, timeout_ms) from error
-        except BaseException:
-            # Likewise, and so does a foreign answer.
-            stream.close()
-            raise
-        try:
-            return codec.decode(method, sequence, reply)
-        except NotThrift:
-            stream.close()
             raise
 
     def _lost(self, error: OSError, method: str, timeout_ms: int) -> Unreachable:

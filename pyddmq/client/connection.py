@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyddmq.client.calls import Conversation, run_now
-from pyddmq.client.codec import HEAD_BYTES, WireProtocol
+from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol
 from pyddmq.client.tls import Endpoint, Tls
-from pyddmq.client.tokens import Token
+from pyddmq.client.tokens import SigningIn, Token
 
 _READ_BYTES = 1 << 16
 
@@ -149,7 +149,13 @@ class Connection:
         """
         self.address = address
         self._stream = SocketStream()
-        self.conversation = Conversation(self._stream, address, service, protocol=protocol, tls=tls, token=token)
+        self.conversation = Conversation(
+            self._stream,
+            address,
+            Codec(address, service, protocol),
+            tls=tls,
+            signing_in=SigningIn(address, token, protocol),
+        )
 
     def open(self, *, timeout_ms: int = 5000) -> None:
         """Connect, unless that is done.

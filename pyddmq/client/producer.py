@@ -14,7 +14,6 @@ from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_me
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import OrderedSends, Send
 from pyddmq.client.requests import Body, Request
-from pyddmq.client.sending import Sending
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
     PARTITION_BY_HASH,
@@ -23,6 +22,7 @@ from pyddmq.client.sends import (
     batch_request,
     send_request,
 )
+from pyddmq.client.settings import Sending
 
 if TYPE_CHECKING:
     from pyddmq.client.soon import SendFuture, SoonSends
@@ -293,7 +293,8 @@ class Producer(Sending):
 
     def _call(self, request: Request[T]) -> T:
         """Call with the resend policy, and return what is made of the result."""
-        self._wait_for_soon()
+        if self._soon is not None:
+            self._wait_for_soon()
         ended: list[tuple[Any, int, BaseException | None]] = []
         with self._alone():
             self._sends.submit(Send(request, lambda *end: ended.append(end)))

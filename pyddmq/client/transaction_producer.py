@@ -11,8 +11,8 @@ from pyddmq.client.checks import CLOSE_SECONDS, run_transaction
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.producer import Producer
 from pyddmq.client.requests import Request
-from pyddmq.client.sending import TransactionSending
 from pyddmq.client.sends import OutgoingMessage
+from pyddmq.client.settings import TransactionSending
 from pyddmq.client.transactions import TransactionListener, TransactionResult
 
 T = TypeVar("T")

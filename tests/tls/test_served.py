@@ -18,7 +18,7 @@ import pytest
 
 from lag.spark.sources.node import NodeClient, NodeFailed
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.tls import TlsOptions
+from lag.spark.sources.tls import tls_of
 from proxy.cli.app import run
 from proxy.cli.tls.dev_certificates import make
 from pyddmq import Producer, Tls, TlsFailed
@@ -221,20 +221,20 @@ def test_spark_asks_a_node(node: NodeProcess, folder: Path, certificates: Certif
         "tlsCertificate": f"{folder}/client.crt",
         "tlsKey": f"{folder}/client.key",
     }
-    with NodeClient(address, tls=TlsOptions.of(given)) as client:
+    with NodeClient(address, tls=tls_of(given)) as client:
         assert set(client.standings("spark")) == {"orders"}
     for change, said in (
-        ({"tlsCa": certificates.ca}, "its certificate is refused: .*tlsCa"),
-        ({"tlsServerName": "elsewhere"}, "its certificate is refused: .*tlsServerName"),
-        ({"tlsCertificate": "", "tlsKey": ""}, "it wants a client certificate"),
-        ({"tlsCa": "/no/such/file"}, "a file of tlsCa, tlsCertificate or tlsKey cannot be used"),
+        ({"tlsCa": certificates.ca}, "its certificate is of no CA .*option tlsCa"),
+        ({"tlsServerName": "elsewhere"}, "its certificate has another name.*option tlsServerName"),
+        ({"tlsCertificate": "", "tlsKey": ""}, "the node wants a client certificate.*tlsCertificate, tlsKey"),
+        ({"tlsCa": "/no/such/file"}, "the CA in /no/such/file cannot be used"),
     ):
         with (
-            NodeClient(address, tls=TlsOptions.of({**given, **change})) as client,
+            NodeClient(address, tls=tls_of({**given, **change})) as client,
             pytest.raises(NodeFailed, match=said),
         ):
             client.standings("spark")
     with pytest.raises(
         OptionRefused, match="options tlsCa are for TLS, and option 'node' is 'h:1': write tls://host:port"
     ):
-        TlsOptions.of({"node": "h:1", "tlsCa": "x"})
+        tls_of({"node": "h:1", "tlsCa": "x"})

@@ -17,12 +17,16 @@ from typing import Any, Final, NamedTuple, Self
 
 from lag.spark.sources import wire
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.tls import SCHEME, TlsOptions, said
+from lag.spark.sources.tls import by_option
+from pyddmq.client.calls import Conversation, run_now
+from pyddmq.client.connection import SocketStream
+from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.tls import SCHEME, Tls
 
 Positions = Mapping[str, Mapping[str, int]]
 """Offset by qid, by topic."""
 
-CALL_SECONDS: Final = 15.0
+CALL_MS: Final = 15_000
 """How long one answer may take, connecting included."""
 LINGER_MS: Final = 50
 """How long a fetch of nothing waits at the node."""
@@ -94,19 +98,15 @@ class NodeClient:
         OptionRefused: The address is malformed.
     """
 
-    def __init__(
-        self, address: str, *, cluster: str = "", patience: float = 0.0, tls: TlsOptions | None = None
-    ) -> None:
+    def __init__(self, address: str, *, cluster: str = "", patience: float = 0.0, tls: Tls | None = None) -> None:
         match = _ADDRESS.fullmatch(address.removeprefix(SCHEME))
         if match is None or not 0 < int(match[2]) < 65_536:
             raise OptionRefused(f"option 'node' is {address!r}: write host:port, the node's consumer port say")
         self.address = address
-        self._peer = match[1].strip("[]"), int(match[2])
-        self._tls = (tls or TlsOptions()) if address.startswith(SCHEME) else None
+        tls = tls if address.startswith(SCHEME) else None
+        self._calls = Conversation(SocketStream(), address, wire.ExecutorCodec(address), tls=tls)
         self._cluster = cluster
         self._patience = patience
-        self._socket: socket.socket | None = None
-        self._sequence = 0
 
     def check(self, group: str, topics: Iterable[str]) -> None:
         """Ask whether a group is low level and has these topics. Raises NodeRefused, NodeFailed."""
@@ -171,30 +171,16 @@ class NodeClient:
 
     def call(self, method: str, arguments: Iterable[bytes]) -> dict[int, Any]:
         """Make a call once; returns the fields of its result. Raises NodeFailed."""
-        self._sequence += 1
         try:
-            if self._socket is None:
-                self._socket = socket.create_connection(self._peer, CALL_SECONDS)
-                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if self._tls is not None:
-                    self._socket = self._tls.secured(self._socket, self._peer[0])
-            self._socket.sendall(wire.call(method, self._sequence, arguments))
-            frame = self._received(wire.frame_length(self._received(4)))
-            return wire.reply(frame, method, self._sequence)
-        except OSError as error:
-            self.close()
-            raise NodeFailed(f"no answer from {self.address}: {said(error)}. Is it a node's Thrift port?") from error
-        except wire.Malformed as error:
-            self.close()
-            raise NodeFailed(f"{self.address} answered {method} with {error}") from error
+            return run_now(self._calls.call(method, arguments, CALL_MS))
         except wire.Fault as error:
             raise NodeFailed(f"{self.address} does not serve {method}: {error}") from error
+        except (ClientError, ClientMisuse) as error:
+            raise NodeFailed(f"no answer from {self.address}: {by_option(str(error))}") from error
 
     def close(self) -> None:
         """Close the connection; the next call opens another one."""
-        opened, self._socket = self._socket, None
-        if opened is not None:
-            opened.close()
+        self._calls.close()
 
     def __enter__(self) -> Self:
         return self
@@ -242,17 +228,6 @@ class NodeClient:
         if found is None:
             raise NodeFailed(f"{self.address} answered {method} with nothing")
         return found
-
-    def _received(self, count: int) -> bytes:
-        assert self._socket is not None, "it was opened for the call"
-        parts = []
-        while count:
-            part = self._socket.recv(min(count, 1 << 20))
-            if not part:
-                raise ConnectionError("it closed the connection")
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
 
 
 def number_of(qid: str) -> int:

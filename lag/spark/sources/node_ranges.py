@@ -17,7 +17,8 @@ from pyspark.sql.datasource import InputPartition
 
 from lag.spark.sources import options as read
 from lag.spark.sources.node import NO_SUCH_QUEUE, NodeClient, NodeFailed, NodeRefused, Standing, number_of
-from lag.spark.sources.tls import TlsOptions
+from lag.spark.sources.tls import tls_of
+from pyddmq.client.tls import Tls
 
 FETCH_COUNT: Final = 10_000
 """Messages of one fetch; a node bounds its reply to 1 MiB besides."""
@@ -58,7 +59,7 @@ class NodeOptions:
     fail_on_data_loss: bool
     patience: int
     partition_messages: int
-    tls: TlsOptions = field(default_factory=TlsOptions)
+    tls: Tls = field(default_factory=Tls)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> NodeOptions:
@@ -72,7 +73,7 @@ class NodeOptions:
             fail_on_data_loss=read.one_of(options, "failOnDataLoss", ("true", "false"), "true") == "true",
             patience=read.number(options, "patience", PATIENCE_SECONDS, at_least=0),
             partition_messages=read.number(options, "partitionMessages", PARTITION_MESSAGES, at_least=1),
-            tls=TlsOptions.of(options),
+            tls=tls_of(options),
         )
         # Its address is checked here, where the error is the driver's.
         NodeClient(found.node)

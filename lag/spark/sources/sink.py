@@ -48,7 +48,8 @@ from pyspark.sql.types import StructType
 from lag.spark.sources import options as read
 from lag.spark.sources import wire
 from lag.spark.sources.node import NodeClient, NodeFailed
-from lag.spark.sources.tls import TlsOptions
+from lag.spark.sources.tls import tls_of
+from pyddmq.client.tls import Tls
 
 # Rows of a task, encoded, until it is known that they may be sent: in memory, above some MiB in a file.
 
@@ -189,7 +190,7 @@ class SinkOptions:
     batch_messages: int
     patience: int
     resends: bool
-    tls: TlsOptions = field(default_factory=TlsOptions)
+    tls: Tls = field(default_factory=Tls)
 
 
 class MessageSink(DataSource):
@@ -235,7 +236,7 @@ class MessageSink(DataSource):
             batch_messages=read.number(self.options, "batchMessages", BATCH_MESSAGES, at_least=1),
             patience=read.number(self.options, "patience", PATIENCE_SECONDS, at_least=0),
             resends=read.one_of(self.options, "onForgotten", ON_FORGOTTEN, "fail") == "send",
-            tls=TlsOptions.of(self.options),
+            tls=tls_of(self.options),
         )
         NodeClient(made.node)
         return made

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from pyddmq.client.errors import NotThrift
+
+T = TypeVar("T")
 
 STOP: Final = 0
 BOOL, BYTE, DOUBLE, I16, I32, I64 = 2, 3, 4, 6, 8, 10
@@ -153,6 +157,35 @@ def reply(frame: bytes, method: str, sequence: int) -> dict[int, Any]:
         said = result.get(1, b"")
         raise Fault(said.decode("utf-8", "replace") if isinstance(said, bytes) else "no reason")
     return result
+
+
+class ExecutorCodec:
+    """Frames of calls and answers, for a `Conversation`; what a call returns is the fields of its result.
+
+    Args:
+        address: The node's, for errors.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def encode(self, method: str, arguments: Iterable[bytes], sequence: int) -> bytes:
+        """Return the frame of a call."""
+        return call(method, sequence, arguments)
+
+    def size_of(self, head: bytes) -> int:
+        """Return the length of an answer. Raises NotThrift."""
+        return self._read(frame_length, head)
+
+    def decode(self, method: str, sequence: int, frame: bytes) -> dict[int, Any]:
+        """Return the fields of a result. Raises NotThrift, Fault."""
+        return self._read(reply, frame, method, sequence)
+
+    def _read(self, read: Callable[..., T], *what: object) -> T:
+        try:
+            return read(*what)
+        except Malformed as error:
+            raise NotThrift(self._address, str(error)) from error
 
 
 def read_struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pyddmq.client.calls import Conversation
-from pyddmq.client.codec import HEAD_BYTES, WireProtocol
+from pyddmq.client.codec import HEAD_BYTES, Codec, WireProtocol
 from pyddmq.client.tls import Endpoint, Tls
-from pyddmq.client.tokens import Token
+from pyddmq.client.tokens import SigningIn, Token
 
 
 class LoopStream:
@@ -89,7 +89,8 @@ class AsyncConnection(Conversation):
         token: Token | None = None,
     ) -> None:
         self._loop_stream = LoopStream()
-        super().__init__(self._loop_stream, address, service, protocol=protocol, tls=tls, token=token)
+        signing_in = SigningIn(address, token, protocol)
+        super().__init__(self._loop_stream, address, Codec(address, service, protocol), tls=tls, signing_in=signing_in)
 
     @property
     def conversation(self) -> Conversation:

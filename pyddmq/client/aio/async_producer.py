@@ -14,7 +14,6 @@ from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_me
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import Send
 from pyddmq.client.requests import Body, Request
-from pyddmq.client.sending import Sending
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
     PARTITION_BY_HASH,
@@ -23,6 +22,7 @@ from pyddmq.client.sends import (
     batch_request,
     send_request,
 )
+from pyddmq.client.settings import Sending
 
 T = TypeVar("T")
 

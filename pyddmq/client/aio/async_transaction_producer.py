@@ -10,8 +10,8 @@ from pyddmq.client.aio.async_producer import AsyncProducer
 from pyddmq.client.checks import CLOSE_SECONDS, run_transaction
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.requests import Request
-from pyddmq.client.sending import TransactionSending
 from pyddmq.client.sends import OutgoingMessage
+from pyddmq.client.settings import TransactionSending
 from pyddmq.client.transactions import AsyncTransactionListener, TransactionResult
 
 T = TypeVar("T")

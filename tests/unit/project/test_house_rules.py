@@ -17,7 +17,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "broker": frozenset({"conf"}),
     "upstream": frozenset({"broker", "conf", "pyddmq"}),
     "actions": frozenset({"upstream", "conf", "pyddmq"}),
-    "lag": frozenset({"broker"}),
+    "lag": frozenset({"broker", "pyddmq"}),
     "proxy": frozenset({"lag", "actions", "upstream", "broker", "conf", "pyddmq"}),
     "pyddmq": frozenset({"proxy", "lag", "broker"}),
 }

@@ -62,6 +62,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "pyddmq/testing/sim_disk.py": ("test_disk",),
     "pyddmq/testing/loop.py": ("test_virtual_loop",),
     "pyddmq/testing/network.py": ("test_sim_network",),
+    "pyddmq/client/connection.py": ("test_client_producer", "test_clients"),
     "pyddmq/client/calls.py": ("test_client_errors", "test_clients"),
     "pyddmq/client/checks.py": ("test_client_transactions",),
     "proxy/node/parts.py": ("test_node", "test_startup"),
@@ -88,7 +89,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/cli/waiting/transaction_commands.py": ("test_transactions",),
     "proxy/demo/checker.py": ("test_cli_demo_checker",),
     "proxy/demo/run.py": ("test_cli_demo_run",),
-    "pyddmq/client/aio/async_consumer.py": ("test_async_client", "test_client_async"),
     "pyddmq/client/aio/async_producer.py": ("test_async_client", "test_client_async"),
     "conf/checks.py": ("test_conf_loader",),
 }

@@ -119,7 +119,7 @@ class Link:
     def _hear(self) -> None:
         self._answers.append(self._keeper.take(self._unheard.popleft()))
 
-    async def answer(self, method: str, sequence: int, *, deadline: float, timeout_ms: int) -> Any:
+    async def answer(self, method: str, sequence: int, deadline: float, timeout_ms: int) -> Any:
         """Wait for the oldest answer."""
         await asyncio.sleep(0)
         if self._keeper.happens(0.3):

@@ -78,7 +78,7 @@ def test_no_node_and_no_answer_say_so() -> None:
         with NodeClient(address) as client, pytest.raises(NodeFailed, match=rf"no answer from {address}: .*refused"):
             client.standings("g")
     answers: tuple[tuple[Callable[[bytes], bytes | None], str], ...] = (
-        (lambda frame: None, "it closed the connection"),
+        (lambda frame: None, "the other side closed it"),
         (lambda frame: b"HTTP/1.1 400 Bad Request", "is no node's consumer"),
     )
     for answer, sentence in answers:
