@@ -183,13 +183,15 @@ class OrderedSends:
 
     async def run(self) -> None:
         """Send all that was submitted, and return when all has ended."""
-        self.is_running = True
+        self.is_running, stream = True, self._connection.stream
         try:
             while self._queue:
                 if self._out:
                     await self._take_answer()
                 elif self._is_held:
                     await self._begin_again()
+                elif stream.is_open and not stream.has_ended():
+                    self._fill()
                 else:
                     await self._begin()
         finally:

@@ -281,28 +281,35 @@ class Producer(Sending):
     def _alone(self) -> Iterator[None]:
         """Keep other threads' calls apart from this one. Raises ClientMisuse: closed, or called by `on_resend`."""
         with self._calling:
-            if self._closing.is_set():
-                raise ClientMisuse("this producer is closed: make a new one")
-            if self._is_calling:
-                raise ClientMisuse("on_resend cannot call its own producer, which is at its call still")
-            self._is_calling = True
+            self._begin_call()
             try:
                 yield
             finally:
                 self._is_calling = False
+
+    def _begin_call(self) -> None:
+        if self._closing.is_set():
+            raise ClientMisuse("this producer is closed: make a new one")
+        if self._is_calling:
+            raise ClientMisuse("on_resend cannot call its own producer, which is at its call still")
+        self._is_calling = True
 
     def _call(self, request: Request[T]) -> T:
         """Call with the resend policy, and return what is made of the result."""
         if self._soon is not None:
             self._wait_for_soon()
         ended: list[tuple[Any, int, BaseException | None]] = []
-        with self._alone():
-            self._sends.submit(Send(request, lambda *end: ended.append(end)))
+        # As `_alone`, which costs a call more.
+        with self._calling:
+            self._begin_call()
             try:
+                self._sends.submit(Send(request, lambda *end: ended.append(end)))
                 run_now(self._sends.run())
             except BaseException:
                 self._sends.abandon()
                 raise
+            finally:
+                self._is_calling = False
         [(result, attempts, error)] = ended
         if error is not None:
             raise error

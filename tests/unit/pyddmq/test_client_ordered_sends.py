@@ -93,6 +93,10 @@ class Link:
         self.is_open = False
         self.stream = self
 
+    def has_ended(self) -> bool:
+        """Nothing that `is_open` does not know."""
+        return False
+
     async def open(self, *, timeout_ms: int) -> None:
         """Connect."""
         await asyncio.sleep(0)
