@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
+from tools.numbers import without_numbers
+
 MODULES = (
     "pyddmq",
     "pyddmq.actions",
@@ -164,4 +166,5 @@ def _parts(module: ModuleType) -> Iterator[str]:
 
 def render() -> str:
     """Return the page."""
-    return _INTRODUCTION + "".join(part for name in MODULES for part in _parts(import_module(name)))
+    page = _INTRODUCTION + "".join(part for name in MODULES for part in _parts(import_module(name)))
+    return without_numbers(page)

@@ -18,6 +18,7 @@ from conf.sections.lag import LagConfig, LagRules
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig, TlsListenerConfig
+from tools.numbers import without_numbers
 
 _HEAD = """# Configuration
 
@@ -162,7 +163,7 @@ def render() -> str:
         parts += [_row(field) for field in model.model_fields.values()]
     parts.append(_TAIL)
     parts.append(_foreign())
-    return "".join(parts)
+    return without_numbers("".join(parts))
 
 
 def _row(field: FieldInfo) -> str:

@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 
 from broker.runtime.metrics import SPECS, Spec
+from tools.numbers import without_numbers
 
 ROOMS = ("broker", "upstream", "actions", "lag", "proxy")
 _ASIDE = ("cli", "demo", "spark", "__main__")
@@ -63,7 +64,7 @@ def render(specs: Mapping[str, Spec]) -> str:
     for kind, title in (("counter", "Counters"), ("gauge", "Gauges"), ("histogram", "Histograms")):
         parts.append(f"\n## {title}\n{_NOTES.get(kind, '')}\n| name | labels | meaning |\n| --- | --- | --- |\n")
         parts.extend(_row(specs[name]) for name in sorted(specs) if specs[name].kind == kind)
-    return "".join(parts)
+    return without_numbers("".join(parts))
 
 
 def _row(spec: Spec) -> str:

@@ -48,8 +48,13 @@ _HISTORY = """\
 
 ## In a report
 
-A report judges each sample at the sample's own moment. At the window's end a queue whose last sample is older than
-`stale_ms` is UNKNOWN, unless it is DATA_LOSS, AHEAD or REWIND; a queue that left is LEFT, whose level is OK.
+A report judges each sample at the sample's own moment, by the samples since `window_ms` before its own window. At the
+window's end a queue whose last sample is older than `stale_ms` is UNKNOWN, unless it is DATA_LOSS, AHEAD or REWIND; a
+queue that left is LEFT, whose level is OK.
+
+Samples around a step of the node's clock are left out: from `stale_ms` before it until `window_ms` after a step
+forward, or until the clock is `stale_ms` past where it had been before a step back. Later samples lose older message
+times.
 
 - **Incident**: a stretch of samples of one queue whose level is not OK, with its worst status, the greatest lag,
   and the greatest time lag or upper bound of one. Its cause is the one that held longest while the status was the

@@ -41,6 +41,7 @@ from proxy.operate.views.messages import MessagesAnswer
 from proxy.operate.views.node import ReadinessAnswer, StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer
 from proxy.operate.views.waiting import DelaysAnswer, TimerAnswer, TimersAnswer, TransactionsAnswer
+from tools.numbers import without_numbers
 
 MODULES = (
     "broker.views",
@@ -147,7 +148,8 @@ def meanings(view: type[View]) -> dict[str, str]:
 
 def render() -> str:
     """Return the page."""
-    return "".join([_INTRODUCTION, *_paths(), "\n## Shapes\n", *(part for view in views() for part in _shape(view))])
+    shapes = (part for view in views() for part in _shape(view))
+    return without_numbers("".join([_INTRODUCTION, *_paths(), "\n## Shapes\n", *shapes]))
 
 
 def _paths() -> Iterator[str]:

@@ -16,7 +16,7 @@ from broker.queues.consume_queue import ConsumeQueue, syncing
 from broker.queues.topics import Topic, Topics
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, FileWrites, can_wait
-from broker.runtime.store_metrics import CHECKPOINTS, FILES_DAMAGED
+from broker.runtime.store_metrics import CHECKPOINTS, FILES_DAMAGED, FILES_DELETED
 
 LOG_BYTES_MAX = 16 << 20
 """Log growth after which queue tails and checkpoint are written: bounds what recovery scans."""
@@ -104,6 +104,8 @@ class Checkpointer:
         if now - self._looked_at >= INTERVAL_SECONDS and not self._topics_deleted:
             self._looked_at = now
             self._topics_deleted = self._topics.is_file_deleted
+            if self._topics_deleted:
+                self._metrics.counter(FILES_DELETED, "config/topics.json").add()
         return (
             self.outdated
             or self._topics_deleted

@@ -21,7 +21,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import StateFile, data_version, next_version
-from broker.runtime.store_metrics import FILES_DAMAGED
+from broker.runtime.store_metrics import FILES_DAMAGED, FILES_DELETED
 
 LMQ_FILE = "lmqConsumerOffset.json"
 """Of a RocketMQ with `enableLmq=true`."""
@@ -57,6 +57,7 @@ class ConsumerOffsets:
         self._rest: dict[str, Any] = {}
         self._strange: dict[str, Any] = {}
         self._dirty = False
+        self._metrics = Metrics()
         self.changed_outside = False
         self.finish_writes = finish_writes
 
@@ -76,12 +77,12 @@ class ConsumerOffsets:
             StoreUnreadable: The file and its copies are damaged, or its shape is wrong.
         """
         offsets = cls(root, disk=disk, clock=clock, finish_writes=finish_writes)
+        offsets._metrics = metrics or offsets._metrics
         for folder in offsets._folders:
             disk.make_folder(folder)
         own, lmq = offsets._file.load(), offsets._lmq_file.load()
-        for path in (*offsets._file.damaged, *offsets._lmq_file.damaged) if metrics is not None else ():
-            assert metrics is not None
-            metrics.counter(FILES_DAMAGED, path.removeprefix(f"{root}/")).add()
+        for path in (*offsets._file.damaged, *offsets._lmq_file.damaged):
+            offsets._metrics.counter(FILES_DAMAGED, path.removeprefix(f"{root}/")).add()
         offsets.changed_outside = offsets._file.changed_outside or offsets._lmq_file.changed_outside
         found = [(offsets._file, own), (offsets._lmq_file, lmq)]
         for file, content in found:
@@ -151,7 +152,9 @@ class ConsumerOffsets:
 
         A file that was deleted counts as one that changed.
         """
-        if not self._file.is_deleted() and not self._dirty:
+        if self._file.is_deleted():
+            self._metrics.counter(FILES_DELETED, "config/consumerOffset.json").add()
+        elif not self._dirty:
             return False
         version = next_version(self._version, self._clock.wall_ms())
         table = self._as_table()

@@ -18,6 +18,11 @@ FILES_DAMAGED = declare(
     "Small files found damaged at opening, by name; a copy was used, or the log",
     ("file",),
 )
+FILES_DELETED = declare(
+    "pyddmq_store_files_deleted_total",
+    "Small files that another program deleted while the node ran, by name; they are written again.",
+    ("file",),
+)
 UNREADABLE = declare(
     "pyddmq_store_unreadable_stretches_total",
     "Stretches of files that the disk did not give out (EIO), each time one is met anew, by kind of file; what lies "

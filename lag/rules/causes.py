@@ -49,7 +49,12 @@ _status = fact("status")
 _behind = fact("lag") > 0
 _flat = fact("still_ms") >= fact("stop_ms")
 _present = any_of(fact("holders") > 0, fact("in_flight") > 0, fact("client_silent_ms") < fact("absent_ms"))
-_slower = any_of(fact("velocity") > 0, fact("time_lag_low_ms") > fact("target_ms"), fact("growing"), _flat)
+_slower = any_of(
+    fact("velocity") > 0,
+    coalesce(fact("time_lag_ms"), fact("time_lag_low_ms")) > fact("target_ms"),
+    fact("growing"),
+    _flat,
+)
 
 CAUSES: Final = (
     Cause(

@@ -48,7 +48,10 @@ _complete = fact("samples") >= fact("samples_min")
 _band = fact("dead_band") * highest(fact("produce_trend"), 0)
 _rising = (fact("velocity") > _band) & (fact("least_unfinished") > fact("floor_messages"))
 _falling = fact("velocity") + _band < 0
-_late = any_of(fact("time_lag_low_ms") > fact("target_ms"), fact("unfinished") > fact("target_messages"))
+_late = any_of(
+    coalesce(fact("time_lag_ms"), fact("time_lag_low_ms")) > fact("target_ms"),
+    fact("unfinished") > fact("target_messages"),
+)
 _in_time = all_of(
     coalesce(fact("time_lag_ms"), fact("time_lag_high_ms")) <= fact("target_ms"),
     coalesce(fact("unfinished") <= fact("target_messages"), True),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock
-from broker.runtime.store_metrics import REFUSED
+from broker.runtime.store_metrics import FILES_DELETED, REFUSED
 from proxy.node.logs import LOST
 from proxy.port.server import CONNECTIONS_REFUSED
 from proxy.services.consumer_service import PULLS_REFUSED
@@ -38,6 +38,7 @@ WATCHED = frozenset(
         DEAD_LETTERS,
         ERRORS,
         FAILED,
+        FILES_DELETED,
         FINISHED,
         LOST,
         PULLS_REFUSED,

@@ -59,18 +59,17 @@ def test_documented_commands_run(start_node: StartNode, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, node.ready[service])
     monkeypatch.chdir(ROOT)
     for page in PAGES:
-        for _, *words in documented(page):
-            if words[0] in OWN_TESTS:
+        for _, *shown in documented(page):
+            if shown[0] in OWN_TESTS:
                 continue
-            if words[-1] == "data":
-                words[-1] = node.ready["data"]
+            words = [node.ready["data"] if each == "data" else each for each in shown]
             if "--follow" in words:
                 # It would wait for more for ever.
                 assert run(["send", "orders", "{}"]) == ExitCode.OK
                 words += ["--count", "1"]
             if words[0] == "lag" and words[1:2] in (["check"], ["slo"], ["report"]):
-                # Of a node that has just started too little is known.
-                assert run(words) in (ExitCode.OK, 3), (page, words)
+                # Of a node that has just started too little is known, and a busy machine has a slow disk: WARN.
+                assert run(words) in (0, 1, 3), (page, words)
                 continue
             # What the page does to a stuck message is done to somebody's own group.
             wanted = ExitCode.NOT_FOUND if page == "docs/operations.md" and "billing" in words else ExitCode.OK

@@ -24,7 +24,8 @@ def differences(window: LagWindow, report: Report) -> list[str]:
     """Return what the report says otherwise than the evaluation."""
     events, limits = window.events(), window.limits
     samples = evaluation.without_doubt(evaluation.table_of(window.samples()), events, limits)
-    rows = evaluation.judged(samples[samples["time_ms"] < window.to_ms], events, limits)
+    read = (samples["time_ms"] >= window.from_ms - limits.window_ms) & (samples["time_ms"] < window.to_ms)
+    rows = evaluation.judged(samples[read], events, limits)
     document = as_plain(report)
     groups = dict(iter(_inside(rows, window).groupby("group")))
     found = list(_unequal("groups", sorted(groups), sorted(each["group"] for each in document["groups"])))

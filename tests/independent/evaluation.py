@@ -293,7 +293,7 @@ def _verdicts(t: pd.DataFrame, limits: Any) -> pd.DataFrame:
     band = limits.dead_band * _positive(t["produce_slope"])
     rises = (t["velocity"] > band) & (t["least_unfinished"] > floor)
     falls = t["velocity"] + band < 0
-    late = _surely(t["low"] > limits.target_ms, t["unfinished"] > limits.target_messages)
+    late = _surely(_first(t["age"], t["low"]) > limits.target_ms, t["unfinished"] > limits.target_messages)
     lately = [now - t[name] < stop for name in ("moved_ms", "answered_ms", "paused_until")]
     works = _surely(zero, t["in_flight"] > 0, t["high"] < stop, *lately)
     known = t["lag"].notna()
@@ -343,7 +343,7 @@ def _verdicts(t: pd.DataFrame, limits: Any) -> pd.DataFrame:
         "producer_surge": behind & surge
         & (t["consume_second"] >= t["consume_first"] * (t["produce_first"] / t["produce_second"])),
         "slow_consumer": behind & ((t["holders"] > 0) | (t["in_flight"] > 0) | asks)
-        & ((t["velocity"] > 0) | (t["low"] > limits.target_ms) | t["growing"] | still),
+        & ((t["velocity"] > 0) | (_first(t["age"], t["low"]) > limits.target_ms) | t["growing"] | still),
     }  # fmt: skip
     status = _first_that_holds(statuses, "UNKNOWN", t.index)
     cause = _first_that_holds(causes, "", t.index).mask(status.isin(NO_CAUSE), "")

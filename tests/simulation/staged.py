@@ -385,6 +385,15 @@ def damaged_file(ward: Ward) -> Staging:
     ward.restart(flip)
 
 
+@stage("files_deleted", over_seconds=MINUTE)
+def deleted_files(ward: Ward) -> Staging:
+    """Another program deletes small files of a node that runs."""
+    for name in ("topics.json", "consumerOffset.json"):
+        ward.disk.remove(f"{DATA}/config/{name}")
+    ward.run(15)
+    yield ("topics.json", "consumerOffset.json")
+
+
 @stage("acks_damaged")
 def damaged_acks(ward: Ward) -> Staging:
     """The ack journal is damaged."""

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from broker.queues.topics import retry_topic
+from broker.retry.backlog import unread_in
 from proxy.access.audit import Who
 from proxy.operate.changes.dead_letters import RedriveBody
 from proxy.operate.changes.desk import Asker, ChangeDesk, ChangeRefused
@@ -165,6 +167,25 @@ def test_group_cannot_be_moved_on_its_retry_topic() -> None:
     world.run(until=task.done, seconds=1)
     with pytest.raises(ChangeRefused, match="cannot be moved there while it runs"):
         task.result()
+
+
+def test_group_is_moved_past_a_retry_topic_that_it_does_not_read(world: World) -> None:
+    """What a consumer of RocketMQ failed waits there; the finding that says so ends, and the group goes on."""
+    assert world.node is not None
+    node, topic = world.node, retry_topic("by-key")
+    node.store.create_topic(topic, 1, system=True)
+    node.store.put(topic, b"x")
+    world.run(seconds=1)
+    assert [each.topic for each in unread_in(node.store, node.progress.offsets.get)] == [topic]
+    [found] = [each for each in node_changes(node) if each.name == "reset_offsets"]
+    for dry_run in (True, False):
+        answer = _run(world, found.run, ResetBody(group="by-key", topic=topic, to="latest", dry_run=dry_run))
+        assert [(move.queue, move.skipped) for move in answer.queues] == [(0, 1)]
+        world.run(seconds=2)
+        assert bool([*unread_in(node.store, node.progress.offsets.get)]) == dry_run
+    world.kill()
+    world.start()
+    assert not [*unread_in(world.node.store, world.node.progress.offsets.get)]
 
 
 @pytest.mark.parametrize(

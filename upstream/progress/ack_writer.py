@@ -21,6 +21,7 @@ from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import Syncing, Syncs
+from broker.runtime.store_metrics import FILES_DELETED
 from conf.file_faults import file_fault
 from upstream.progress.journal import AckJournal
 from upstream.progress.journal_format import encode_acked, encode_counted
@@ -145,6 +146,7 @@ class AckWriter:
         self._syncs = metrics.counter(JOURNAL_SYNCS)
         self._segments = metrics.counter(JOURNAL_SEGMENTS)
         self._failures = metrics.counter(JOURNAL_FAILURES)
+        self._deleted = metrics.counter(FILES_DELETED, "pyddmq/acks")
 
     def add_dirty(self, tracker: OffsetTracker) -> None:
         """Note that a tracker has staged ranges; once per tracker and flush."""
@@ -170,6 +172,7 @@ class AckWriter:
         """Have the next flush begin a new segment where the current one's file was deleted. Raises OSError."""
         if not self._rolling and not self._roll_next and self._journal.is_deleted:
             log.error("ack_journal_deleted", folder=self._journal.folder)
+            self._deleted.add()
             self.stage_segment()
 
     def flush(self) -> None:

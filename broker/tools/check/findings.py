@@ -25,7 +25,7 @@ class Finding:
     """One thing found.
 
     Attributes:
-        kind: Stable name, docs/cli.md lists them.
+        kind: Stable name.
         severity: How bad it is.
         file: The file, relative to the data directory.
         position: Byte in the file at which it begins; None for the whole file.

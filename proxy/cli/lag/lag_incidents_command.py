@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from lag.report.incidents import Entry, Ledger
 
 FORMATS: Final = ("text", "json", "csv", "markdown")
-COLUMNS: Final = ("since", "until", "lasted", "group", "topic", "status", "cause", "peak lag", "lost", "changed before")
+COLUMNS: Final = ("since", "lasted", "group", "topic", "status, cause", "peak lag", "lost", "changed before")
+STALE_MS: Final = 7_200_000
+"""An open incident that was last recorded longer ago is not known to be open."""
+YEARLY_MS: Final = 300 * 86_400_000
 MONTH_COLUMNS: Final = ("month", "cause", "incidents", "lasted", "lost")
 
 Journals = Annotated[
@@ -93,7 +96,7 @@ def rendered(ledger: Ledger, form: str) -> str:
 
 def _print(ledger: Ledger) -> None:
     if ledger.incidents:
-        print_table(_title(ledger), COLUMNS, _rows(ledger), right=(2, 7, 8))
+        print_table(_title(ledger), COLUMNS, _rows(ledger), right=(5, 6))
         print_table("By month and cause", MONTH_COLUMNS, _month_rows(ledger), right=(2, 3, 4))
     else:
         print_line(_title(ledger))
@@ -109,15 +112,15 @@ def _title(ledger: Ledger) -> str:
 
 
 def _rows(ledger: Ledger) -> list[list[str]]:
+    # The title has the years; of a longer window each row needs its own.
+    year = 0 if ledger.to_ms - ledger.from_ms > YEARLY_MS else len("2026-")
     return [
         [
-            texts.moment(each.from_ms, ledger.timezone, seconds=False),
-            _until(each, ledger),
-            texts.duration(each.seconds),
+            texts.moment(each.from_ms, ledger.timezone, seconds=False)[year:],
+            _lasted(each, ledger),
             each.group,
             each.topic + ("" if each.queue is None else f" {each.queue}"),
-            each.status,
-            each.cause or texts.DASH,
+            f"{each.status} {each.cause}".strip(),
             count(each.peak_lag),
             count(each.lost),
             "; ".join(each.changes),
@@ -126,10 +129,11 @@ def _rows(ledger: Ledger) -> list[list[str]]:
     ]
 
 
-def _until(each: Entry, ledger: Ledger) -> str:
+def _lasted(each: Entry, ledger: Ledger) -> str:
+    said = texts.duration(each.seconds)
     if each.to_ms is not None:
-        return texts.clock(each.to_ms, each.from_ms, ledger.timezone)
-    return f"open, seen {texts.clock(each.seen_ms, each.from_ms, ledger.timezone)}"
+        return said
+    return f"{said}, open" if each.seen_ms > ledger.to_ms - STALE_MS else f"{said}, then not recorded"
 
 
 def _month_rows(ledger: Ledger) -> list[list[str]]:

@@ -76,6 +76,10 @@ KINDS: dict[str, Kind] = {
         "small files were damaged",
         "Nothing is lost; look at the disk, and mend them with `pyddmq store check --repair`.",
     ),
+    "files_deleted": Kind(
+        "files of the running node were deleted",
+        "Nothing is lost while the node runs; find the program that deletes files in the data directory.",
+    ),
     "acks_damaged": Kind(
         "the ack journal was damaged", "Messages that were acknowledged may come again; look at the disk."
     ),
@@ -167,7 +171,8 @@ KINDS: dict[str, Kind] = {
     ),
     "retries_unread": Kind(
         "messages wait in retry topics that no group reads",
-        "Set `retryTopic: true` for their groups; messages of POP's retry topics need RocketMQ's POP consumers.",
+        "Set `retryTopic: true` for their groups, or pass over them by `pyddmq offsets reset`; messages of POP's retry "
+        "topics need RocketMQ's POP consumers.",
     ),
     # Groups.
     "stopped": Kind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.errors import some_of
-from broker.runtime.store_metrics import REFUSED
+from broker.runtime.store_metrics import FILES_DELETED, REFUSED
 from proxy.node.trouble_facts import Risen, TlsView, Troubles
 from proxy.node.views import by_group
 from proxy.operate.attention.kinds import found
@@ -112,7 +112,10 @@ def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
 
 
 def _of_damage(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
-    damage = troubles.damage
+    damage, deleted = troubles.damage, sorted(name for (name,) in troubles.risen.get(FILES_DELETED, ()))
+    if deleted:
+        text = f"Deleted by another program within the last minute, and written again: {', '.join(deleted)}."
+        yield found("files_deleted", True, text)
     if damage:
         parts = []
         if damage.holes:

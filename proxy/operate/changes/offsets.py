@@ -85,7 +85,7 @@ class _Offsets:
         need_ready(self._node)
         if not body.target.is_one:
             raise ChangeRefused(400, "Say where to: exactly one of toOffset, toTimeMs, to (earliest, latest), shiftBy.")
-        if body.group in self._node.groups and body.topic == retry_topic(body.group):
+        if body.topic == retry_topic(body.group) and self._reads_retries(body.group):
             text = (
                 f"Group {body.group} reads its retry topic beside the others and cannot be moved there while it runs. "
                 "Use `groups retry`, `skip` or `dead-letter`, or `offsets reset --data` while the node is down."
@@ -119,12 +119,22 @@ class _Offsets:
         self._node.request_turn()
         return self._result(body, done, group, changed=True)
 
+    def _reads_retries(self, name: str) -> bool:
+        """Whether a group that runs reads its retry topic."""
+        configured = self._node.config.groups.values()
+        return any(each.group == name and any(topic.retry_topic for topic in each.topics) for each in configured)
+
     def _trackers(self, body: ResetBody) -> Mapping[int, OffsetTracker]:
         """The group's trackers on the topic by queue."""
         if any(each.name == body.group for each in self._node.leaving):
             raise ChangeRefused(409, f"Group {body.group} was taken out and still drains; try again when it has left.")
         try:
             progress, times = self._node.progress_of(body.group), self._node.times_of(body.group)
+            unread = self._node.store.topics.get(body.topic) if body.topic == retry_topic(body.group) else None
+            if unread is not None and self._node.kafka_groups.of(body.group) is None:
+                # What RocketMQ's consumers failed waits there, of a group that may never have read it.
+                for queue in unread.queues:
+                    progress.tracker(body.group, body.topic, queue.queue_id, first_offset=lambda: 0)
             return trackers_of(progress, times, body.group, body.topic, body.queue)
         except PositionUnknown as unknown:
             raise ChangeRefused(404, str(unknown)) from unknown

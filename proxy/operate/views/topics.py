@@ -14,7 +14,7 @@ class TopicView(View, frozen=True, kw_only=True):
         topic: Its name.
         system: Whether it is the broker's own.
         kind: `user`, `dead letters` (`%DLQ%<group>`), `retries` (`%RETRY%<group>`) or `system`.
-        message_type: Which messages it takes (docs/topics.md).
+        message_type: Which messages it takes (docs/protocol.md).
         queues: By number.
     """
 

@@ -20,11 +20,11 @@ from tests.unit.lag.samples import NOW_MS
 HISTORY = ["--since", "2026-02-02T00:00:00Z", "--until", "2026-02-03T00:00:00Z", "--timezone", "UTC"]
 
 
-def journal(path: Path) -> str:
+def journal(path: Path, rounds: int = 120) -> str:
     """Write a history of twenty minutes in which a group was late for five, after a reload."""
     folder = f"{path}/j"
     made = JournalWriter(RealDisk(), folder, Origin(cluster="c", node="n", epoch=1), WriterLimits(free_bytes_min=0))
-    for number in range(120):
+    for number in range(rounds):
         is_late = 60 <= number < 90
         row = late(number, limited=True, dead_letters=1) if is_late else ok(number, 300 if number < 60 else 500)
         if number == 50:
@@ -41,8 +41,7 @@ def test_ledger_has_what_when_why_and_what_changed(tmp_path: Path, capsys: pytes
     lines = [[word.strip() for word in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     [incident, month] = [line for line in lines if line]
     assert incident == [
-        "2026-02-02 02:50", "02:55", "5 min", "g", "t 0", "WARN", "rate limit", "200", "0",
-        "02:48 reload of node n: node.yaml | =1",
+        "02-02 02:50", "5 min", "g", "t 0", "WARN rate limit", "200", "0", "02:48 reload of node n: node.yaml | =1",
     ]  # fmt: skip
     assert month == ["2026-02", "rate limit", "1", "5 min", "0"]
     assert run([*command, "--format", "json"]) == 0
@@ -54,6 +53,16 @@ def test_ledger_has_what_when_why_and_what_changed(tmp_path: Path, capsys: pytes
     assert (row["group"], row["status"], row["to_ms"]) == ("g", "WARN", str(found["incidents"][0]["to_ms"]))
     assert run([*command, "--format", "markdown"]) == 0
     assert "reload of node n: node.yaml \\| =1 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("until", "said"), [("03:30", "3 min 10 s, open"), ("06:00", "3 min 10 s, then not recorded")])
+def test_open_incident_is_open_as_long_as_it_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], until: str, said: str
+) -> None:
+    """Of a node that has recorded nothing for hours nothing is known."""
+    moments = ["--since", "2026-02-02T00:00:00Z", "--until", f"2026-02-02T{until}:00Z", "--timezone", "UTC"]
+    assert run(["lag", "incidents", "--journal", journal(tmp_path, 80), *moments]) == 0
+    assert f"│ {said} " in capsys.readouterr().out
 
 
 def test_no_incident_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from actions.http.options import AsyncHttpOptions, BreakerOptions, CallbackOptions, SignatureOptions, TlsOptions
 from actions.http.signature import sign
 from tests.conftest import need_program
+from tools.numbers import without_numbers
 
 PAGE = (Path(__file__).parents[4] / "docs" / "actions-push.md").read_text(encoding="utf-8")
 PARTS: dict[str, type[BaseModel]] = {
@@ -37,7 +38,7 @@ def test_page_has_every_option_with_its_meaning() -> None:
         else:
             wanted[str(field.alias)] = field.description
     rows = re.findall(r"^\| `([\w.]+)` \| [^|]+ \| ([^|]+) \|$", PAGE.partition("## Options")[2], re.MULTILINE)
-    assert dict(rows) == wanted
+    assert dict(rows) == {name: without_numbers(text or "") for name, text in wanted.items()}
 
 
 @pytest.mark.parametrize("language", ["python", "javascript", pytest.param("go", marks=pytest.mark.long)])

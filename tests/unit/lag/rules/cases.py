@@ -665,6 +665,14 @@ CASES: Final = (
         },
     ),
     Case(
+        name="between two samples, by the estimate late",
+        samples=_full(end=_by(0, 100), committed=[0, *_by(50, 100, 30)], **_LIVE),
+        status="WARN",
+        cause="slow_consumer",
+        figures={"time_lag_ms": 5000.0, "time_lag_low_ms": 0},
+        limits=Limits(target_ms=4_000, floor_messages=0, floor_ms=0),
+    ),
+    Case(
         name="older than the window",
         samples=_full(end=_by(5000, 10), committed=_by(1000, 10), end_ms=_before(1), **{**_LIVE, "start_ms": None}),
         status="WARN",

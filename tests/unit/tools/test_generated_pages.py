@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools import cli_doc, codes_doc, findings_doc
+from tools.numbers import without_numbers
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -27,3 +28,18 @@ def test_every_option_has_a_meaning() -> None:
     assert "|  |" not in page.replace(" |  |\n", " |\n")
     assert "\n\n\n" not in page
     assert "| `--delay-level N` | " in page
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("waits (D9). A", "waits. A"),
+        ("one (R40; counted with keys)", "one (counted with keys)"),
+        ("raises it (R, 1.1.9; W6): the", "raises it: the"),
+        ("try (R94, R95), (S3)", "try,"),
+        ("code D (RFC 9535)", "code D (RFC 9535)"),
+    ],
+)
+def test_numbers_of_decisions_are_left_out_of_pages_for_users(text: str, plain: str) -> None:
+    """Other words in the same brackets stay."""
+    assert without_numbers(text) == plain
