@@ -4,90 +4,45 @@ What the demo, the command line and the tests use; docs/client.md explains it wi
 the node but the interface definitions and the table of codes.
 """
 
-from pyddmq.client.codec import WireProtocol, parse_address
-from pyddmq.client.connection import Connection
-from pyddmq.client.delays import CancelOutcome
-from pyddmq.client.errors import (
-    AccessRefused,
-    CallRejected,
-    CallTimedOut,
-    CannotConnect,
-    ClientError,
-    ClientMisuse,
-    ConnectionLost,
-    IllegalMessage,
-    NodeShuttingDown,
-    NotThrift,
-    PullRefused,
-    RateLimited,
-    Refused,
-    SendFailed,
-    SendRefused,
-    SendTimedOut,
-    SequenceGap,
-    TlsFailed,
-    TopicKindMismatch,
-    TopicNotAllowed,
-    TopicNotFound,
-    Unreachable,
-)
-from pyddmq.client.producer import Producer
-from pyddmq.client.pulling.consumer import Consumer
-from pyddmq.client.pulling.fetcher import Fetcher
-from pyddmq.client.pulling.fetches import FetchedMessage, FetchedQueue
-from pyddmq.client.pulling.pulls import GroupStats, PulledMessage
-from pyddmq.client.sends import OutgoingMessage, SendReceipt
-from pyddmq.client.tls import Tls
-from pyddmq.client.transaction_producer import TransactionProducer
-from pyddmq.client.transactions import (
-    AsyncTransactionListener,
-    LocalState,
-    TransactionListener,
-    TransactionMessage,
-    TransactionResult,
-)
-
-__all__ = [
-    "AccessRefused",
-    "AsyncTransactionListener",
-    "CallRejected",
-    "CallTimedOut",
-    "CancelOutcome",
-    "CannotConnect",
-    "ClientError",
-    "ClientMisuse",
-    "Connection",
-    "ConnectionLost",
-    "Consumer",
-    "FetchedMessage",
-    "FetchedQueue",
-    "Fetcher",
-    "GroupStats",
-    "IllegalMessage",
-    "LocalState",
-    "NodeShuttingDown",
-    "NotThrift",
-    "OutgoingMessage",
-    "Producer",
-    "PullRefused",
-    "PulledMessage",
-    "RateLimited",
-    "Refused",
-    "SendFailed",
-    "SendReceipt",
-    "SendRefused",
-    "SendTimedOut",
-    "SequenceGap",
-    "Tls",
-    "TlsFailed",
-    "TopicKindMismatch",
-    "TopicNotAllowed",
-    "TopicNotFound",
-    "TransactionListener",
-    "TransactionMessage",
-    "TransactionProducer",
-    "TransactionResult",
-    "Unreachable",
-    "WireProtocol",
-    "parse_address",
-]
+from pyddmq.client.codec import WireProtocol as WireProtocol
+from pyddmq.client.codec import parse_address as parse_address
+from pyddmq.client.connection import Connection as Connection
+from pyddmq.client.delays import CancelOutcome as CancelOutcome
+from pyddmq.client.errors import AccessRefused as AccessRefused
+from pyddmq.client.errors import CallRejected as CallRejected
+from pyddmq.client.errors import CallTimedOut as CallTimedOut
+from pyddmq.client.errors import CannotConnect as CannotConnect
+from pyddmq.client.errors import ClientError as ClientError
+from pyddmq.client.errors import ClientMisuse as ClientMisuse
+from pyddmq.client.errors import ConnectionLost as ConnectionLost
+from pyddmq.client.errors import IllegalMessage as IllegalMessage
+from pyddmq.client.errors import NodeShuttingDown as NodeShuttingDown
+from pyddmq.client.errors import NotThrift as NotThrift
+from pyddmq.client.errors import PullRefused as PullRefused
+from pyddmq.client.errors import RateLimited as RateLimited
+from pyddmq.client.errors import Refused as Refused
+from pyddmq.client.errors import SendFailed as SendFailed
+from pyddmq.client.errors import SendRefused as SendRefused
+from pyddmq.client.errors import SendTimedOut as SendTimedOut
+from pyddmq.client.errors import SequenceGap as SequenceGap
+from pyddmq.client.errors import TlsFailed as TlsFailed
+from pyddmq.client.errors import TopicKindMismatch as TopicKindMismatch
+from pyddmq.client.errors import TopicNotAllowed as TopicNotAllowed
+from pyddmq.client.errors import TopicNotFound as TopicNotFound
+from pyddmq.client.errors import Unreachable as Unreachable
+from pyddmq.client.producer import Producer as Producer
+from pyddmq.client.pulling.consumer import Consumer as Consumer
+from pyddmq.client.pulling.fetcher import Fetcher as Fetcher
+from pyddmq.client.pulling.fetches import FetchedMessage as FetchedMessage
+from pyddmq.client.pulling.fetches import FetchedQueue as FetchedQueue
+from pyddmq.client.pulling.pulls import GroupStats as GroupStats
+from pyddmq.client.pulling.pulls import PulledMessage as PulledMessage
+from pyddmq.client.sends import OutgoingMessage as OutgoingMessage
+from pyddmq.client.sends import SendReceipt as SendReceipt
+from pyddmq.client.tls import Tls as Tls
+from pyddmq.client.transaction_producer import TransactionProducer as TransactionProducer
+from pyddmq.client.transactions import AsyncTransactionListener as AsyncTransactionListener
+from pyddmq.client.transactions import LocalState as LocalState
+from pyddmq.client.transactions import TransactionListener as TransactionListener
+from pyddmq.client.transactions import TransactionMessage as TransactionMessage
+from pyddmq.client.transactions import TransactionResult as TransactionResult

@@ -21,6 +21,7 @@ from lag.acks.log import FOLDER, log_names, read_acks
 from lag.blocks import BlockReader, FileHead, Gap
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import bounds_of, common, later, sooner
+from lag.spark.sources.journal_rows import arrow_columns, gap_batch, spark_columns
 
 NAME: Final = "pyddmq_acks"
 BATCH_ROWS: Final = 50_000
@@ -49,7 +50,6 @@ _GAP_FIELDS: Final = {
     "reason": pa.string(),
 }
 ROWS: Final = {"messages": FIELDS, "gaps": _GAP_FIELDS}
-_SPARK: Final = {pa.int64(): "bigint", pa.string(): "string"}
 _compute: Any = pc
 """Its functions are made as it is loaded, so no type checker knows them."""
 _WORDS: Final = pa.array(["", *(outcome.name.lower() for outcome in Outcome)])
@@ -81,20 +81,11 @@ class AckSource(DataSource):
 
     def schema(self) -> str:
         """Return all columns; a caller's own schema may have fewer, in any order."""
-        return ", ".join(f"`{name}` {_SPARK[kind]}" for name, kind in ROWS[self._rows()].items())
+        return spark_columns(ROWS[self._rows()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises OptionRefused."""
-        known = ROWS[self._rows()]
-        for field in schema.fields:
-            kind = known.get(field.name)
-            if kind is None:
-                raise read.OptionRefused(f"there is no column {field.name!r}; there are {', '.join(known)}")
-            if field.dataType.simpleString() != _SPARK[kind]:
-                raise read.OptionRefused(
-                    f"column {field.name!r} is {_SPARK[kind]}, and the schema has {field.dataType.simpleString()}"
-                )
-        columns = pa.schema([(field.name, known[field.name]) for field in schema.fields])
+        columns = arrow_columns(schema, ROWS[self._rows()])
         pushed = read.one_of(self.options, "pushdown", ("true", "false"), "false") == "true"
         return (PushedAcks if pushed else Acks)(self.options, self._rows(), columns)
 
@@ -161,7 +152,8 @@ class Acks(DataSourceReader):
         assert isinstance(partition, AckPart), "partitions are made above"
         found = read_acks(RealDisk(read_only=True), partition.folder, (partition.name,))
         if self._rows == "gaps":
-            yield self._gaps(partition.folder, [each for each in found if isinstance(each, Gap)])
+            gaps = [each for each in found if isinstance(each, Gap)]
+            yield gap_batch(partition.folder, gaps, self._columns)
             return
         held: list[pa.RecordBatch] = []
         count = 0
@@ -210,16 +202,6 @@ class Acks(DataSourceReader):
         if self._until_ms is not None:
             taken = _compute.and_(taken, _compute.less(ends, self._until_ms))
         return made.filter(taken)
-
-    def _gaps(self, folder: str, gaps: Sequence[Gap]) -> pa.RecordBatch:
-        columns = []
-        for name in self._columns.names:
-            if name == "folder":
-                values = [folder] * len(gaps)
-            else:
-                values = [gap.kind.value if name == "kind" else getattr(gap, name) for gap in gaps]
-            columns.append(pa.array(values, self._columns.field(name).type))
-        return pa.record_batch(columns, schema=self._columns)
 
 
 class PushedAcks(Acks):

@@ -21,7 +21,7 @@ from lag.journal.reader import SLACK_MS, JournalReader, Wanted
 from lag.journal.scan import Block
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import bounds_of, common, later, sooner
-from lag.spark.sources.journal_rows import ROWS, SPARK_TYPES, Placed, batches, columns_of
+from lag.spark.sources.journal_rows import ROWS, Placed, batches, columns_of, gap_batch, spark_columns
 from lag.spark.sources.journal_stream import JournalStream
 
 NAME: Final = "pyddmq_lag"
@@ -51,7 +51,7 @@ class LagSource(DataSource):
 
     def schema(self) -> str:
         """Return all columns; a caller's own schema may have fewer, in any order."""
-        return ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in ROWS[self._rows()].items())
+        return spark_columns(ROWS[self._rows()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises OptionRefused."""
@@ -116,7 +116,7 @@ class JournalRows(DataSourceReader):
         )
         if self._rows == "gaps":
             gaps = [each for each in reader.blocks(self._wanted, by_columns=None) if isinstance(each, Gap)]
-            yield self._gaps(partition.folder, gaps)
+            yield gap_batch(partition.folder, gaps, self._columns)
             return
         yield from batches(self._blocks(reader, partition), self._rows, self._columns, self._wanted)
 
@@ -128,16 +128,6 @@ class JournalRows(DataSourceReader):
         for block in reader.blocks(self._wanted, by_columns=by_columns):
             if isinstance(block, Block):
                 yield number, 0, block
-
-    def _gaps(self, folder: str, gaps: Sequence[Gap]) -> pa.RecordBatch:
-        columns = []
-        for name in self._columns.names:
-            if name == "folder":
-                values = [folder] * len(gaps)
-            else:
-                values = [gap.kind.value if name == "kind" else getattr(gap, name) for gap in gaps]
-            columns.append(pa.array(values, self._columns.field(name).type))
-        return pa.record_batch(columns, schema=self._columns)
 
 
 class PushedJournalReader(JournalRows):

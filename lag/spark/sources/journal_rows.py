@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from lag.blocks import FileHead
+from lag.blocks import FileHead, Gap
 from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUE_COLUMNS, Key
 from lag.journal.files import Tier
@@ -98,15 +98,30 @@ ROWS: Final = {"samples": FIELDS, "events": _EVENT_FIELDS, "gaps": _GAP_FIELDS, 
 
 def columns_of(schema: StructType, rows: str) -> pa.Schema:
     """Return the columns of a schema that a caller gives. Raises OptionRefused: it has others."""
-    known = ROWS[rows]
-    for field in schema.fields:
-        kind = known.get(field.name)
-        if kind is None:
-            raise read.OptionRefused(f"there is no column {field.name!r}; there are {', '.join(known)}")
-        if field.dataType.simpleString() != SPARK_TYPES[kind]:
-            given = field.dataType.simpleString()
-            raise read.OptionRefused(f"column {field.name!r} is {SPARK_TYPES[kind]}, and the schema has it as {given}")
-    return pa.schema([(field.name, known[field.name]) for field in schema.fields])
+    return arrow_columns(schema, ROWS[rows])
+
+
+def arrow_columns(schema: StructType, known: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the columns of a schema out of those that are known, with their Arrow types. Raises OptionRefused."""
+    names = read.check_columns(schema, {name: SPARK_TYPES[kind] for name, kind in known.items()})
+    return pa.schema([(name, known[name]) for name in names])
+
+
+def spark_columns(known: Mapping[str, pa.DataType]) -> str:
+    """Return columns as Spark's text of a schema."""
+    return ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in known.items())
+
+
+def gap_batch(folder: str, gaps: Sequence[Gap], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns that are asked for of a folder's gaps."""
+    columns = []
+    for name in schema.names:
+        if name == "folder":
+            values = [folder] * len(gaps)
+        else:
+            values = [gap.kind.value if name == "kind" else getattr(gap, name) for gap in gaps]
+        columns.append(pa.array(values, schema.field(name).type))
+    return pa.record_batch(columns, schema=schema)
 
 
 def batches(blocks: Iterable[Placed], rows: str, columns: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:

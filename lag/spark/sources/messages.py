@@ -151,15 +151,7 @@ class MessageSource(DataSource):
 
     @staticmethod
     def _columns(schema: StructType) -> list[str]:
-        for field in schema.fields:
-            if field.name not in COLUMNS:
-                raise read.OptionRefused(f"there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
-            if field.dataType.simpleString() != COLUMNS[field.name][0]:
-                kind = field.dataType.simpleString()
-                raise read.OptionRefused(
-                    f"column {field.name!r} is {COLUMNS[field.name][0]}, and the schema has {kind}"
-                )
-        return [field.name for field in schema.fields]
+        return read.check_columns(schema, {name: column[0] for name, column in COLUMNS.items()})
 
 
 class Messages(DataSourceReader):

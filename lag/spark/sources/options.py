@@ -6,7 +6,10 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 MOMENT_MS_MIN: Final = 946_684_800_000
 MOMENT_MS_END: Final = 253_402_300_800_000
@@ -23,6 +26,17 @@ def required(options: Mapping[str, str], name: str, meaning: str) -> str:
     if not value:
         raise OptionRefused(f"option {name!r} is missing: {meaning}")
     return value
+
+
+def check_columns(schema: StructType, kinds: Mapping[str, str]) -> list[str]:
+    """Return the names of a schema's columns, which are of `kinds`. Raises OptionRefused: it has others."""
+    for field in schema.fields:
+        kind, given = kinds.get(field.name), field.dataType.simpleString()
+        if kind is None:
+            raise OptionRefused(f"there is no column {field.name!r}; there are {', '.join(kinds)}")
+        if given != kind:
+            raise OptionRefused(f"column {field.name!r} is {kind}, and the schema has it as {given}")
+    return [field.name for field in schema.fields]
 
 
 def names(options: Mapping[str, str], name: str) -> frozenset[str] | None:
