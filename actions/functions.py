@@ -55,7 +55,10 @@ def as_action(found: object) -> type[Action]:
 def _of_function(function: types.FunctionType) -> type[Action]:
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or any(each.default is each.empty for each in parameters[2:]):
-        raise TypeError(f"{function.__name__} takes {len(parameters)} parameters; one is the job, a second its options")
+        raise TypeError(
+            f"{function.__name__} has {len(parameters)} parameters; use one for the job, and optionally one for "
+            "its options"
+        )
     attributes: dict[str, Any] = {
         **getattr(function, TRAITS, {}),
         "__doc__": function.__doc__,
@@ -74,9 +77,11 @@ def _options_of(function: types.FunctionType, parameter: inspect.Parameter) -> t
     try:
         model = typing.get_type_hints(said, globalns=function.__globals__)["options"]
     except Exception as error:
-        raise TypeError(f"the annotation of {parameter.name} in {function.__name__} is not there: {error}") from error
+        raise TypeError(
+            f"the annotation of {parameter.name} in {function.__name__} cannot be resolved: {error}"
+        ) from error
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise TypeError(f"annotate {parameter.name} of {function.__name__} by a pydantic model: its options")
+        raise TypeError(f"annotate {parameter.name} of {function.__name__} with a pydantic model for its options")
     return model
 
 

@@ -12,4 +12,4 @@ class LowLevelAction(Action):
     needs_data = False
 
     def act(self, job: Job) -> Status:
-        raise AssertionError(f"{job} of a low-level topic: clients fetch, and no job is made")
+        raise AssertionError(f"{job} of a low-level topic: clients fetch, and no job is created")

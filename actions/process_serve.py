@@ -67,7 +67,7 @@ def main() -> None:
                 return
             except BaseException as error:
                 wrong: list[Status | Exception] = [
-                    ActionMisbehaved(f"what it made cannot leave its process: {described(error)}")
+                    ActionMisbehaved(f"its result cannot be sent to the node: {described(error)}")
                 ]
                 pipe.send((wrong * len(jobs), [(None, Outgoing()) for _ in jobs], events))
 

@@ -63,7 +63,7 @@ class ProcessAction(Action):
         self._closed = False
         self.limit_ms: int | None = action.time_limit_ms
         if issubclass(action, OutsideAction):
-            raise TypeError("process: true is not for this action: its connections are the node's")
+            raise TypeError("process: true is not supported for this action: its connections belong to the node")
         for name in ("needs_data", "needs_json", "provides_json", "may_be_last", "changes_body"):
             setattr(self, name, getattr(action, name))
 
@@ -180,4 +180,4 @@ class Worker:
             raise TimedOut(f"no answer within {round(seconds * 1000)} ms; its process was killed") from None
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.kill()
-            raise WorkerEnded(f"the process ended with code {self._process.exit_code} in the middle of it") from None
+            raise WorkerEnded(f"the process ended with code {self._process.exit_code} during the call") from None

@@ -21,8 +21,9 @@ class PullServerOptions(Model):
 
     body: Literal["original", "transformed"] = setting(
         "original",
-        "The body that clients get: as it was published, or as the pipeline left it (a parsed one is written as JSON "
-        "again). What it made is kept in memory until the message is finished, and counts against `memoryMax`.",
+        "The body that clients receive: as published, or as the actions changed it (a parsed body is "
+        "written as JSON again). The changed body stays in memory until the message is finished, and "
+        "counts against `memoryMax`.",
         reload=Reload.GENERATION,
     )
 

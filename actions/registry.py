@@ -145,16 +145,16 @@ class Registry(Mapping[str, ActionSpec]):
                 module, _, attribute = place.partition(":")
                 found = functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
             else:
-                raise ActionError(f"no action is called {name!r}{_nearest(name, self)}; known: {', '.join(self)}")
+                raise ActionError(f"unknown action {name!r}{_nearest(name, self)}; known: {', '.join(self)}")
         except ActionError:
             raise
         except BaseException as error:
             module = name.partition(":")[0].partition(".")[0]
-            advice = "install its package in this environment or put its folder on PYTHONPATH"
+            advice = "install its package in this environment, or add its folder to PYTHONPATH"
             if name in self._places:
-                advice = "this installation of pyddmq is broken, or lacks what the action needs"
+                advice = "this installation of pyddmq is damaged, or lacks a dependency of the action"
             elif module in ROOMS:
-                advice = f"{module} is a module of pyddmq itself: give yours another name"
+                advice = f"{module} is a module of pyddmq itself; choose another name"
             raise ActionError(f"action {name!r} cannot be imported ({described(error)}); {advice}") from error
         try:
             action = as_action(found)
@@ -184,7 +184,7 @@ class Registry(Mapping[str, ActionSpec]):
             except ActionError:
                 raise
             except BaseException as error:
-                raise ActionError(f"action {name!r} cannot be made: {described(error)}") from error
+                raise ActionError(f"action {name!r} cannot be created: {described(error)}") from error
             actions.append(action)
         # Numbers keep their text where somebody writes them again (W21); elsewhere it would cost for nothing.
         if any(getattr(action, "writes_numbers", False) for action in actions):
@@ -202,7 +202,7 @@ class Registry(Mapping[str, ActionSpec]):
     def _make_one(self, cls: type[Action], given: Mapping[str, Any], name: str, outside: Outside) -> Action:
         common, own = split_options(cls, given)
         if own and cls.options_model is None:
-            raise ActionError(f"action {name!r} takes no options")
+            raise ActionError(f"action {name!r} has no options")
         options = None if cls.options_model is None else cls.options_model.model_validate(own)
         if common.process:
             from actions.processes import in_processes
@@ -222,7 +222,7 @@ def _check_installed(name: str, action: type[Action]) -> None:
     """Raise ActionError where a built-in action's library is not installed."""
     needed = action.needs_package if issubclass(action, OutsideAction) else None
     if needed is not None and importlib.util.find_spec(needed[0]) is None:
-        raise ActionError(f"action {name!r} needs {needed[0]}; install it by: pip install 'pyddmq[{needed[1]}]'")
+        raise ActionError(f"action {name!r} needs {needed[0]}: pip install 'pyddmq[{needed[1]}]'")
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

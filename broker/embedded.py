@@ -30,7 +30,7 @@ def open_store(
     random: Random | None = None,
     metrics: Metrics | None = None,
 ) -> Store:
-    """Open a store, creating it where there is none, and recover it.
+    """Open a store, creating it if it does not exist, and recover it.
 
     What is not given is the machine's: its files, clock and randomness. Unless the program has configured structlog,
     log lines go to stderr: stdout is the program's own.

@@ -16,7 +16,7 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 ILLEGAL_MESSAGE_CODE = 11
 """DDMQ's FAIL_ILLEGAL_MSG: what a producer is told about a message that can never be stored."""
 
-REPAIR_ADVICE = "`pyddmq store check DATA --repair` shows what can be mended; or restore a backup"
+REPAIR_ADVICE = "`pyddmq store check DATA --repair` shows what can be repaired; or restore a backup"
 """What to do about a damaged file."""
 
 
@@ -49,7 +49,7 @@ class StoreInUse(StoreError):
 
     def __init__(self, root: str) -> None:
         super().__init__(
-            f"data directory {root} is in use by another process; stop that one first, or choose another directory"
+            f"data directory {root} is in use by another process; stop that process, or choose another directory"
         )
         self.root = root
 
@@ -60,7 +60,7 @@ class StoreUnwritable(StoreError):
     def __init__(self, root: str, cause: OSError) -> None:
         from conf.file_faults import file_fault
 
-        advice = _ADVICE.get(cause.errno or 0, "give this user write permission there, or choose another directory")
+        advice = _ADVICE.get(cause.errno or 0, "grant this user write permission there, or choose another directory")
         super().__init__(f"cannot write to data directory {root}: {file_fault(cause, root, to='write')}; {advice}")
         self.root = root
 
@@ -70,8 +70,8 @@ class NotAStore(StoreError):
 
     def __init__(self, root: str, names: list[str]) -> None:
         super().__init__(
-            f"{root} is not empty and holds no store (there: {some_of(names)}); name an empty or new folder as the "
-            "data directory, or that of the store if this is not it"
+            f"{root} is not empty and has no store (found: {some_of(names)}); pass an empty or new folder "
+            "as the data directory, or the folder of the store"
         )
 
 
@@ -80,8 +80,8 @@ class StoreFormatNewer(StoreError):
 
     def __init__(self, root: str, found: int, known: int) -> None:
         super().__init__(
-            f"data directory {root} has format {found}, this version knows formats up to {known}; "
-            "start the newer version that wrote it"
+            f"data directory {root} has format {found}, this version supports formats up to {known}; start "
+            "the newer version that wrote it"
         )
         self.found = found
         self.known = known
@@ -93,8 +93,8 @@ class StoreGeometryDiffers(StoreError):
     def __init__(self, root: str, differences: dict[str, tuple[int, int]]) -> None:
         parts = ", ".join(f"{name} {found} (configured: {asked})" for name, (found, asked) in differences.items())
         super().__init__(
-            f"data directory {root} was created with {parts}; file sizes are fixed at creation: "
-            "set them back, or choose an empty directory"
+            f"data directory {root} was created with {parts}; file sizes are fixed at creation: restore "
+            "these settings, or choose an empty directory"
         )
         self.differences = differences
 
@@ -126,14 +126,14 @@ class FeatureMissing(StoreUnreadable):
         shown = some_of([f"{what} (feature {name})" for what, name in missing.items()])
         names = ", ".join(sorted(set(missing.values())))
         super().__init__(
-            f"data directory {root} has {shown}, and is opened without what works on that; "
-            f"give {names} in `features` (broker.features.ALL has all of them)"
+            f"data directory {root} has {shown}, and the features for it are missing; pass {names} in "
+            "`features` (broker.features.ALL has all of them)"
         )
         self.missing = dict(missing)
 
 
 class StoreFailed(StoreError):
-    """A write or sync failed: nothing more is written to this store until it is opened anew (design: fail-stop).
+    """A write or sync failed: the store accepts no writes until it is opened again (fail-stop).
 
     Attributes:
         cause: The error; its `filename` names the file where that is known.
@@ -145,7 +145,7 @@ class StoreFailed(StoreError):
 
         where = f" ({cause.filename})" if cause.filename else ""
         super().__init__(
-            f"{what} failed{where}: {file_fault(cause)}; nothing more is accepted. Check the disk, then restart: "
+            f"{what} failed{where}: {file_fault(cause)}; writes are refused. Check the disk, then restart: "
             "everything acknowledged so far is kept"
         )
         self.cause = cause
@@ -157,8 +157,8 @@ class DiskFull(StoreError):
 
     def __init__(self, root: str, needed_bytes: int) -> None:
         super().__init__(
-            f"the disk that holds {root} has no room for another {needed_bytes} bytes; "
-            "free some space: publishes are accepted again by themselves"
+            f"the disk of {root} has no space for another {needed_bytes} bytes; free some space: then "
+            "publishes are accepted again without a restart"
         )
         self.needed_bytes = needed_bytes
 
@@ -195,7 +195,7 @@ class RecordGone(StoreError):
     """The record's segment was deleted by retention."""
 
     def __init__(self, physical: int) -> None:
-        super().__init__(f"record at commit-log offset {physical} is no longer kept")
+        super().__init__(f"record at commit-log offset {physical} is no longer stored")
         self.physical = physical
 
 
@@ -208,13 +208,13 @@ class BodyUnusable(StoreError):
     """
 
     def __init__(self, reason: str, text: str) -> None:
-        super().__init__(f"the body cannot be handed out: {text}")
+        super().__init__(f"the body cannot be delivered: {text}")
         self.reason = reason
         self.text = text
 
 
 class QueuesOwned(StoreError):
-    """Queues of a group are consumed by somebody else.
+    """Another consumer has the queues of a group.
 
     Attributes:
         group: The group.
@@ -225,8 +225,9 @@ class QueuesOwned(StoreError):
     def __init__(self, group: str, owner: str, place: tuple[str, int]) -> None:
         topic, queue_id = place
         super().__init__(
-            f"queue {queue_id} of topic {topic!r} is consumed by {owner!r} for group {group!r}: a group belongs to the "
-            "proxy or to consumers inside the program; stop that one, or use another group"
+            f"queue {queue_id} of topic {topic!r} is consumed by {owner!r} for group {group!r}: a group "
+            "belongs to the proxy or to consumers inside the program; stop that consumer, or use another "
+            "group"
         )
         self.group = group
         self.owner = owner

@@ -142,11 +142,11 @@ class Given:
         self.published = frozenset(topic.name for topic in topics if topic.published)
         self._names = frozenset(feature.name for feature in features)
         if len(self._names) != len(self.features):
-            raise ValueError(f"a feature is given twice: {', '.join(feature.name for feature in features)}")
+            raise ValueError(f"a feature is passed twice: {', '.join(feature.name for feature in features)}")
         for feature in features:
             for name in feature.needs:
                 if name not in self._names:
-                    raise ValueError(f"the feature {feature.name} needs the feature {name}: give both")
+                    raise ValueError(f"the feature {feature.name} needs the feature {name}; pass both")
 
     def check(self, root: str, *, topics: Sequence[str] = (), files: Sequence[str] = ()) -> None:
         """Check that all features are given that a store needs which has these topics and files.

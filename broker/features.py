@@ -22,7 +22,7 @@ def features(*, delay_levels: str = STANDARD_LEVELS, timers: TimerOptions | None
         timers: How far timers go, and how they are kept.
 
     Raises:
-        ValueError: The delays are none (`DelayLevels`).
+        ValueError: The delays are not valid (`DelayLevels`).
     """
     return (
         delay_feature(delay_levels),

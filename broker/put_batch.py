@@ -89,7 +89,7 @@ def batch_puts(
     """
     check_batch_topic(topic.name)
     if topic.system:
-        raise MessageRefused(f"{topic.name} is a topic of the broker's own: it takes no batch")
+        raise MessageRefused(f"{topic.name} is an internal topic of the broker: it accepts no batch")
     if sys_flag & SYS_TRANSACTION_MASK:
         raise MessageRefused(
             "the batch is marked as part of a transaction, which a batch cannot be; send half messages"

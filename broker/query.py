@@ -38,7 +38,7 @@ _BLOCK_UNITS = 64
 
 
 class QueryRefused(StoreError):
-    """What was asked for cannot be: no id, a moment that is none, a range that ends before it begins."""
+    """The request is not valid: no id, an invalid time, a range that ends before it begins."""
 
 
 class NotFound(StoreError):
@@ -73,7 +73,7 @@ def at_offset(store: Searchable, topic: str, queue: int, offset: int) -> Message
     found = queue_of(store, topic, queue)
     where = f"queue {queue} of topic {topic}"
     if offset < found.min_offset:
-        raise NotFound(f"offset {offset} of {where} is no longer kept; the queue begins at {found.min_offset}")
+        raise NotFound(f"offset {offset} of {where} is no longer stored; the queue begins at {found.min_offset}")
     if offset >= found.max_offset:
         raise NotFound(f"{where} has no offset {offset}; it ends before {found.max_offset}")
     [(physical, size, _)] = found.read(offset, 1)
@@ -126,7 +126,7 @@ def by_id(store: Searchable, message_id: str) -> Message:
     except NotFound as error:
         raise NotFound(f"there is no message with the id {message_id}: {error}") from error
     if message.id != message_id.upper():
-        raise NotFound(f"there is no message with the id {message_id}; at its place is {message.id}")
+        raise NotFound(f"there is no message with the id {message_id}; its position has {message.id}")
     return message
 
 
@@ -134,7 +134,7 @@ def queue_of(store: Searchable, topic: str, queue: int) -> ConsumeQueue:
     """Return a queue. Raises NotFound when there is none of that number."""
     queues = topic_of(store, topic).queues
     if not 0 <= queue < len(queues):
-        raise NotFound(f"topic {topic} has no queue {queue}, only 0 to {len(queues) - 1}")
+        raise NotFound(f"topic {topic} has no queue {queue}; its queues are 0 to {len(queues) - 1}")
     return queues[queue]
 
 
@@ -142,7 +142,7 @@ def topic_of(store: Searchable, name: str) -> Topic:
     """Return a topic. Raises NotFound when there is none of that name."""
     topic = store.topics.get(name)
     if topic is None:
-        raise NotFound(f"there is no topic {name!r}; `pyddmq topics` lists them")
+        raise NotFound(f"there is no topic {name!r}; `pyddmq topics` lists all topics")
     return topic
 
 
@@ -197,7 +197,7 @@ def by_key(
         key: The word.
         begin_ms: Stored at or after this moment, ms since the epoch.
         end_ms: Stored before or at this one.
-        limit: So many, the newest.
+        limit: Maximum number, the newest first.
 
     Raises:
         NotFound: There is no such topic.
@@ -206,7 +206,7 @@ def by_key(
 
 
 def by_unique_key(store: Searchable, topic: str | None, key: str, *, limit: int = LIMIT_DEFAULT) -> KeyQuery:
-    """Query the messages with a unique key (`UNIQ_KEY`, the id that a producer is told), of one topic or of all.
+    """Query the messages with a unique key (`UNIQ_KEY`, the id that a producer receives), of one topic or of all.
 
     Raises:
         NotFound: There is no such topic.
@@ -353,8 +353,8 @@ class Listing(Query):
     """Messages of a topic in the order of the log, from an offset or a moment on; `found` is the oldest first.
 
     Attributes:
-        cursor: Where the next listing goes on: give it to one with the same topic, queue and end. None when everything
-            up to the end was listed.
+        cursor: Where the next listing continues: pass it with the same topic, queue and end. None when everything up to
+            the end was listed.
         gone: The oldest messages asked for are no longer kept: each queue's first offset that is, by queue id.
     """
 
@@ -381,8 +381,8 @@ class Listing(Query):
             begin_ms: Stored at or after this moment, ms since the epoch.
             end_ms: Stored before this one.
             cursor: Of an earlier listing, 0 at first.
-            limit: So many.
-            bytes_max: Stop after so many bytes of records (one at least).
+            limit: Maximum number.
+            bytes_max: Stop after this number of bytes of records (at least one record).
 
         Raises:
             NotFound: There is no such topic or queue.

@@ -53,9 +53,9 @@ def java_hash(value: object) -> int:
     if isinstance(value, bool):
         return 1231 if value else 1237
     if not isinstance(value, int):
-        raise TypeError(f"no Java hash of a {type(value).__name__}: use a text or an integer as the argument")
+        raise TypeError(f"no Java hash of a {type(value).__name__}; use a text or an integer as the argument")
     if not -(1 << _LONG_BITS) <= value < 1 << _LONG_BITS:
-        raise OverflowError(f"{value} does not fit into 64 bits: use a text as the argument")
+        raise OverflowError(f"{value} does not fit into 64 bits; use a text as the argument")
     if -(1 << _INT_BITS) <= value < 1 << _INT_BITS:
         return value
     bits = value & 0xFFFFFFFFFFFFFFFF

@@ -74,7 +74,7 @@ class SinglePuts:
         wait = Wait(delay_level, deliver_at_ms, delay_ms)
         if properties and not NAMES.isdisjoint(properties):
             if any(wait):
-                raise MessageRefused("the message asks for a wait by argument and by property; leave one of them out")
+                raise MessageRefused("the message requests a wait by argument and by property; remove one of them")
             wait = wait_of(properties)
             properties = {name: value for name, value in properties.items() if name not in NAMES}
         for name in properties or ():

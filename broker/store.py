@@ -71,7 +71,7 @@ class Store:
         store_ms: Latest store timestamp, which the wall clock may have fallen behind (D4), or not reached yet.
         retention: Deletes old log files; without limits until they are set.
         segment_space: Space for the log.
-        commit: Makes what is appended durable, visible and told, and tells how far that is.
+        commit: Makes appended records durable and visible, reports them, and returns their end.
         flush: Has it do that at once (`GroupCommit.flush`).
         make_durable: Syncs what is visible and not synced (`GroupCommit.make_durable`).
         index: Finds records by key (`broker.query` asks it).
@@ -81,7 +81,7 @@ class Store:
         queue_locks: Who consumes which queue for which group.
         waiting: What makes messages wait in one way, by its class (`broker.waits`).
         put, queue_for: Appends one message and flushes; the queue of one that names none (`broker.single_puts`).
-        unique_keys: Makes `UNIQ_KEY`s for whoever needs one before the append.
+        unique_keys: Creates `UNIQ_KEY`s for callers that need one before the append.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
     """
@@ -150,12 +150,12 @@ class Store:
         metrics: Metrics,
         progress: Callable[[RecoveryProgress], None] = lambda _: None,
     ) -> Store:
-        """Open a store, creating it when the directory is empty, and recover it; `progress` is told now and then.
+        """Open a store, creating it when the directory is empty, and recover it; `progress` is called periodically.
 
         Raises:
             FeatureMissing: It has something of a feature that `features` lacks (`broker.features.ALL` has all of them).
             ValueError: A feature is given without one that it needs.
-            StoreInUse: Somebody has it open.
+            StoreInUse: Another process has it open.
             StoreUnwritable: The directory cannot be created, read or written.
             StoreFormatNewer: A newer version wrote it.
             StoreGeometryDiffers: The configured file sizes are not its own.
@@ -222,7 +222,7 @@ class Store:
         self._parts.release()
 
     def abandon(self) -> None:
-        """Let go of files and lock as a killed process would: what is staged is lost, nothing is written."""
+        """Release files and lock like a killed process: staged records are lost, nothing is written."""
         if self.closed:
             return
         self.closed = True
@@ -302,16 +302,16 @@ class Store:
 
     @property
     def unsettled(self) -> bool:
-        """Whether something is staged, on its way, or durable and not told."""
+        """Whether records are staged, being written, or durable and not yet reported."""
         return self.commit.unsettled
 
     @property
     def is_driven(self) -> bool:
-        """Somebody's turns flush it; else whoever appends does."""
+        """Whether an event loop flushes it; otherwise each append does."""
         return self.commit.driver is not None
 
     def fail(self, what: str, cause: OSError) -> StoreFailed:
-        """Stop the write side for good; who waits for a flush, begun or not, is told. One line in the log."""
+        """Stop writes permanently; callers that wait for a flush receive the error. One line in the log."""
         if self.failed is None:
             self.failed = StoreFailed(what, cause, at_ms=self._clock.wall_ms())
             self.metrics.counter(FAILED).value = 1
@@ -326,7 +326,7 @@ class Store:
         return decisions(self._log, start, self.end)
 
     def record_at(self, physical: int) -> Entry | None:
-        """Return what a valid record says that begins at a commit-log offset; None when there is none."""
+        """Return the content of a valid record that begins at a commit-log offset; None without one."""
         return record_at(self._log, physical)
 
     def checkpoint(self) -> None:
@@ -357,7 +357,7 @@ class Store:
         Size, magic and own position are compared always, the sum when an earlier process wrote the record (D2).
 
         Raises:
-            DamagedRecord: Something else stands there; counted and reported.
+            DamagedRecord: Another record is at that offset; counted and reported.
             RecordGone: Retention deleted it; counted.
         """
         try:
@@ -398,5 +398,5 @@ class Store:
 
     @property
     def end(self) -> int:
-        """Commit-log offset of the end of what is visible."""
+        """Commit-log offset of the end of the visible log."""
         return self._log.visible_end

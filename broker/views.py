@@ -40,7 +40,7 @@ class DelayLevelView(View, frozen=True, kw_only=True):
         pending: Messages that are not delivered.
         refused: Those of them whose delivery was refused (docs/delays.md).
         oldest_ms: When the first of them was stored; null when nothing is pending, or it cannot be read.
-        next_due_ms: When the next one is due that was not refused; null when there is none.
+        next_due_ms: When the next one is due, refused ones excluded; null without any.
         late_ms: How long that has been due; 0 while it is not.
     """
 
@@ -82,7 +82,7 @@ class DelayedMessage(WaitingMessage, frozen=True, kw_only=True):
 
     Attributes:
         level: Its level.
-        offset: Where it stands in the level's queue.
+        offset: Offset in the level's queue.
     """
 
     level: int
@@ -181,11 +181,11 @@ class TransactionView(View, frozen=True, kw_only=True):
     """A transaction's half message.
 
     Attributes:
-        state: `undecided` or `discarded`; of one that was asked for also `committed`, `rolledBack`, `decided` (long
-            ago), `moved` (put again, or discarded) or `resumed`.
+        state: `undecided` or `discarded`; for a requested one also `committed`, `rolledBack`, `decided` (long ago),
+            `moved` (stored again, or discarded) or `resumed`.
         id: Its id (UNIQ_KEY).
         handle: Decides it; "" for a discarded one.
-        offset: Where it stands in the half queue; of a discarded one in the discard queue.
+        offset: Offset in the half queue; for a discarded one in the discard queue.
         topic: Topic that its message goes to.
         queue: Queue of that topic.
         group: Producer group.

@@ -29,7 +29,7 @@ class Waits:
         for way in self._ways:
             if isinstance(way, kind):
                 return way
-        raise LookupError(f"the store was opened without the feature of {kind.__name__}; give it in `features`")
+        raise LookupError(f"the store was opened without the feature of {kind.__name__}; pass it in `features`")
 
     def put(self, put: Put, *, level: int, deliver_at_ms: int, delay_ms: int) -> Put:
         """Return what to append: the level wins over the moment, and that over the delay (reference: HookUtils).
@@ -50,4 +50,4 @@ class Waits:
             made = way.waiting(put, wait)
             if made is not None:
                 return made
-        raise MessageRefused("the store is open without the feature by which the message is to wait")
+        raise MessageRefused("the store was opened without the feature that delays this message")

@@ -19,8 +19,8 @@ class CallOptions(Model):
 
     time_limit: int | None = setting(
         None,
-        "Longest time of one call in ms; then it is cancelled and counts as an error, or, where it blocks, is shown as "
-        "stuck until it returns (D45).",
+        "Time limit of one call in ms. Then an async call is cancelled and counts as an error; a blocking "
+        "call is shown as stuck until it returns (D45).",
         reload=Reload.GENERATION,
         absent="the action's own limit, or the subscription's timeout",
         ge=1,
@@ -38,7 +38,7 @@ class BlockingOptions(CallOptions):
 
     process: bool = setting(
         False,
-        "Whether its calls run in processes of their own, which are killed at the time limit.",
+        "Whether its calls run in separate processes, which are killed at the time limit.",
         reload=Reload.GENERATION,
     )
 

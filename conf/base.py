@@ -104,7 +104,7 @@ def check_topic_name(name: str) -> str:
     """
     _check_name(name, "a topic", TOPIC_BYTES_MAX)
     if is_system_topic(name):
-        raise ValueError(f"{name!r} is a name of the broker's own; choose another one")
+        raise ValueError(f"{name!r} is reserved by the broker; choose another name")
     return name
 
 
@@ -150,17 +150,17 @@ def check_group_name(name: str) -> str:
     """
     _check_name(name, "a group", GROUP_BYTES_MAX)
     if name.startswith((DLQ_PREFIX, RETRY_PREFIX)):
-        raise ValueError(f"{name!r} starts with a prefix of the broker's own; choose another name")
+        raise ValueError(f"{name!r} starts with a prefix reserved by the broker; choose another name")
     return name
 
 
 def _check_name(name: str, what: str, bytes_max: int) -> None:
     if not name:
-        raise ValueError(f"the name is empty; {what} is named with 1 to {bytes_max} letters, digits, `_ - % |`")
+        raise ValueError(f"the name is empty; {what} has a name of 1 to {bytes_max} letters, digits, `_ - % |`")
     if not _NAME.match(name):
-        raise ValueError(f"{name!r} has a character that {what} may not have; use letters, digits, `_ - % |`")
+        raise ValueError(f"{name!r} has a character that is not allowed in {what}; use letters, digits, `_ - % |`")
     if len(name) > bytes_max:
-        raise ValueError(f"the name has {len(name)} characters; {what} may have up to {bytes_max}")
+        raise ValueError(f"the name has {len(name)} characters; the maximum for {what} is {bytes_max}")
 
 
 def _check_plain_name(name: str) -> str:

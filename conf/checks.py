@@ -65,23 +65,29 @@ def check_access(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
     if not (ruled or node.access == "open" or is_loopback(node.host)):
         yield (
             ("host",),
-            f"{node.host} is not a loopback address, and there are no rules: who reaches it may publish, pull and "
-            "acknowledge for any group; write a section `access` with `rules` beside node (docs/security.md), "
-            "`access: open` under node where that is meant, or 127.0.0.1 here",
+            (
+                f"{node.host} is not a loopback address, and there are no rules: any client that reaches it may "
+                "publish, pull and acknowledge for any group; add a section `access` with `rules` beside node "
+                "(docs/security.md), `access: open` under node if this is intended, or use 127.0.0.1 here"
+            ),
         )
     if not (ruled or is_loopback(node.admin_host)):
         yield (
             ("adminHost",),
-            f"{node.admin_host} is not a loopback address, and there are no rules, which `access: open` under "
-            "node does not replace for the admin port; write a section `access` with `rules` beside node "
-            "(docs/security.md), or 127.0.0.1 here",
+            (
+                f"{node.admin_host} is not a loopback address, and there are no rules (`access: open` under "
+                "node does not apply to the admin port); add a section `access` with `rules` beside node "
+                "(docs/security.md), or use 127.0.0.1 here"
+            ),
         )
     if ruled and node.admin_token_file is not None:
         yield (
             ("adminTokenFile",),
-            "is the token of nodes without rules, and this one has a section `access`; remove it, make a token "
-            "with `pyddmq access token create`, and give its principal operate, readBodies and administer under "
-            "access.rules",
+            (
+                "is the token of nodes without rules, and this node has a section `access`; remove it, create "
+                "a token with `pyddmq access token create`, and give its principal operate, readBodies and "
+                "administer under access.rules"
+            ),
         )
 
 
@@ -96,25 +102,33 @@ def check_node(node: NodeConfig, *, ruled: bool = False) -> Iterator[Finding]:
     for index, (key, host, port) in enumerate(ports):
         for other, other_host, other_port in ports[:index]:
             if collide(host, port, other_host, other_port):
-                yield (key,), f"{port} is {other}'s as well; give each its own port, or 0 for any free one"
+                yield (key,), f"{port} is also the port of {other}; use different ports, or 0 for any free one"
     if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.segment_bytes:
         yield (
             ("maxMessageBytes",),
-            f"{node.max_message_bytes} bytes and {RECORD_OVERHEAD_BYTES} for the rest of a record do not fit into "
-            f"segmentBytes ({node.segment_bytes}); lower the one or raise the other",
+            (
+                f"{node.max_message_bytes} bytes and {RECORD_OVERHEAD_BYTES} for the rest of a record do not "
+                f"fit into segmentBytes ({node.segment_bytes}); lower this value or raise segmentBytes"
+            ),
         )
     if node.max_message_bytes + RECORD_OVERHEAD_BYTES > node.max_read_buffer_bytes:
         yield (
             ("maxMessageBytes",),
-            f"{node.max_message_bytes} bytes and {RECORD_OVERHEAD_BYTES} for the rest do not fit into a frame of "
-            f"maxReadBufferBytes ({node.max_read_buffer_bytes}); lower the one or raise the other",
+            (
+                f"{node.max_message_bytes} bytes and {RECORD_OVERHEAD_BYTES} for the rest do not fit into a "
+                f"frame of maxReadBufferBytes ({node.max_read_buffer_bytes}); lower this value or raise "
+                "maxReadBufferBytes"
+            ),
         )
     largest = max(node.max_read_buffer_bytes, node.max_recv_msgs_length)
     if largest * MEMORY_SHARES > node.memory_max:
         yield (
             ("memoryMax",),
-            f"{node.memory_max} bytes are too few for a frame of maxReadBufferBytes ({node.max_read_buffer_bytes}) or "
-            f"a reply of maxRecvMsgsLength ({node.max_recv_msgs_length}); give {largest * MEMORY_SHARES} or more",
+            (
+                f"{node.memory_max} bytes are too few for a frame of maxReadBufferBytes "
+                f"({node.max_read_buffer_bytes}) or a reply of maxRecvMsgsLength ({node.max_recv_msgs_length}); "
+                f"use {largest * MEMORY_SHARES} or more"
+            ),
         )
 
 
@@ -134,13 +148,18 @@ def _check_retry_topic(subscription: SubscriptionConfig) -> Iterator[Finding]:
     if subscription.order_key is not None:
         yield (
             ("retryTopic",),
-            f"a message that goes to the retry topic lets later ones of its key overtake it, and orderKey "
-            f"({subscription.order_key}) promises the opposite; take one of the two out",
+            (
+                "a message in the retry topic lets later ones of its key overtake it, which contradicts "
+                f"orderKey ({subscription.order_key}); remove one of the two"
+            ),
         )
     if subscription.topic.startswith(DLQ_PREFIX):
         yield (
             ("retryTopic",),
-            f"{subscription.topic} holds dead letters, which are retried in place and get no dead letter; remove it",
+            (
+                f"{subscription.topic} contains dead letters, which are retried in place and have no dead "
+                "letters; remove it"
+            ),
         )
 
 
@@ -185,7 +204,7 @@ def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
         return f"there is no {GROOVY}"
     if ":" in name:
         return f"{name!r} cannot be loaded; write package.module:Class of an action that can be imported"
-    return f"{name!r} is not an action; {nearest(name, actions)}there are {known}, or package.module:Class"
+    return f"{name!r} is not a valid action; {nearest(name, actions)}use one of {known}, or package.module:Class"
 
 
 def _check_places(specs: list[ActionSpec]) -> Iterator[Finding]:
@@ -207,7 +226,7 @@ def _check_places(specs: list[ActionSpec]) -> Iterator[Finding]:
     if not last.may_be_last:
         yield (
             ("actions", len(specs) - 1),
-            f"{last.name} cannot be the last action, because nothing would hand the message out; end with PullServer",
+            f"{last.name} cannot be the last action, because the message would not be delivered; end with PullServer",
         )
 
 
@@ -216,10 +235,10 @@ def _check_low_level(subscription: SubscriptionConfig) -> Iterator[Finding]:
     if not subscription.is_low_level:
         return
     if subscription.order_key is not None:
-        text = f"who fetches gets each queue in its order, and {LOW_LEVEL} keeps no other; remove it"
+        text = f"clients that fetch receive each queue in its order, and {LOW_LEVEL} keeps no other order; remove it"
         yield ("orderKey",), text
     if subscription.retry_topic:
-        yield ("retryTopic",), f"a client that fetches keeps what failed itself ({LOW_LEVEL}); remove it"
+        yield ("retryTopic",), f"a client that fetches handles failed messages itself ({LOW_LEVEL}); remove it"
 
 
 def check_group(group: GroupConfig) -> Iterator[Finding]:
@@ -237,8 +256,11 @@ def _check_order_key(subscription: SubscriptionConfig, specs: list[ActionSpec]) 
         if not spec.answers_at_once:
             yield (
                 ("actions", index),
-                f"{spec.name} is async or blocking and comes before the order gate, where the key "
-                f"{subscription.order_key} is still to be found and actions must answer at once; put Async before it",
+                (
+                    f"{spec.name} is async or blocking and comes before the order gate, where the key "
+                    f"{subscription.order_key} is not known yet and actions must answer immediately; put Async "
+                    "before it"
+                ),
             )
     if any(spec.provides_json for spec in specs[:gate]):
         return
@@ -256,7 +278,7 @@ def _check_options(
 ) -> Iterator[Finding]:
     if name not in subscription.actions:
         there = ", ".join(subscription.actions)
-        yield ("options", name), f"{name!r} is not among the actions ({there}); add it there or take its options out"
+        yield ("options", name), f"{name!r} is not among the actions ({there}); add it there or remove its options"
         return
     try:
         spec = actions.get(name)
@@ -273,12 +295,12 @@ def _check_options(
         taken = {field.alias or each for each, field in spec.options_model.model_fields.items()}
         for key in own.keys() & (BlockingOptions.names() - taken):
             kind = "blocking actions" if key == "process" else "async and blocking actions"
-            yield ("options", name, key), f"is an option of {kind}, and {name} is none; remove it"
+            yield ("options", name, key), f"is an option of {kind}, and {name} is not one; remove it"
             del own[key]
         yield from _invalid(name, spec.options_model, own)
     elif own:
         hint = f"no options but {' and '.join(sorted(common))}" if common else "no options"
-        yield ("options", name), f"{name} takes {hint}; take out {', '.join(own)}"
+        yield ("options", name), f"{name} has {hint}; remove {', '.join(own)}"
 
 
 def _invalid(name: str, model: type[BaseModel], options: Mapping[str, object]) -> Iterator[Finding]:

@@ -151,9 +151,12 @@ def _come_or_gone_access(old: Config, new: Config) -> list[Refusal]:
     if (old.access is None) == (new.access is None):
         return []
     if new.access is None:
-        text = "cannot go while the node runs: everybody might do everything; put it back, or restart the node"
+        text = (
+            "cannot be removed while the node runs, since every client would be allowed everything; restore "
+            "it, or restart the node"
+        )
     else:
-        text = "cannot come while the node runs; restart it for that, or remove it"
+        text = "cannot be added while the node runs; restart the node, or remove it"
     return [Refusal(("access",), text)]
 
 
@@ -163,7 +166,7 @@ def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
     for name in old.kafka.keys() | new.kafka.keys():
         before, after = old.kafka.get(name), new.kafka.get(name)
         if before is None or after is None:
-            text = "cannot come or go while the node runs; restart it for that, or leave it as it was"
+            text = "cannot be added or removed while the node runs; restart the node, or leave it unchanged"
             refusals.append(Refusal(("kafka", name), text))
             continue
         # Values are not shown: some say where secrets are.
@@ -171,14 +174,15 @@ def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
     for name in old.topics.keys() & new.topics.keys():
         clusters = [config.cluster_of(name) or config.node.broker_cluster for config in (old, new)]
         if clusters[0] != clusters[1] and old.node.broker_cluster == new.node.broker_cluster:
-            text = (
-                f"cannot move to {clusters[1]} while the node runs; restart it for that, or leave it in {clusters[0]}"
-            )
+            text = f"cannot move to {clusters[1]} while the node runs; restart the node, or leave it in {clusters[0]}"
             refusals.append(Refusal(("topics", name, "brokerCluster"), text))
     for name in old.groups.keys() & new.groups.keys():
         source, target = (config.cluster_of_group(name) or config.node.broker_cluster for config in (old, new))
         if source != target and old.node.broker_cluster == new.node.broker_cluster:
-            text = f"cannot go from {source} to {target} while the node runs; restart it, or make another group"
+            text = (
+                f"cannot change from {source} to {target} while the node runs; restart the node, or create "
+                "another group"
+            )
             refusals.append(Refusal(("groups", list(new.groups).index(name)), text))
     return sorted(refusals)
 
@@ -194,7 +198,7 @@ def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list
         before = max(before, queues.get(name, 0))
         # A topic without `queues` takes what it has; only a number that was written can be too small.
         if topic.queues is not None and topic.queues < before:
-            text = f"{topic.queues} is less than the {before} it has; queues only rise"
+            text = f"{topic.queues} is less than the present {before}; the number of queues can only grow"
             refusals.append(Refusal(("topics", name, "queues"), text))
     return refusals
 

@@ -41,10 +41,10 @@ def _denial(path: Path, to: Operation) -> str:
     user = f"user {_user(os.geteuid())}"
     for folder in reversed(path.absolute().parents):
         if not os.access(folder, os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-            return f"{user} may not enter {_owned(folder)}; let it enter that folder"
+            return f"{user} may not enter {_owned(folder)}; grant access to that folder"
     if path.exists():
-        return f"{user} may not {to} {_owned(path)}; let it {to} that file"
-    return f"{user} may not make {path.name} in {_owned(path.absolute().parent)}; let it write there"
+        return f"{user} may not {to} {_owned(path)}; grant that permission"
+    return f"{user} may not create {path.name} in {_owned(path.absolute().parent)}; grant write access there"
 
 
 def _owned(path: Path) -> str:

@@ -50,7 +50,7 @@ def _removed(instead: str) -> Foreign:
 def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, ...] = ()) -> Foreign:
     names = " or ".join(actions)
     effect = "has no effect" if harmless else "would have no effect"
-    text = f"{effect}: it is the option `{option}` of {names}, and the pipeline has none of it"
+    text = f"{effect}: it is the option `{option}` of {names}, which the pipeline does not have"
     return Foreign(harmless, text, idle, option=option, actions=actions)
 
 
@@ -60,13 +60,13 @@ _REDIS = (
     "{file: PATH} or {env: NAME}"
 )
 _HTTP = "AsyncHttp"
-_EMBEDDED = "the broker is embedded, nothing connects to it; remove it"
-_BATCHED = "every publish is batched with those of its turn; remove it"
+_EMBEDDED = "the broker is embedded, so there are no connections to it; remove it"
+_BATCHED = "all publishes of one turn are batched; remove it"
 _ONE_NODE = "one node consumes every queue; remove it"
 
 GROOVY = (
-    "Groovy, which runs in a JVM and may do anything in it; write a condition as a Filter (CEL), and what changes a "
-    "message or gathers headers, parameters and commands as a Python function for the action Python"
+    "Groovy, which needs a JVM and runs arbitrary code there; write a condition as a Filter (CEL), and "
+    "changes of a message, headers, parameters and commands as a Python function for the action Python"
 )
 """Why there are no Groovy scripts, and what takes their place: docs/actions-script.md."""
 
@@ -74,10 +74,10 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),
-        "acceptQueueSizePerThread": _warn(f"{_THREADS}, backlog bounds what waits to be accepted"),
-        "workerQueueSize": _warn(f"{_THREADS}, maxOutstandingPerConnection bounds what waits"),
+        "acceptQueueSizePerThread": _warn(f"{_THREADS}, backlog limits waiting connections"),
+        "workerQueueSize": _warn(f"{_THREADS}, maxOutstandingPerConnection limits waiting requests"),
         "timeoutCheckerThreads": _warn(_THREADS),
-        "clientTimeout": _warn("connections are not closed for being idle; remove it"),
+        "clientTimeout": _warn("idle connections are not closed; remove it"),
         "instance": _warn("brokerCluster and brokerName name a node; remove it"),
         "proxyCluster": _warn(_ONE_NODE),
         "brokerClusters": _refuse("brokerCluster names the node's own broker; clusters of Kafka are under `kafka:`"),
@@ -87,12 +87,12 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
             "the section; write producerPort, consumerPort, maxReadBufferBytes, backlog and "
             "maxRecvMsgsLength under `node`"
         ),
-        "carreraConfiguration": _refuse("the section; write what applies of it under `node`"),
-        "groups": _refuse("a white list; the groups under `groups:` at the top level are served, all of them"),
-        "topics": _refuse("a white list; the topics under `topics:` at the top level are served, all of them"),
+        "carreraConfiguration": _refuse("the section; write the settings that apply under `node`"),
+        "groups": _refuse("a white list; all groups under `groups:` at the top level are served"),
+        "topics": _refuse("a white list; all topics under `topics:` at the top level are served"),
         "zookeeperAddr": _warn("pyddmq does not use ZooKeeper, this file is the configuration; remove it"),
         "defaultTopicInfoConf": _refuse("static topics; write them under `topics:` at the top level"),
-        "useKafka": _refuse("the switch; a topic is in Kafka by its brokerCluster, one of `kafka:`", False),
+        "useKafka": _refuse("the switch; a topic is in Kafka if its brokerCluster is one of `kafka:`", False),
         "useRocketmq": _warn(_EMBEDDED),
         "kafkaProducers": _warn(_EMBEDDED),
         "rocketmqProducers": _warn(_EMBEDDED),
@@ -103,16 +103,18 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
         "retryDelays": _warn("DDMQ never used it either; remove it"),
         "useAutoBatch": _warn(_BATCHED),
         "autoBatch": _warn(_BATCHED),
-        "useRequestLimiter": _warn("maxTps alone turns a limit on, the node's or a topic's; remove it"),
-        "tpsWarningRatio": _warn("a limit is one bucket of tokens, nothing is split off for a warning; remove it"),
+        "useRequestLimiter": _warn("only maxTps sets a limit, of the node or a topic; remove it"),
+        "tpsWarningRatio": _warn("a limit has one token bucket, without a separate warning limit; remove it"),
         "delay": _warn("delayed messages wait in the store, not in topics of another system; remove it"),
     },
     TopicConfig: {
         "topic": _warn("the key of the entry names the topic; remove it"),
         "topicUnits": _refuse("one node has one broker cluster; write queues and maxTps under the topic"),
-        "delayTopic": _refuse("every topic takes delayed messages, one of `messageType: DELAY` takes no others", False),
+        "delayTopic": _refuse(
+            "every topic accepts delayed messages, and with `messageType: DELAY` only these; remove it", False
+        ),
         "autoBatch": _warn(_BATCHED),
-        "strongOrder": _warn("a publish is never resent by the node, so every topic is strongly ordered (W81)"),
+        "strongOrder": _warn("the node never resends a publish, so every topic is strongly ordered (W81)"),
         "compressType": _warn("DDMQ never used it either; remove it"),
     },
     SubscriptionConfig: {
@@ -138,32 +140,32 @@ FOREIGN: dict[type[Model], dict[str, Foreign]] = {
     },
     LagConfig: {
         "alarms": _removed(
-            "write `webhook: URL` in its place for a post per changed verdict, and route alarms by Prometheus and "
+            "use `webhook: URL` instead for a post per changed verdict, and route alarms by Prometheus and "
             "Alertmanager (deploy/prometheus)"
         ),
     },
     GroupConfig: {
-        "asyncThreads": _warn("jobs run on the event loop, side by side up to concurrency; remove it"),
-        "delayRequestHandlerThreads": _warn("every arrival wakes the pull that waits longest; remove it"),
+        "asyncThreads": _warn("jobs run concurrently on the event loop, up to concurrency; remove it"),
+        "delayRequestHandlerThreads": _warn("every arrival wakes the longest waiting pull; remove it"),
         "redisConfig": _refuse(_REDIS),
     },
 }
 
 TOP_LEVEL = {
     "groupConfigs": "is DDMQ's name; write `groups:`",
-    "cProxyConfig": "is DDMQ's; write what applies under `node:`",
-    "pProxyConfig": "is DDMQ's; write what applies under `node:`",
-    "carreraConfiguration": "is DDMQ's; write what applies under `node:`",
+    "cProxyConfig": "is DDMQ's; write the settings that apply under `node:`",
+    "pProxyConfig": "is DDMQ's; write the settings that apply under `node:`",
+    "carreraConfiguration": "is DDMQ's; write the settings that apply under `node:`",
     "thriftServer": "is DDMQ's; write producerPort, consumerPort, maxReadBufferBytes and backlog under `node:`",
     "instance": "is DDMQ's; brokerCluster and brokerName under `node:` name a node; remove it",
-    "proxyCluster": "is DDMQ's and means nothing to one node; remove it",
+    "proxyCluster": "is DDMQ's and has no meaning for a single node; remove it",
     "brokerClusters": "is DDMQ's; brokerCluster under `node:` names the node's own; write Kafka's under `kafka:`",
     "kafkaConfigs": "is DDMQ's; write a cluster under `kafka:`, as `main: {bootstrapServers: host:9092}`",
     "rocketmqConfigs": "is DDMQ's; the broker is embedded; remove it",
     "zookeeperAddr": "is DDMQ's; pyddmq does not use ZooKeeper, this file is the configuration; remove it",
     "defaultTopicInfoConf": "is DDMQ's; write its topics under `topics:`",
     "host": "belongs under `node:`",
-    "idc": "is DDMQ's and means nothing here; remove it",
+    "idc": "is DDMQ's and has no meaning here; remove it",
     "port": "is DDMQ's; write producerPort and consumerPort under `node:`",
 }
 

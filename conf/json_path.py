@@ -47,14 +47,14 @@ def parse_path(text: str) -> JSONPath:
     from jsonpath import JSONPath, JSONPathError, compile
 
     if not text or text != text.strip():
-        raise ValueError(f"{text!r} is not a valid JSON path; write one such as $.customer.id or $['case id']")
+        raise ValueError(f"{text!r} is not a valid JSON path; write for example $.customer.id or $['case id']")
     try:
         query = compile(full_path(text))
     except (JSONPathError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{text!r} is not a valid JSON path ({reason}); write one such as $.customer.id") from error
+        raise ValueError(f"{text!r} is not a valid JSON path ({reason}); write for example $.customer.id") from error
     if not isinstance(query, JSONPath):
-        raise ValueError(f"{text!r} is several JSON paths in one; write one")
+        raise ValueError(f"{text!r} has several JSON paths; write one")
     return query
 
 

@@ -23,10 +23,10 @@ _LATER = "delays, timers and transactions on Kafka topics are not in this versio
 def check_cluster(name: str, cluster: KafkaClusterConfig, node: NodeConfig) -> Iterator[Finding]:
     """Find a name that is taken, and settings of librdkafka that are not the configuration's to make."""
     if name == node.broker_cluster:
-        yield (), f"{name!r} is the node's own cluster (node.brokerCluster); choose another name for this one"
+        yield (), f"{name!r} is the node's own cluster (node.brokerCluster); choose another name"
     if cluster.commit_interval * 3 > cluster.session_timeout:
         text = f"{cluster.commit_interval} ms is more than a third of sessionTimeout ({cluster.session_timeout})"
-        yield ("commitInterval",), f"{text}, within which a node must commit; give a smaller one, such as 100"
+        yield ("commitInterval",), f"{text}, within which a node must commit; use a smaller value, such as 100"
     for key, value in cluster.librdkafka.items():
         if (problem := librdkafka_problem(key, value)) is not None:
             yield ("librdkafka", key), problem
@@ -46,26 +46,30 @@ def check_topic(
     cluster = topic.broker_cluster
     if cluster is None or cluster == node.broker_cluster:
         if not _is_stored(name) and (is_kafka_topic(name) or is_topic_pattern(name)):
-            yield (), f"{name!r} is a name of Kafka's only; add brokerCluster, one of kafka, or use {_STORED}"
+            yield (), f"{name!r} is a name for Kafka only; add brokerCluster, one of kafka, or use {_STORED}"
         return
     if cluster not in clusters:
         hint = nearest(cluster, clusters)
         known = ", ".join(sorted(clusters)) or "none"
         yield (
             ("brokerCluster",),
-            f"{cluster!r} is not a cluster; {hint}under kafka: {known}; leave it out for the node's own store "
-            f"({node.broker_cluster})",
+            (
+                f"{cluster!r} is not a cluster; {hint}under kafka: {known}; omit it for the node's own store "
+                f"({node.broker_cluster})"
+            ),
         )
         return
     yield from _check_name(name)
     if topic.queues is not None:
         yield (
             ("queues",),
-            f"its queues are its partitions in Kafka, which are made there (kafka-topics --create --topic {name} "
-            f"--partitions {topic.queues}); remove it",
+            (
+                "the queues of a topic in Kafka are its partitions, created there (kafka-topics --create "
+                f"--topic {name} --partitions {topic.queues}); remove it"
+            ),
         )
     if topic.message_type not in (None, "NORMAL", "FIFO"):
-        yield ("messageType",), f"{_LATER}; write NORMAL or FIFO, or leave it out"
+        yield ("messageType",), f"{_LATER}; write NORMAL or FIFO, or omit it"
 
 
 def _is_stored(name: str) -> bool:
@@ -83,11 +87,11 @@ def _check_name(name: str) -> Iterator[Finding]:
         try:
             re.compile(name)
         except re.error as error:
-            yield (), f"{name!r} is not a valid regular expression ({error}); write one such as ^orders-.*"
+            yield (), f"{name!r} is not a valid regular expression ({error}); write for example ^orders-.*"
             return
         if (unknown := _UNKNOWN_TO_BROKERS.search(name)) is not None:
             # As letters, without a word, or not at all.
-            yield (), f"{name!r} has {unknown[0]!r}, which librdkafka and brokers read in other ways; {_PORTABLE}"
+            yield (), f"{name!r} has {unknown[0]!r}, which librdkafka and brokers interpret differently; {_PORTABLE}"
     elif not is_kafka_topic(name) and _is_stored(name):
         text = f"Kafka's topics have letters, digits, `. _ -`, up to {KAFKA_TOPIC_MAX}"
         yield (), f"{name!r} is not a valid Kafka topic name; {text}, and ^ before a regular expression"
@@ -105,15 +109,17 @@ def check_subscription(
         where = "node.brokerCluster" if kafka is None else f"topics.{topic}.brokerCluster"
         yield (
             ("brokerCluster",),
-            f"{cluster!r} is not {whose}; write {kafka or node.broker_cluster!r} ({where}) or leave it out",
+            f"{cluster!r} is not {whose}; write {kafka or node.broker_cluster!r} ({where}) or omit it",
         )
     if kafka is None:
         return
     if subscription.is_low_level:
         yield (
             ("actions",),
-            f"{topic} is in Kafka ({kafka}), and {LOW_LEVEL} would only repeat what Kafka's own clients do; use a "
-            "Kafka client, or write actions: [Async, PullServer]",
+            (
+                f"{topic} is in Kafka ({kafka}), where {LOW_LEVEL} is not supported; use a Kafka client, or "
+                "write actions: [Async, PullServer]"
+            ),
         )
     if subscription.retry_topic:
         yield (
@@ -129,7 +135,10 @@ def check_group(group: GroupConfig, node: NodeConfig, topics: Mapping[str, Topic
         clusters.setdefault(_cluster_of(topics.get(each.topic), node), []).append(each.topic)
     if len(clusters) > 1:
         places = "; ".join(f"{', '.join(names)} in {name or node.broker_cluster}" for name, names in clusters.items())
-        yield ("topics",), f"all topics of a group must be in one cluster, and these are not: {places}; make two groups"
+        yield (
+            ("topics",),
+            (f"all topics of a group must be in one cluster, and these are not: {places}; split the group into two"),
+        )
     if any(name is not None for name in clusters) and not is_kafka_topic(group.group + DLQ_SUFFIX):
         yield (
             ("group",),
@@ -139,10 +148,12 @@ def check_group(group: GroupConfig, node: NodeConfig, topics: Mapping[str, Topic
     own = group.group + DLQ_SUFFIX
     for index, each in enumerate(group.topics):
         if is_topic_pattern(each.topic) and _fits(each.topic, own):
-            text = f"{each.topic!r} fits {own}, the group's own dead letters, which would come to it again and again"
+            text = (
+                f"{each.topic!r} matches {own}, the group's own dead letters, which would be delivered to it repeatedly"
+            )
             yield (
                 ("topics", index, "topic"),
-                f"{text}; write one that does not, such as {each.topic.rstrip('.*')}[^.]*$",
+                f"{text}; write an expression that does not match it, such as {each.topic.rstrip('.*')}[^.]*$",
             )
 
 
@@ -168,7 +179,10 @@ def check_dead_letters(
         if kafka is not None:
             yield (
                 ("topic",),
-                f"{origin.group} reads from Kafka, and its dead letters are there in {origin.group}{DLQ_SUFFIX}; list "
-                f"that under topics with brokerCluster: {kafka}, and subscribe to it",
+                (
+                    f"{origin.group} reads from Kafka, and its dead letters are in topic "
+                    f"{origin.group}{DLQ_SUFFIX} there; list it under topics with brokerCluster: {kafka}, and "
+                    "subscribe to it"
+                ),
             )
             return

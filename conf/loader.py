@@ -85,7 +85,7 @@ def load(path: str | os.PathLike[str], *, actions: ReadMapping[str, ActionSpec] 
             raw = file.read(TEXT_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(
-            [Problem(name, None, "", f"cannot be read ({file_fault(error, path)}); give a YAML file")]
+            [Problem(name, None, "", f"cannot be read ({file_fault(error, path)}); pass a YAML file")]
         ) from error
     try:
         text = raw.decode("utf-8-sig")
@@ -95,7 +95,7 @@ def load(path: str | os.PathLike[str], *, actions: ReadMapping[str, ActionSpec] 
     loaded = loads(text, file=name, actions=actions)
     if isinstance(loaded.tree, Mapping) and not loaded.tree.entries:
         # What an editor leaves for a moment, or a full disk for good: a reload of it would end every group.
-        text = "is empty; write `topics:` and `groups:`, or `node: {}` where there are to be none"
+        text = "is empty; write `topics:` and `groups:`, or `node: {}` for a node without them"
         raise ConfigError([Problem(name, None, "", text)])
     return loaded
 
@@ -131,12 +131,12 @@ class _Reader:
     def read(self) -> Config | None:
         tree = self._tree
         if not isinstance(tree, Mapping):
-            self._problem((), "holds no keys at its top; write `node:`, `topics:` and `groups:`")
+            self._problem((), "has no keys at its top; write `node:`, `topics:` and `groups:`")
             return None
         for key in tree.entries:
             if key not in SECTIONS:
                 hint = checks.nearest(key, SECTIONS)
-                known = f"is not a section; {hint}there are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
+                known = f"is not a section; {hint}the sections are {', '.join(SECTIONS[:-1])} and {SECTIONS[-1]}"
                 self._problem((key,), TOP_LEVEL.get(key, known))
         access = self._read_access(tree)
         limits = self._read_limits(tree)
@@ -171,12 +171,12 @@ class _Reader:
         section = tree.entries["access"][1]
         if not isinstance(section, Mapping):
             # Nobody who wrote it means that everybody may do everything, as without it.
-            self._problem(("access",), "holds no rules; write `rules:` and a list below it, `[]` denies everything")
+            self._problem(("access",), "has no rules; write `rules:` and a list below it, `[]` denies everything")
             return None
         return self._listed(AccessConfig, "access", section, _ACCESS_LISTS)
 
     def _read_limits(self, tree: Mapping) -> LimitsConfig:
-        text = "must be a mapping; write `limits:` and below it `addresses:` and a list, or `principals:` and one"
+        text = "must be a mapping; write `limits:` and below it `addresses:` or `principals:` with a list"
         section = self._section(tree, ("limits",), Mapping, text)
         if section is None:
             return LimitsConfig()
@@ -261,7 +261,7 @@ class _Reader:
             if group is None:
                 continue
             if group.group in groups:
-                self._problem((*path, "group"), f"{group.group!r} is listed twice; join the two entries into one")
+                self._problem((*path, "group"), f"{group.group!r} is listed twice; merge the two entries")
             groups[group.group] = group = group.model_copy(update={"topics": subscriptions})
             self._problems(path, checks.check_group(group))
             self._problems(path, kafka_checks.check_group(group, node, topics))
@@ -271,7 +271,7 @@ class _Reader:
                 if origin != subscription.topic and origin not in groups:
                     hint = checks.nearest(origin, groups)
                     self._warning(
-                        ("groups", index), f"reads {subscription.topic}, and no group {origin} is listed; {hint}"
+                        ("groups", index), f"reads {subscription.topic}, and group {origin} is not listed; {hint}"
                     )
                 found = kafka_checks.check_dead_letters(subscription, groups, node, topics)
                 self._problems(("groups", index, "topics", at), found)
@@ -305,7 +305,7 @@ class _Reader:
             self._problems(path, checks.check_pipeline(subscription, self._actions))
         topic = topics.get(subscription.topic)
         if subscription.enabled and topic is not None and not topic.enabled:
-            self._warning((*path, "topic"), f"topic {subscription.topic} is disabled, so this subscription rests")
+            self._warning((*path, "topic"), f"topic {subscription.topic} is disabled, so this subscription is inactive")
             return subscription.model_copy(update={"enabled": False})
         return subscription
 
@@ -373,7 +373,7 @@ class _Reader:
                 continue  # Said where the options are checked.
             if foreign.option in own:
                 place = f"options.{action}.{foreign.option}"
-                self._problem(path, f"is given twice, as {place} too; keep {place}")
+                self._problem(path, f"is also given as {place}; keep {place}")
                 continue
             own[foreign.option] = value
             self._written[(*path[:-1], "options", action, foreign.option)] = path

@@ -46,10 +46,10 @@ def _check_retry_intervals(intervals: list[int]) -> list[int]:
     for index, interval in enumerate(intervals):
         if interval < -1:
             raise ValueError(
-                f"{interval} is not a valid interval; give ms of 0 or more, or -1 at the end to repeat the last one"
+                f"{interval} is not a valid interval; use ms of 0 or more, or -1 at the end to repeat the last one"
             )
         if interval > DAY_MS:
-            raise ValueError(f"{interval} ms is more than a day; give at most {DAY_MS}")
+            raise ValueError(f"{interval} ms is more than a day; use at most {DAY_MS}")
         if interval == -1 and index == 0:
             raise ValueError("-1 repeats the interval before it and cannot be first; write for example [1000, -1]")
         if interval == -1 and index + 1 < len(intervals):
@@ -67,7 +67,7 @@ def _read_timestamp(value: Any) -> Any:
     except ValueError as error:
         raise ValueError(f"{value!r} is not a valid point in time; {wanted}") from error
     if moment.tzinfo is None:
-        raise ValueError(f"{value!r} does not say its zone; {wanted}")
+        raise ValueError(f"{value!r} has no time zone; {wanted}")
     return round(moment.timestamp() * 1000)
 
 
@@ -76,7 +76,7 @@ def _read_actions(values: Any) -> Any:
     for each in values if isinstance(values, list) else ():
         if isinstance(each, Mapping):
             name = next(iter(each), "NAME")
-            raise ValueError(f"write names alone, and options beside `actions`, as options: {{{name}: {{...}}}}")
+            raise ValueError(f"write only names, and options beside `actions`, as options: {{{name}: {{...}}}}")
     return values
 
 
@@ -85,7 +85,7 @@ Timestamp = Annotated[int, BeforeValidator(_read_timestamp), AfterValidator(chec
 
 def _check_retry_max(count: int) -> int:
     if count < -1:
-        raise ValueError(f"{count} is not a valid count; give 0 or more, or -1 for no limit")
+        raise ValueError(f"{count} is not a valid count; use 0 or more, or -1 for no limit")
     return count
 
 
@@ -93,7 +93,7 @@ def _check_tags(tags: list[str]) -> list[str]:
     for tag in tags:
         if not tag or tag != tag.strip() or "|" in tag:
             raise ValueError(
-                f"{tag!r} is not a valid tag; give one tag per entry, without blanks around it and without `|`"
+                f"{tag!r} is not a valid tag; use one tag per entry, without spaces around it and without `|`"
             )
     return tags
 
@@ -109,36 +109,36 @@ class TopicConfig(Model):
     )
     queues: Annotated[int, Field(ge=1, le=1024)] | None = setting(
         None,
-        "Queues of the topic. Only ever raised: a smaller number than the topic has is refused (D6). Not for a "
-        "topic in Kafka, which has its partitions.",
+        "Number of queues. It can only grow: a smaller number than the topic has is refused (D6). Not for "
+        "a topic in Kafka, whose queues are its partitions.",
         reload=_LIVE,
         absent="node.defaultQueues",
     )
     enabled: bool = setting(
         True,
-        "`false` refuses publishes (code 13) and rests the subscriptions to it; nothing is deleted.",
+        "`false` refuses publishes (code 13) and pauses the subscriptions to it; nothing is deleted.",
         reload=_LIVE,
     )
     message_type: TopicMessageType | None = setting(
         None,
-        "Kind of message that it takes; others are refused (docs/protocol.md). `NORMAL`: no delay, no hashId or "
+        "Accepted kind of message; others are refused (docs/protocol.md). `NORMAL`: no delay, no hashId or "
         "partitionId. `FIFO`: with a key, a hashId or a partitionId, and no delay. `DELAY`: with a delay. "
-        "`TRANSACTION`: messages of transactions. `MIXED`: all. What is stored already stays. A topic in Kafka is "
-        "NORMAL or FIFO, or takes both.",
+        "`TRANSACTION`: messages of transactions. `MIXED`: all. Stored messages stay. A topic in Kafka is "
+        "NORMAL or FIFO, or accepts both.",
         reload=_LIVE,
         absent="unchanged; a new one: MIXED",
     )
     max_tps: Annotated[float, Field(gt=0)] | None = setting(
         None,
-        "Publishes per second that are taken; more are refused with code 15 (R94). DDMQ's 1,024 is not a default here.",
+        "Maximum publishes per second; more are refused with code 15 (R94). DDMQ's 1,024 is not a default here.",
         reload=_LIVE,
         absent="no limit",
     )
     limiter_failure_retry_interval: int = setting(
         -1,
-        "Ms after which a send above maxTps, the topic's or the node's, is tried once more before it is refused; 0: "
-        "not at all; -1: 10 ms before its own timeout ends and after 100 ms at the latest, where its timeout is above "
-        "20 ms (R95).",
+        "Ms after which a send above maxTps, the topic's or the node's, is retried once before it is "
+        "refused; 0 means no retry; -1: 10 ms before its own timeout ends, after 100 ms at the latest, if "
+        "its timeout is above 20 ms (R95).",
         reload=_LIVE,
         ge=-1,
         le=60_000,
@@ -162,12 +162,12 @@ class SubscriptionConfig(Model):
         reload=_GENERATION,
     )
     broker_cluster: PlainName | None = setting(
-        None, "If given, it must be the topic's.", reload=_LIVE, absent="the topic's"
+        None, "If set, it must be the topic's.", reload=_LIVE, absent="the topic's"
     )
     actions: Annotated[list[str], BeforeValidator(_read_actions)] = setting(
         ["Async", "PullServer"],
-        "The pipeline, first action first: built-in names, entry points of `pyddmq.actions`, or "
-        "`package.module:Class`. The last one must be able to end a pipeline, as PullServer does.",
+        "The pipeline, in order: built-in names, entry points of `pyddmq.actions`, or "
+        "`package.module:Class`. The last action must be able to end a pipeline, like PullServer.",
         reload=_GENERATION,
         min_length=1,
         max_length=32,
@@ -177,15 +177,15 @@ class SubscriptionConfig(Model):
     )
     order_key: Annotated[str, AfterValidator(check_order_key)] | None = setting(
         None,
-        "One at a time and in order per value of this: `QID` (the queue), `KEY` (the message key), or a JSON path "
-        "that names one value, such as `$['case:concept:name']` (R30, D14). A path needs `Json` before the order "
-        "gate, which is `Async` or, without it, the last action.",
+        "One message at a time and in order per value of this: `QID` (the queue), `KEY` (the message key), "
+        "or a JSON path to one value, such as `$['case:concept:name']` (R30, D14). A path needs `Json` "
+        "before the order gate, which is `Async` or, without it, the last action.",
         reload=_GENERATION,
         absent="unordered",
     )
     tags: Annotated[
         list[str], BeforeValidator(lambda tags: [] if tags is None else tags), AfterValidator(_check_tags)
-    ] = setting([], "Only messages with one of these tags; empty, or with `*` among them: all.", reload=_GENERATION)
+    ] = setting([], "Only messages with one of these tags; all messages if empty or with `*`.", reload=_GENERATION)
     pressure_traffic: bool = setting(
         False,
         "`false` skips (and counts) messages whose property isPressureTraffic is `true` (R14).",
@@ -193,33 +193,32 @@ class SubscriptionConfig(Model):
     )
     consume_from_where: ConsumeFrom = setting(
         "first",
-        "Where a group starts that was never seen on this topic: at the first message, after the last, or at "
-        "consumeTimestamp. Fixed when first seen; later changes have no effect (D6). On Kafka, partitions and "
-        "topics that appear while the group exists are read from their first record.",
+        "Where a new group starts on this topic: at the first message, after the last, or at "
+        "consumeTimestamp. Fixed when the group is first seen; later changes have no effect (D6). On "
+        "Kafka, partitions and topics that appear later are read from their first record.",
         reload=_LIVE,
     )
     consume_timestamp: Timestamp | None = setting(
         None,
-        "With consumeFromWhere `timestamp`: store time of the first message wanted, as ISO 8601 with a zone or ms "
-        "since 1970.",
+        "With consumeFromWhere `timestamp`: store time of the first message, as ISO 8601 with a zone or ms since 1970.",
         reload=_LIVE,
     )
     max_tps: Annotated[float, Field(gt=0)] | None = setting(
         None,
-        "Messages per second that are read for this subscription (R66). DDMQ requires it; here it may be left out.",
+        "Maximum messages per second read for this subscription (R66). DDMQ requires it; here it is optional.",
         reload=_LIVE,
         absent="no limit",
     )
     total_max_tps: Annotated[float, Field(gt=0)] | None = setting(
         None,
-        "DDMQ's rate over all proxies, in the place of maxTps where given (R66). Of a topic in Kafka each node takes "
-        "the part of it that its partitions are of all; of the store's one node owns every queue.",
+        "DDMQ's rate over all proxies, which replaces maxTps (R66). For a topic in Kafka each node takes a "
+        "share in proportion to its partitions; for the store, which has one node, it applies as it is.",
         reload=_LIVE,
         absent="maxTps",
     )
     concurrency: int = setting(
         1024,
-        "Jobs past the order gate and unfinished, in the buffer or out to clients (R67; jobs that wait for their "
+        "Unfinished jobs past the order gate, in the buffer or in flight (R67; jobs that wait for their "
         "key do not count, D15).",
         reload=_LIVE,
         ge=1,
@@ -227,47 +226,48 @@ class SubscriptionConfig(Model):
     )
     max_consume_lag: int = setting(
         -1,
-        "How far reading may run ahead of the committed offset, per queue, in messages; 0: three times concurrency; "
-        "-1: no limit (R69).",
+        "How far reading may run ahead of the committed offset, per queue, in messages; 0 means three "
+        "times concurrency; -1 means no limit (R69).",
         reload=_LIVE,
         ge=-1,
     )
     timeout: int = setting(
         5_000,
-        "After this many ms without an answer a delivered message is handed out again.",
+        "After this number of ms without an answer a delivered message is redelivered.",
         reload=_LIVE,
         ge=1,
         le=DAY_MS,
     )
     max_retry: Annotated[int, AfterValidator(_check_retry_max)] = setting(
         2,
-        "How often an error or a timeout is retried before the message goes to the dead-letter topic; -1: always "
-        "(D17). DDMQ drops it then (W14).",
+        "How often an error or a timeout is retried before the message goes to the dead-letter topic; -1 "
+        "means without limit (D17). DDMQ drops the message instead (W14).",
         reload=_LIVE,
     )
     retry_intervals: Annotated[list[int], AfterValidator(_check_retry_intervals)] = setting(
         [100, 150, 300],
-        "Waits in ms before a failed message is delivered again, one per failure; then the dead-letter topic. "
-        "A -1 at the end repeats the entry before it without end; `[]` retries nothing (R45, W20).",
+        "Waits in ms before a failed message is delivered again, one per failure; then it goes to the "
+        "dead-letter topic. A -1 at the end repeats the last wait without end; `[]` disables retries (R45, "
+        "W20).",
         reload=_LIVE,
         max_length=1000,
     )
     on_exhausted: OnExhausted = setting(
         "deadLetter",
-        "What becomes of a message that is out of attempts. `deadLetter`: it goes to the group's dead-letter topic, "
-        "and its key continues. `stopKey`: it stays, and its key waits until an operator retries, skips or "
-        "dead-letters it (`pyddmq groups retry | skip | dead-letter`). `stopQueue`: likewise, with its whole queue.",
+        "Action for a message that is out of attempts. `deadLetter`: it goes to the group's dead-letter "
+        "topic, and its key continues. `stopKey`: it stays, and its key waits until an operator retries, "
+        "skips or dead-letters it (`pyddmq groups retry | skip | dead-letter`). `stopQueue`: the same with "
+        "its whole queue.",
         reload=_LIVE,
     )
     retry_topic: bool = setting(
         False,
-        "`true`: a failed message waits in the group's retry topic, is finished where it was, and is "
-        "delivered again as a message of this topic (docs/retries.md). Not with orderKey: order needs retries in place "
-        "(D37).",
+        "`true`: a failed message moves to the group's retry topic and is delivered again from there "
+        "(docs/retries.md). Not with orderKey: order needs retries in place (D37).",
         reload=_GENERATION,
     )
     max_pull_batch_size: int = setting(
-        8, "Messages of one pull reply at most; a pull may ask for fewer (R40).", reload=_LIVE, ge=1, le=10_000
+        8, "Maximum messages of one pull reply; a pull may request fewer (R40).", reload=_LIVE, ge=1, le=10_000
     )
     enable_alarm: bool = setting(True, "Whether the group's verdict counts this subscription.", reload=_LIVE)
     delay_time_threshold: int = setting(
@@ -307,7 +307,7 @@ class SubscriptionConfig(Model):
     def _check_start(self) -> SubscriptionConfig:
         if self.consume_from_where == "timestamp" and self.consume_timestamp is None:
             raise ValueError(
-                "consumeFromWhere is `timestamp` and consumeTimestamp is absent; add for example "
+                "consumeFromWhere is `timestamp` and consumeTimestamp is missing; add for example "
                 "`consumeTimestamp: 2024-05-01T00:00:00Z`"
             )
         if self.consume_timestamp is not None and self.consume_from_where != "timestamp":
@@ -342,8 +342,8 @@ class GroupConfig(Model):
     )
     ack_log: AckShare = setting(
         "off",
-        "What became of single messages is recorded in the group's ack log: of `all`, of none (`off`), or of a share, "
-        "0.01 for one of a hundred.",
+        "Messages recorded in the group's ack log, with their outcome: `all`, none (`off`), or a share, "
+        "such as 0.01 for one percent.",
         reload=_LIVE,
     )
 
@@ -370,8 +370,9 @@ class GroupConfig(Model):
         if len(kinds) > 1:
             pulled = ", ".join(each.topic for each in self.enabled_topics if not each.is_low_level)
             raise ValueError(
-                f"{pulled} of group {self.group!r} is pulled and its other topics are fetched; write actions: "
-                f"[{LOW_LEVEL}] for all enabled topics of a group or for none, or make two groups"
+                f"{pulled} of group {self.group!r} is pulled and its other topics are fetched; write "
+                f"actions: [{LOW_LEVEL}] for all enabled topics of a group or for none, or split the group "
+                "into two"
             )
         return self
 

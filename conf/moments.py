@@ -42,5 +42,5 @@ def _advice(number: int) -> str:
     try:
         day = datetime.strptime(str(number), "%Y%m%d").replace(tzinfo=UTC).date()
     except ValueError:
-        return "moments from the year 2000 to 9999 are allowed"
+        return "times from the year 2000 to 9999 are allowed"
     return f"it looks like a day: write {day}T00:00:00Z"

@@ -32,7 +32,7 @@ def check_order_key(text: str) -> str:
         raise ValueError(f"{error}; an order key is QID, KEY or a path such as $['case id']") from error
     path = full_path(text)
     if not query.singular_query():
-        raise ValueError(f"{text!r} may match several values; an order key names one, such as $.case.id")
+        raise ValueError(f"{text!r} may match several values; an order key selects one, such as $.case.id")
     if query.empty():
-        raise ValueError(f"{text!r} names the whole body; an order key names one field, such as $.id")
+        raise ValueError(f"{text!r} selects the whole body; an order key selects one field, such as $.id")
     return path

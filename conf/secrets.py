@@ -32,7 +32,7 @@ def masked(text: str) -> str:
 def check_no_user(url: str) -> str:
     """Return a URL as it is. Raises ValueError: it has a user, which would be shown wherever the URL is."""
     if "@" in url.partition("//")[2].partition("/")[0]:
-        raise ValueError(f"{masked(url)!r:.80} has a user in it, which logs would show; remove it")
+        raise ValueError(f"{masked(url)!r:.80} has a user name in it, which logs would show; remove it")
     return url
 
 
@@ -45,7 +45,7 @@ class Secret(Model):
 
     file: str | None = setting(
         None,
-        "Path of a file with the secret in UTF-8; line ends at its end do not count.",
+        "Path of a file with the secret in UTF-8; line ends at its end are ignored.",
         reload=Reload.GENERATION,
         min_length=1,
     )
@@ -58,13 +58,13 @@ class Secret(Model):
     def _refuse_text(cls, value: Any) -> Any:
         # Not shown, for it is most likely the secret itself.
         if isinstance(value, str | int | float):
-            raise ValueError("a secret is not written here; write {file: PATH} or {env: NAME}")
+            raise ValueError("secrets are not allowed in this file; write {file: PATH} or {env: NAME}")
         return value
 
     @model_validator(mode="after")
     def _check_place(self) -> Secret:
         if (self.file is None) == (self.env is None):
-            raise ValueError("a secret has one place; write {file: PATH} or {env: NAME}")
+            raise ValueError("a secret has one source; write {file: PATH} or {env: NAME}")
         return self
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from conf.durations import DURATION
 from conf.foreign import SPELLINGS
 
 _WANTED = {
-    "int_type": "a whole number",
+    "int_type": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",
     "string_type": "text",
@@ -31,8 +31,8 @@ _BOUNDS = {
 }
 
 _LENGTHS = {
-    "too_short": ("min_length", "has too few entries; give at least"),
-    "too_long": ("max_length", "has too many entries; give at most"),
+    "too_short": ("min_length", "has too few entries; the minimum is"),
+    "too_long": ("max_length", "has too many entries; the maximum is"),
     "string_too_short": ("min_length", "is too short; its length must be at least"),
     "string_too_long": ("max_length", "is too long; its length must be at most"),
 }
@@ -51,7 +51,7 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
     if kind == "extra_forbidden":
         return _unknown_key(str(error["loc"][-1]), model)
     if kind == "missing":
-        return f"is absent; add `{error['loc'][-1]}: ...`"
+        return f"is missing; add `{error['loc'][-1]}: ...`"
     if kind in _WANTED:
         return f"must be {_WANTED[kind]}, is {_shown(error['input'])}{_type_hint(kind, error['input'], key, model)}"
     if kind in _BOUNDS:
@@ -154,7 +154,7 @@ def _type_hint(kind: str, value: Any, key: str, model: type[Model]) -> str:
     if kind == "list_type" and isinstance(value, str):
         return f"; write [{value}]"
     if value is None:
-        return "; give a value or remove the key"
+        return "; set a value or remove the key"
     return ""
 
 
@@ -166,7 +166,7 @@ def _default_hint(key: str, model: type[Model]) -> str:
         extra: Any = field.json_schema_extra
         absent = extra.get("absent") if isinstance(extra, dict) else None
         if absent is not None:
-            return f", or leave it out for {absent}"
+            return f", or omit it for {absent}"
         if isinstance(field.default, int | str) and not isinstance(field.default, bool):
             return f" (default {field.default})"
     return ""

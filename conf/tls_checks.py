@@ -40,15 +40,16 @@ def check_tls(tls: TlsConfig, node: NodeConfig, *, ruled: bool = False) -> Itera
         host = tls_host(name, tls, node)
         for other, other_host, other_port in taken:
             if collide(host, listener.port, other_host, other_port):
-                text = f"{listener.port} is {other}'s as well; give each its own port, or 0 for any free one"
+                text = f"{listener.port} is also the port of {other}; use different ports, or 0 for any free one"
                 yield (name, "port"), text
         taken.append((f"tls.{name}.port", host, listener.port))
         is_open = node.access == "open" and name != "admin"
         if listener.host is not None and not (ruled or is_open or is_loopback(listener.host)):
-            opened = "" if name == "admin" else ", `access: open` under node where that is meant"
+            opened = "" if name == "admin" else ", `access: open` under node if this is intended"
             text = (
-                f"{listener.host} is not a loopback address, and a certificate says who a client is, not what it "
-                f"may; write a section `access` with `rules` beside node{opened}, or 127.0.0.1 here"
+                f"{listener.host} is not a loopback address, and a certificate identifies a client, but "
+                f"grants no rights; add a section `access` with `rules` beside node{opened}, or use "
+                "127.0.0.1 here"
             )
             yield (name, "host"), text
 
@@ -59,7 +60,7 @@ def check_plain_ports(tls: TlsConfig, node: NodeConfig) -> Iterator[Finding]:
     for name, port in ports.items():
         if port is None and name not in tls.listeners():
             text = (
-                f"is null, and there is no `tls.{name}`: no client could reach the service; give one of the two a port"
+                f"is null, and `tls.{name}` is missing: no client could reach the service; give one of the two a port"
             )
             yield (_PLAIN[name],), text
 
@@ -68,13 +69,18 @@ def _check_files(name: str, tls: TlsConfig) -> Iterator[tuple[Path, str]]:
     files = tls.files(name)
     for field, value in (("certificate", files.certificate), ("key", files.key)):
         if not value:
-            text = f"has no {field}; name a PEM file as `tls.{field}` (`pyddmq tls dev DIR` makes one for trying it)"
+            text = (
+                f"has no {field}; configure a PEM file as `tls.{field}` (`pyddmq tls dev DIR` creates one for "
+                "trying it)"
+            )
             yield (name,), text
     if files.client_certificates != "none" and files.client_ca is None:
         yield (
             (name,),
-            f"asks for client certificates ({files.client_certificates}), and no `tls.clientCa` says whose; name a PEM "
-            "file with the CA",
+            (
+                f"requests client certificates ({files.client_certificates}), and `tls.clientCa` is missing; "
+                "configure a PEM file with the CA"
+            ),
         )
     if files.client_certificates == "none":
         own = tls.listeners()[name]

@@ -202,7 +202,7 @@ def _syntax_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
         if mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
             column = lines[mark.line].index("\t") + 1
             return Problem(file, mark.line + 1, "", f"has a tab in column {column}; YAML is indented with spaces")
-        return Problem(file, mark.line + 1, "", f"is not YAML: {reason}; look at column {mark.column + 1}")
+        return Problem(file, mark.line + 1, "", f"is not valid YAML: {reason}; see column {mark.column + 1}")
     position = getattr(error, "position", 0)
     line = text.count("\n", 0, position) + 1 if isinstance(position, int) else None
     return Problem(file, line, "", "has a character that YAML does not allow; save it as plain UTF-8 text")
@@ -272,7 +272,7 @@ class _Builder:
         if not merge and key in mapping.entries:
             before = mapping.entries[key][0]
             self.problems.append(
-                Problem(self._file, line, key, f"is given twice, first on line {before}; take one of them out")
+                Problem(self._file, line, key, f"is given twice, first on line {before}; remove one of them")
             )
         self._keys[-1] = (key, -line if merge else line)
 
@@ -330,7 +330,7 @@ class _Builder:
         container.size += tree.size
         container.depth = max(container.depth, tree.depth + 1)
         if container.size > NODES_MAX or container.depth > DEPTH_MAX:
-            self._fail(line, f"has more than {NODES_MAX:,} values or {DEPTH_MAX} levels with aliases; take some out")
+            self._fail(line, f"has more than {NODES_MAX:,} values or {DEPTH_MAX} levels with aliases; remove some")
         if isinstance(container, Sequence):
             container.items.append(tree)
             return

@@ -197,7 +197,9 @@ class BlockReader:
     def _open(self) -> None:
         start = self._bytes(0, PREAMBLE_BYTES)
         if not MAGIC.startswith(start[: len(MAGIC)]):
-            self._fail(GapKind.FOREIGN, f"{self._path} is no file of this journal: it begins with {start[:4].hex(' ')}")
+            self._fail(
+                GapKind.FOREIGN, f"{self._path} is not a file of this journal: it begins with {start[:4].hex(' ')}"
+            )
             return
         if len(start) < PREAMBLE_BYTES:
             self._fail(GapKind.TORN, f"{self._path} ends within its head")
@@ -208,7 +210,7 @@ class BlockReader:
             self._fail(GapKind.TORN, f"{self._path} ends within its head")
             return
         if _SUM.unpack_from(start, _FIXED.size)[0] != crc32(body, crc32(start[: _FIXED.size])):
-            self._fail(GapKind.DAMAGED, f"the head of {self._path} has a wrong sum")
+            self._fail(GapKind.DAMAGED, f"the head of {self._path} has a wrong checksum")
             return
         if version != VERSION or kind not in tuple(FileKind):
             self._fail(
@@ -266,7 +268,7 @@ class BlockReader:
             self._fail(GapKind.TORN, f"{self._path} ends within a block at byte {at}")
             return None
         if found != _sum(self._salt, at, payload):
-            self._fail(GapKind.DAMAGED, f"{self._path}, block at byte {at}: its sum is wrong")
+            self._fail(GapKind.DAMAGED, f"{self._path}, block at byte {at}: its checksum is wrong")
             return None
         self.position = at + _BLOCK.size + size
         return payload
@@ -275,7 +277,7 @@ class BlockReader:
         """Return up to so many bytes; of a file that is read in steps, through what was read ahead."""
         start = at - self._data_at
         if start < 0 or start + size > len(self._data):
-            assert self._file is not None, "whoever has closed the file asks for nothing more"
+            assert self._file is not None, "a closed file is not read any further"
             # Never as much memory as a damaged length says: only what is there.
             there = max(self._file.size() - at, 0)
             self._data, self._data_at, start = self._file.read(at, min(max(size, _READ_BYTES), there)), at, 0

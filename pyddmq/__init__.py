@@ -1,8 +1,8 @@
 """pyddmq for programs: what they import, and nothing else of this project.
 
-The client (`Producer`, `Consumer` and the rest of `__all__`), `pyddmq.actions` for who writes actions, `pyddmq.broker`
-for the broker inside a program, `python -m pyddmq` for the command line. The client needs thriftpy2 and no room; it is
-imported when first asked for. This file is kept in the language of Python 3.8, as `__main__` is.
+It has the client (`Producer`, `Consumer` and the rest of `__all__`). `pyddmq.actions` is for authors of actions,
+`pyddmq.broker` for the broker inside a program, and `python -m pyddmq` is the command line. The client needs thriftpy2
+and no room; it is imported on first use. This file must run on Python 3.8, like `__main__`.
 """
 
 from __future__ import annotations

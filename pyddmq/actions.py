@@ -64,13 +64,13 @@ class BodyUnprocessable(Unprocessable):
 
 
 class Failed(Exception):
-    """Raised for a business failure with a reason: as FAIL, and its text stands in the dead letter (D17)."""
+    """Raised for a business failure with a reason: as FAIL, and the dead letter contains its text (D17)."""
 
 
 class RetryLater(Exception):
-    """Raised to have the message come again after a while without counting an attempt against any limit.
+    """Raised to redeliver the message later without counting an attempt.
 
-    It keeps its place in its key meanwhile. The wait is not journaled: after a restart the message comes at once.
+    It keeps its place in its key. The wait is not journaled: after a restart the message is delivered immediately.
 
     Attributes:
         delay_ms: Milliseconds until the next attempt, 0 or more.
@@ -99,7 +99,7 @@ class TimedOut(Exception):
 
 
 class MessageUnreadable(Exception):
-    """The record of a job is damaged or gone. The pipeline finishes and counts the job; actions let this pass."""
+    """The record of a job is damaged or deleted. The pipeline finishes and counts it; actions must not catch this."""
 
 
 class Message(NamedTuple):
@@ -117,10 +117,10 @@ class Message(NamedTuple):
 
 
 class Outgoing:
-    """What actions gathered for whoever sends the message on: an HTTP request's parts, or commands of a sink.
+    """Data of earlier actions for the one that sends the message: parts of an HTTP request, or commands of a sink.
 
     Attributes:
-        query: Parameters of the URL, in order; a name may stand there twice.
+        query: Parameters of the URL, in order; a name may occur several times.
         form: Fields of a form, likewise.
         headers: HTTP headers, likewise.
         commands: Commands of sinks, in order, each a plain value that its sink understands: see docs/sinks.md.
@@ -175,7 +175,7 @@ class Job(Protocol):
         """The body as it was published: a view into the log, good while the job is in an action.
 
         Raises:
-            MessageUnreadable: The record is damaged or gone.
+            MessageUnreadable: The record is damaged or deleted.
             BodyUnprocessable: It cannot be unpacked.
         """
 
@@ -185,7 +185,7 @@ class Job(Protocol):
 
     @property
     def outgoing(self) -> Outgoing:
-        """What actions before gathered for the one that sends it on; empty at first. A retry begins anew."""
+        """Data of earlier actions for the one that sends the message; empty at first, also for a retry."""
 
     @property
     def attempts(self) -> int:
@@ -196,7 +196,7 @@ class Job(Protocol):
         """What went wrong so far; None where nothing did."""
 
     def resume(self) -> None:
-        """Go on with the next action, after this one answered ASYNCHRONIZED. Without effect in any other state."""
+        """Continue with the next action, after this one answered ASYNCHRONIZED. Without effect in any other state."""
 
     def answer(self, answer: Status | Exception) -> bool:
         """Answer for a job that an action kept with ASYNCHRONIZED as `act` would have: by a status or what it raises.
@@ -258,9 +258,9 @@ class Action:
 
     `act` (or `act_many`) may be `async def`: it runs as a task of the loop, for several messages at a time. With
     `blocking` it runs in a thread. In both cases the job keeps its key and its permit until the call ends or its time
-    limit cancels it (D45), and the answers mean the same.
+    limit cancels it (D45). The answers have the same meaning.
 
-    The class attributes tell the pipeline and the configuration check what the action needs of its place.
+    The class attributes describe the requirements of the action for the pipeline and the configuration check.
     """
 
     needs_json: ClassVar[bool] = False
@@ -330,7 +330,7 @@ class Action:
         raise TypeError(f"{type(self).__name__} overrides neither act nor act_many")
 
     def act_many(self, jobs: Sequence[Job]) -> Sequence[Status | Exception] | Awaitable[Sequence[Status | Exception]]:
-        """Handle several jobs at once; one answer per job, where an exception stands for one that was raised."""
+        """Handle several jobs at once; one answer per job, where an exception means that it was raised for this job."""
         answers: list[Status | Exception] = []
         for job in jobs:
             try:

@@ -32,10 +32,10 @@ class ResultCode(_Code):
     """
 
     OK = 0, "stored, or nothing to store", False
-    FAIL_UNKNOWN = 10, "the store could not take it", True
-    FAIL_ILLEGAL_MSG = 11, "the message breaks a rule", False
-    FAIL_TIMEOUT = 12, "the outcome was not known within its timeout; it may be stored all the same", True
-    FAIL_TOPIC_NOT_ALLOWED = 13, "the topic takes no messages here", False
+    FAIL_UNKNOWN = 10, "the message could not be stored", True
+    FAIL_ILLEGAL_MSG = 11, "the message violates a rule", False
+    FAIL_TIMEOUT = 12, "the outcome was not known within its timeout; the message may still be stored", True
+    FAIL_TOPIC_NOT_ALLOWED = 13, "the topic accepts no messages here", False
     FAIL_TOPIC_NOT_EXIST = 14, "no such topic", False
     FAIL_REFUSED_BY_RATE_LIMITER = 15, "above a rate: the topic's, the node's or the client's", True
     FAIL_TOPIC_IS_NOT_DELAY = 18, "a delay message for a topic without delays", False
@@ -59,7 +59,7 @@ class ResultCode(_Code):
     FAIL_TOO_LATE = 45, "past its immunity: only an answer to a check decides the half now", False
     FAIL_DISCARDED = 46, "the half ran out of checks and waits for an operator", False
     FAIL_COMMIT_REFUSED = 47, "the message cannot be stored where it belongs; the half stays undecided", False
-    FAIL_GAP = 48, "a message that its producer numbered lower is missing here", False
+    FAIL_GAP = 48, "a message with a lower number of its producer is missing here", False
     FAIL_WRITE_DIFFERS = 49, "the batch was begun with other rows, or in other partitions", False
     FAIL_WRITE_WAITS = 50, "another partition of the batch must be declared first, or it cannot be noted now", True
 
@@ -82,19 +82,19 @@ class PullCode(_Code):
 
     Attributes:
         text: Meaning, for people.
-        retriable: Whether the same call may succeed on this node later without anybody changing anything.
+        retriable: Whether the same call may succeed on this node later without any change.
     """
 
     NO_SUCH_GROUP = 1, "no such group on this node", False
-    NO_SUCH_TOPIC = 2, "the group does not subscribe this topic", False
+    NO_SUCH_TOPIC = 2, "the group does not subscribe to this topic", False
     STARTING = 3, "the node is starting", True
     OVERLOADED = 4, "too many pulls are waiting", True
     GROUP_DISABLED = 5, "the group or its topic is disabled", False
     ACKS_REFUSED = 6, "results cannot be recorded: the disk is full", True
     STORE_FAILED = 7, "results cannot be recorded until the node is restarted: a write failed", False
-    DENIED = 8, "no rule lets this client do it", False
+    DENIED = 8, "no rule allows this to the client", False
     LIMITED = 9, "the client exceeds its own limit", True
     LOW_LEVEL = 10, "the group is low level: fetch and ack", False
     NOT_LOW_LEVEL = 11, "the group is not low level: pull and submit", False
-    NO_SUCH_QUEUE = 12, "a named queue is not of this node", False
+    NO_SUCH_QUEUE = 12, "a requested queue is not on this node", False
     OTHER_CLUSTER = 13, "the node serves another broker cluster", False

@@ -28,15 +28,15 @@ One YAML file with nine sections, each of which may be left out:
 
 ```yaml
 node:                       # ports, store, bounds
-# access:                   # who may do what; without it everybody may do everything
-limits:                     # what one client may take
+# access:                   # principals and their rights; without it every client may do everything
+limits:                     # limits of one client
 admin:                      # names of the admin port, its audit trail
-lag:                        # what is noted of consumption lag
+lag:                        # recording of consumption lag
 tls:                        # encrypted ports
-kafka:                      # Kafka clusters in which topics may stand
+kafka:                      # Kafka clusters for topics
 topics:                     # name: settings
   orders: {queues: 8}
-groups:                     # consumer groups, and what they read
+groups:                     # consumer groups and their subscriptions
   - group: orders-billing
     topics:
       - topic: orders
@@ -46,17 +46,17 @@ groups:                     # consumer groups, and what they read
 `conf/standalone.yaml` is a small file to start from, `conf/reference.yaml` shows every key with comments. Inside
 `topics` and `groups` the names are DDMQ's where DDMQ has the field.
 
-**Errors.** A file is taken whole or not at all. Unknown keys, keys given twice, wrong types and contradictions are
-errors; all of a file are reported at once, as `file:line: key.path: what is wrong; what would be right`. Text is not
-taken for a number, nor a number for text. `pyddmq config check FILE` checks without a start. A file may have 4 MiB,
+**Errors.** A file is applied as a whole or not at all. Unknown keys, repeated keys, wrong types and contradictions are
+errors. All errors of a file are reported together, as `file:line: key.path: problem; correction`. Text is not accepted
+as a number, nor a number as text. `pyddmq config check FILE` checks a file without a start. The limits are 4 MiB,
 32 levels and 200,000 values, aliases expanded; `<<: *name` merges mappings.
 
-**Reload.** SIGHUP, or a change of the file, reads it again. The column *change* says what a changed field takes:
-*live* has effect at once; *new generation* lets the subscription drain, for at most drainSeconds, and starts it again,
-while all others go on undisturbed; *restart* refuses the whole reload with that sentence. A refused or wrong file
-leaves the running configuration in force. Topics and groups may come and go; taking one out deletes nothing (D6), what
-clients have of it at that moment they may still answer, and the number of queues is only raised. The node serves
-meanwhile: the file is read and its modules are imported beside the loop, and groups change one after the other.
+**Reload.** SIGHUP, or a change of the file, reads it again. The column *change* shows how a changed field is applied.
+*live*: immediately. *new generation*: the subscription drains, for at most drainSeconds, and starts again; other
+subscriptions are not affected. *restart*: the whole reload is refused. A refused or wrong file leaves the running
+configuration in force. Topics and groups can be added and removed. Removing one deletes nothing (D6), and clients may
+still answer its messages in flight. The number of queues can only grow. The node serves during a reload: the file is
+read in a thread, and groups change one after the other.
 """
 
 _TAIL = """
@@ -67,21 +67,22 @@ _TAIL = """
 - The last action must be able to end a pipeline (PullServer). An action that works on parsed JSON needs Json before
   it. There is at most one order gate (Async).
 - An orderKey that is a JSON path needs Json before the gate: before Async, or before the last action where there is no
-  Async (W56: DDMQ takes the opposite and silently delivers unordered). The path names one value: no wildcards, filters
-  or slices. `a.b` is read as `$.a.b`.
+  Async (W56: DDMQ accepts the opposite and silently delivers unordered). The path selects one value: no wildcards,
+  filters or slices. `a.b` is read as `$.a.b`.
 - `options` of an action are checked by the action's own model.
-- `host` is of the loopback (127.0.0.0/8, ::1, localhost) unless there is a section `access`, or `node.access` is
-  `open`; `--host` too. `adminHost` is of the loopback unless there is a section `access`.
-- `adminTokenFile` guards the admin port of a node without a section `access`; with one, rules do, and it is refused.
+- `host` must be a loopback address (127.0.0.0/8, ::1, localhost) without a section `access` or `node.access: open`;
+  `--host` too. `adminHost` must be a loopback address without a section `access`.
+- `adminTokenFile` protects the admin port of a node without a section `access`; with such a section it is refused.
 - A plain port that is null needs its service's port under `tls`. A port under `tls` needs certificate and key, and
-  clientCa where it asks for client certificates; its `host` is of the loopback unless there is a section `access`,
-  or, but for that of `admin`, `node.access` is `open`.
-- `limits.principals` needs a section `access`: without one nobody has a principal.
-- Ports differ, or are 0. A message of maxMessageBytes and 64 KiB beside it fit into a segment and into a frame.
+  clientCa if it requests client certificates. Its `host` must be a loopback address without a section `access` or
+  `node.access: open`, which does not apply to `admin`.
+- `limits.principals` needs a section `access`: without it no client has a principal.
+- Ports differ, or are 0. A message of maxMessageBytes and 64 KiB more must fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
-- A topic in Kafka has no `queues` (they are its partitions) and takes no delays and transactions. Its name is Kafka's:
-  letters, digits, `. _ -`, up to 249; `^` begins a regular expression over Kafka's names. Groups that read it have no
-  LowLevel and no retryTopic, their enabled topics stand in one cluster, and with `.DLQ` their name is one of Kafka's.
+- A topic in Kafka has no `queues` (its partitions are its queues), no delays and no transactions. Its name has
+  letters, digits, `. _ -`, up to 249; `^` begins a regular expression over Kafka's names.
+- Groups that read from Kafka have no LowLevel and no retryTopic. Their enabled topics are in one cluster, and their
+  name with `.DLQ` must be a valid topic name of Kafka.
 - Other names of topics and groups have letters, digits, `_ - % |`; topics up to 127 bytes, groups up to 120 (D6).
 
 ## What differs from DDMQ
@@ -89,35 +90,35 @@ _TAIL = """
 | field | DDMQ | here | why |
 | --- | --- | --- | --- |
 | where it is | ZooKeeper, or a file read once | one file, reloaded when it changes | one node, no ZooKeeper |
-| enabled | false | true | what is listed is meant to run |
-| disabled subscriptions | not checked | checked like the others | enabling one should hold no surprise |
+| enabled | false | true | listed topics are meant to run |
+| disabled subscriptions | not checked | checked like the others | enabling one should not fail |
 | disabling a group's last topic | ignored (W24) | stops it | |
 | actions | required | `[Async, PullServer]` | |
-| maxTps, totalMaxTps | required, 0 makes the limiter fail | more than 0, or left out for no limit (W45, W79) | |
+| maxTps, totalMaxTps | required, 0 makes the limiter fail | more than 0, or omitted for no limit (W45, W79) | |
 | a topic's maxTps | 1,024 | no limit | |
-| brokerCluster, topicUnits | required | the topic's, left out | a topic stands in one cluster (W35, W47) |
-| orderKey | any path that could be set | a path that names one value, with Json before the gate | W56 |
-| retryIntervals | leading or inner -1 and other negatives taken | errors | W20 |
+| brokerCluster, topicUnits | required | the topic's, omitted | a topic is in one cluster (W35, W47) |
+| orderKey | any path that could be set | a path to one value, with Json before the gate | W56 |
+| retryIntervals | leading or inner -1 and other negatives accepted | errors | W20 |
 | maxRetry, retryIntervals used up | the message is dropped | it goes to `%DLQ%<group>` | W14 |
 | consumeFromWhere | per broker client | per subscription, default first | |
 | alarm thresholds changed | restarts the consumer (W46) | live, without effect on delivery | |
 | unknown keys | an exception or ignored, by format | an error with line and suggestion | |
-| host | binds every interface (W99) | 127.0.0.1; another address needs a section `access` | nobody's by default |
+| host | binds every interface (W99) | 127.0.0.1; another address needs a section `access` | closed by default |
 | group names | up to 255 bytes | up to 120 | `%DLQ%` and the name fit into a topic name |
 | secrets in logs (W66) | printed at each change | a reload logs the names of changed fields, never values | |
 """
 
 _SECTIONS: list[tuple[type[Model], str, str]] = [
-    (NodeConfig, "node", "One node: where it listens, how it stores, and its bounds."),
-    (AccessConfig, "access", "Who is who, and who may do what ([security](security.md))."),
-    (NetworkRule, "access.networks[]", "A list: the first line whose range has the address counts."),
-    (CertificateRule, "access.certificates[]", "A list: the first line that a certificate matches counts."),
+    (NodeConfig, "node", "One node: ports, storage and limits."),
+    (AccessConfig, "access", "Authentication and access rules ([security](security.md))."),
+    (NetworkRule, "access.networks[]", "A list; the first entry that contains the address applies."),
+    (CertificateRule, "access.certificates[]", "A list; the first entry that matches the certificate applies."),
     (JwtKey, "access.jwt[]", "A list of keys."),
-    (AccessRule, "access.rules[]", "A list of who may do what; each line gives, none takes away."),
+    (AccessRule, "access.rules[]", "A list of permissions; entries only add permissions."),
     (
         LimitsConfig,
         "limits",
-        "What one client may take ([security](security.md#limits)). It changes at once, for living connections too.",
+        "Limits of one client ([security](security.md#limits)). Changes apply immediately, also to open connections.",
     ),
     (
         PrincipalLimits,

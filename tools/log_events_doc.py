@@ -39,17 +39,16 @@ _INTRODUCTION = """\
 <!-- Made from the code by `make docs`; a test keeps the two equal. -->
 
 Every line that a node writes to stderr: one JSON object, or a line for people on a terminal (`logFormat`). `event` is
-one of the names below, `level` its level, `timestamp` the moment in UTC; the other fields are listed here. A field that
-is not known in a case is left out. `...` stands for facts that differ from case to case.
+one of the names below, `level` its level, `timestamp` the time in UTC; the other fields are listed here. Unknown fields
+are omitted. `...` means fields that differ from case to case.
 
-Events with `count` are rate-limited: the first of a kind, group and minute is written at once, the others of that
-minute are counted, and one line says how many there were, with the facts of the first of them.
-[Metrics](metrics.md) count all. `fault` and `at` say what was raised and where; `exception` is the traceback. The place
-is the module that writes the line.
+Events with `count` are rate-limited. The first of a kind, group and minute is written immediately. The others of that
+minute are counted, and one line has their number and the fields of the first. [Metrics](metrics.md) count all.
+`fault` and `at` are the exception and its place; `exception` is the traceback. The place is the module that writes the
+line.
 
-Look at each `error`. `warning` tells of something that was skipped, refused, repaired or has to wait. `info` tells of
-the life of the node: start, recovery, reload, stop, deleted log files. What to do about a trouble stands in
-[operations](operations.md#what-needs-attention).
+Check each `error`. A `warning` reports something that was skipped, refused, repaired or delayed. `info` reports start,
+recovery, reload, stop and deleted log files. [Operations](operations.md#what-needs-attention) describes what to do.
 """
 
 
@@ -90,7 +89,9 @@ def collect(modules: Iterable[tuple[str, str]]) -> dict[str, Event]:
         for call, method in _calls(ast.parse(source)):
             name = call.args[0]
             if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
-                text = f"{module}:{call.lineno}: {ast.unparse(name)} is no constant; put what varies into a field"
+                text = (
+                    f"{module}:{call.lineno}: {ast.unparse(name)} is not a constant; put the variable part into a field"
+                )
                 raise NoConstantEvent(text)
             event = found.setdefault(name.value, Event())
             facts = list(_facts(call, method))

@@ -19,19 +19,18 @@ What `/metrics` on the admin port shows, in Prometheus' text form. This page is 
 (`make docs`); a test keeps the two equal. The log's lines are in
 [log events](log-events.md).
 
-Every message that is skipped, dropped, damaged or refused is counted here (promise 6), and the log has one line per
-kind, group and minute with the count and the first example. Two kinds are counted only: what the configuration wants
-skipped (`tag_filter`, `pressure_traffic`), and results that change nothing (`stale`). Counters start at 0 with the
-process; one with more than 1,000 series shows only those above 0. `process_*` come beside these from the Prometheus
-client.
+Every message that is skipped, dropped, damaged or refused is counted here (promise 6). The log has one line per kind,
+group and minute with the count and the first example. Two kinds are only counted: messages that the configuration
+skips (`tag_filter`, `pressure_traffic`), and results that change nothing (`stale`). Counters start at 0 with the
+process. A counter with more than 1,000 series shows only those above 0. The Prometheus client adds `process_*`.
 """
 _NOTES = {
     "histogram": """
 Each has `_bucket` with `le`, `_sum` and `_count`; bounds double from one bucket to the next. An observation is a
-message, or a sync; the messages of a frame, or of a batch, are observed at once. *End to end* is from stored to
-finished, not from born: what waits for a moment is stored anew in its topic when it is due, so that a wait that was
-asked for is no slowness. Store timestamps are whole milliseconds: what is counted from them may be 1 ms too long. A
-series begins with its first observation.
+message, or a sync; the messages of a frame, or of a batch, are observed together. *End to end* is from stored to
+finished, not from born: a timed message is stored again in its topic when it is due, so a requested delay is not
+included. Store timestamps are whole milliseconds, so durations may be 1 ms too long. A series begins with its first
+observation.
 """
 }
 

@@ -17,28 +17,29 @@ from lag.rules.waiting_rules import WAITING, WAITING_STATUSES
 _INTRODUCTION = """\
 # Rules of consumption lag
 
-What is computed from recorded samples, when a queue has which status, and why. This page is made from the tables of
+Figures computed from recorded samples, and the conditions of each status and cause. This page is made from the tables
+of
 `lag/rules/` (`make docs`); a test keeps the two equal. `pyddmq lag explain NAME`
 shows the same words.
 
-A *sample* is what is known of one queue of one group at one moment (`lag/samples.py`), by default every 10 s. Rules
-look at the newest sample and at a *window* of samples before it. The same rules run over plain numbers (live node,
+A *sample* describes one queue of one group at one time (`lag/samples.py`), by default every 10 s. Rules use the newest
+sample and a *window* of samples before it. The same rules run over plain numbers (live node,
 command line) and over columns of Spark (`lag/spark/columns.py`); one table of cases (`tests/unit/lag/rules/cases.py`)
 holds both.
 
-- **Null is "not known", never 0.** What is computed from null is null: `x and y` is false if one is false, else null if
-  one is null. `not surely x` also holds where x is null. OK has a condition of its own, which takes everything known
-  that it looks at; a queue that fits nothing is UNKNOWN.
-- **Time lag is never extrapolated.** It is read from the message (`message`), interpolated between two samples whose
-  ends enclose the message's offset (`interpolated`), or only bounded (`bounded`: the bounds stand beside it, and the
-  figure is null).
+- **Null means "unknown", never 0.** Values computed from null are null: `x and y` is false if one is false, else null
+  if one is null. `not surely x` is also true if x is null. OK has its own condition, which needs known values; a queue
+  without a matching status is UNKNOWN.
+- **Time lag is never extrapolated.** It is read from the message (`message`), or interpolated between two samples whose
+  ends enclose the message's offset (`interpolated`). Otherwise it is `bounded`: the bounds are given, and the figure is
+  null.
 - A group's **position** is its committed offset, or the first kept message where that is above it.
 - **Rates** are of the last half minute. **Trends** are medians of slopes over pairs of samples that are half of the
   samples apart: one odd sample moves them little, bursts are averaged, and only samples since an offset last fell
   count. Verdicts use trends. Lost, skipped and reset-over messages are not consumed.
-- **The clock**: a moment after the one that is judged counts as that one; no age is below 0.
-- **Lag has a floor and trends a dead-band**, so that a constant lag of one poll is no trouble; STOP, STALL and BLOCKED
-  need no more than one message that waits too long.
+- **The clock**: times after the judged time are treated as that time; no age is below 0.
+- **Lag has a floor and trends a dead-band**, so a constant lag of one poll is normal. STOP, STALL and BLOCKED need only
+  one message that waits too long.
 - **Worst wins** over queues, topics and groups. A group's level is that of its worst status; it is the exit code of a
   check: 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN.
 """
@@ -56,8 +57,8 @@ Samples around a step of the node's clock are left out: from `stale_ms` before i
 forward, or until the clock is `stale_ms` past where it had been before a step back. Later samples lose older message
 times.
 
-- **Incident**: a stretch of samples of one queue whose level is not OK, with its worst status, the greatest lag,
-  and the greatest time lag or upper bound of one. Its cause is the one that held longest while the status was the
+- **Incident**: a stretch of samples of one queue whose level is not OK. It has the worst status, the greatest lag, and
+  the greatest time lag or its upper bound. Its cause is the one that held longest while the status was the
   worst, each sample up to the next one; of equal ones the first. It ends with the first sample that is OK, with the
   sample before a gap longer than `stale_ms`, or when the queue left. An incident of INCOMPLETE alone is not shown.
 - **In time** is a sample whose time lag, or its upper bound, is within the target; **late** one whose time lag, or its
@@ -87,14 +88,14 @@ def _lines() -> Iterator[str]:
         beside = " (beside the topic's other queues)" if figure.name in TOPIC_QUANTITIES else ""
         yield f"| `{figure.name}` | {figure.unit} | {figure.meaning}{beside} | {figure.advice} |"
     yield ""
-    yield "Their formulas, as the code has them:"
+    yield "Their formulas in the code:"
     yield ""
     yield "| name | formula |"
     yield "| --- | --- |"
     for figure in ALL.values():
         yield f"| `{figure.name}` | `{figure.rule}` |"
     yield ""
-    yield "What the formulas name and is no field of a sample, figure or limit:"
+    yield "Other names in the formulas, which are not fields of a sample, figures or limits:"
     yield ""
     yield "| name | is |"
     yield "| --- | --- |"
@@ -103,7 +104,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Statuses"
     yield ""
-    yield "Worst first; the first that holds is the status."
+    yield "Worst first; the first whose condition is true is the status."
     yield ""
     yield "| status | group | meaning | what to do |"
     yield "| --- | --- | --- | --- |"
@@ -117,7 +118,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Causes"
     yield ""
-    yield "One at most; the first that fits. None is looked for under OK, CATCHING_UP, UNKNOWN and INCOMPLETE."
+    yield "At most one; the first whose condition is true. OK, CATCHING_UP, UNKNOWN and INCOMPLETE have no cause."
     yield ""
     yield "| cause | meaning | evidence | what to do |"
     yield "| --- | --- | --- | --- |"
@@ -129,9 +130,9 @@ def _lines() -> Iterator[str]:
     for cause in CAUSES:
         yield f"| `{cause.name}` | `{cause.rule}` |"
     yield ""
-    yield "## What waits for its own time"
+    yield "## Waiting messages"
     yield ""
-    yield "Timers, delay levels and half messages are rows of the node, of no group: each is judged by itself."
+    yield "Timers, delay levels and half messages belong to the node, not to a group; each is judged separately."
     yield ""
     yield "| name | unit | meaning | what to do | formula |"
     yield "| --- | --- | --- | --- | --- |"

@@ -334,7 +334,7 @@ class UpstreamJob(_Fields):
         self._data = None
 
     def resume(self) -> None:
-        """Go on with the next action, after this one answered ASYNCHRONIZED. Without effect in any other state."""
+        """Continue with the next action, after this one answered ASYNCHRONIZED. Without effect in any other state."""
         self.answer(Status.CONTINUE)
 
     def answer(self, answer: Status | Exception) -> bool:

@@ -39,11 +39,10 @@ class StuckKey(View, frozen=True, kw_only=True):
 
     Attributes:
         key: The order key; null for an unordered message.
-        topic: Topic that the message stands in: of what failed and came again the group's retry topic
-            (docs/retries.md).
+        topic: Topic of the message; after a failure the group's retry topic (docs/retries.md).
         qid: Its queue, as clients name it.
         offset: Its offset.
-        attempts: Deliveries of this process, or failed attempts over restarts, whichever is more.
+        attempts: Deliveries of this process, or failed attempts over restarts, the larger of both.
         holder: Address of the client that has it; null while none has.
         holder_client: What that client says of itself, its library and version: at most 64 characters, not to be relied
             on; null where it says nothing.
@@ -76,7 +75,7 @@ class StuckMessage(StuckKey, frozen=True, kw_only=True):
         group: The group.
         queue: Number of the queue.
         id: Its id (UNIQ_KEY); null when the record cannot be read.
-        due_ms: When it comes again by itself: its retry, or the timeout of its holder; null when neither is set.
+        due_ms: When it is redelivered: its retry, or the timeout of its holder; null when neither is set.
     """
 
     group: str
@@ -86,7 +85,7 @@ class StuckMessage(StuckKey, frozen=True, kw_only=True):
 
 
 class Delivery(View, frozen=True, kw_only=True):
-    """One message that is out: handed out and not answered, its timeout not passed (D12).
+    """One message in flight: delivered and not answered, before its timeout (D12).
 
     Attributes:
         topic: Its topic.
@@ -94,7 +93,7 @@ class Delivery(View, frozen=True, kw_only=True):
         offset: Its offset.
         holder: Address of the client that has it.
         holder_client: What that client says of itself; null where it says nothing.
-        since_ms: When it was handed out.
+        since_ms: When it was delivered.
     """
 
     topic: str
@@ -113,7 +112,7 @@ class TargetView(View, frozen=True, kw_only=True):
         state: closed (it is in), open (it is out) or half-open (a request probes it).
         failures: Failures in a row.
         failed_total: Failures since the subscription began.
-        since_ms: When the present row of failures began; null while there is none.
+        since_ms: When the present failures began; null without any.
         probe_ms: When it may be probed; null while it is not out.
         reason: Of its last failure; null: none yet.
     """
@@ -168,7 +167,7 @@ class SinkView(View, frozen=True, kw_only=True):
 
 
 class StuckCall(View, frozen=True, kw_only=True):
-    """A message in a call of an action that goes on beyond its time limit (D45).
+    """A message in a call of an action that runs beyond its time limit (D45).
 
     Attributes:
         action: The action.
@@ -193,17 +192,17 @@ class SubscriptionView(View, frozen=True, kw_only=True):
         state: running, draining, starting, waiting (`owner` consumes its queues, D36) or stopped.
         lag: Messages not yet finished, over all queues; null while that is not known (`unknown`).
         lag_seconds: Age of the oldest of them; null likewise.
-        in_flight: How many are out with clients.
+        in_flight: Messages in flight with clients.
         waiting: How many wait behind another of their key.
         buffered: How many the next pull gets.
         retrying: How many wait for their next attempt.
         burying: How many are on their way to the dead letters.
         in_calls: How many are in a call of an async or blocking action.
-        calls_stuck_total: How many of these are in one that goes on beyond its time limit.
+        calls_stuck_total: Number of these in a call that runs beyond its time limit.
         calls_stuck: Those, the longest first.
-        reading_stopped: Whether so many wait behind their keys that no more are read (`maxWaitingPerTopic`).
+        reading_stopped: Whether reading is paused because too many messages wait for their keys (`maxWaitingPerTopic`).
         throttled: The limits that hold messages back now, each by its setting and value; empty: none does.
-        owner: Who inside the program consumes the queues for this group (docs/consumers.md); null: nobody.
+        owner: The consumer inside the program that has the queues for this group (docs/consumers.md); null without one.
         paused_since_ms: Since when an operator has the group or this topic paused; null when it is not.
         paused_by: From which address.
         lost: Messages that retention deleted before the group received them, over restarts.
@@ -272,7 +271,7 @@ def running_text(topic: SubscriptionView) -> str:
 
 
 class FetcherView(View, frozen=True, kw_only=True):
-    """A client of a low-level group: its fetches hold queues, whose messages nobody else of the group is given.
+    """A client of a low-level group: its fetches hold queues, whose messages no other client of the group receives.
 
     Attributes:
         id: The name by which it fetches (consumerId).
@@ -297,7 +296,7 @@ class GroupView(View, frozen=True, kw_only=True):
         parked_pulls: Pulls that wait for a message.
         buffered_bytes: Bytes of messages that the next pulls get.
         topics: What it subscribes, topic by topic, and its retry topic.
-        in_flight_total: How many messages are out with clients.
+        in_flight_total: Messages in flight with clients.
         in_flight: Those that have been out longest, the oldest first.
         fetchers: Of a low-level group, its clients and what they own; empty for any other.
     """
@@ -312,7 +311,7 @@ class GroupView(View, frozen=True, kw_only=True):
 
 
 class Position(View, frozen=True, kw_only=True):
-    """Where a group stands in one queue.
+    """Offsets of a group in one queue.
 
     Attributes:
         group: The group.
@@ -324,7 +323,7 @@ class Position(View, frozen=True, kw_only=True):
         next: Next offset to be read.
         max: End of the queue: the offset of the next message.
         lag: Unfinished messages.
-        oldest_ms: When the message at the committed offset was stored; null when there is none, or it cannot be read.
+        oldest_ms: When the message at the committed offset was stored; null without one, or if it cannot be read.
     """
 
     group: str
@@ -349,7 +348,7 @@ class Move(View, frozen=True, kw_only=True):
         skipped: Unfinished messages that are not delivered any more.
         repeated: Finished messages that are delivered again: below `from`, and those finished above it.
         finished_above_forgotten: How many of `repeated` were finished above `from`.
-        in_flight: Messages of the queue that are out with clients.
+        in_flight: Messages of the queue in flight with clients.
     """
 
     queue: int
@@ -374,9 +373,9 @@ WHEREABOUTS = {
     "stopped": "out of attempts, waits for an operator",
     "burying": "on its way to the dead letters",
     "sending": "on its way to the retry topic",
-    "undecided": "its dead letter or retry may be stored, the next start knows",
-    "held": "finished, its key waits for the answer of its holder",
-    "dead letter refused": "its dead letter is refused, tried again",
+    "undecided": "its dead letter or retry may be stored; the next start finds out",
+    "held": "finished, its key waits for the result of its holder",
+    "dead letter refused": "its dead letter was refused and is retried",
 }
 """Where the first job of a key is while no client has it, by its state."""
 

@@ -316,7 +316,7 @@ class AsyncHttp(OutsideAction):
             self.context.note("push_given_up", url=url)
         elif meaning is Meaning.RETRY:
             self.context.count("retry_asked")
-            raise RetryLater(RETRY_MS, f"{url} asks for it again (errno 1000002)")
+            raise RetryLater(RETRY_MS, f"{url} requests a retry (errno 1000002)")
         elif meaning is Meaning.FAILED:
             raise Failed(f"{url} answered {reason}")
         elif meaning is Meaning.UNREADABLE:
@@ -358,7 +358,7 @@ class AsyncHttp(OutsideAction):
         wait_ms = self.targets.wait_ms(self.context.monotonic())
         return RetryLater(
             round(wait_ms * (1 + JITTER * self.outside.random.random())) + 1,
-            f"every URL is out; the last said: {self.targets.last_reason}",
+            f"every URL is excluded after failures; the last failure: {self.targets.last_reason}",
         )
 
     def _refused(self, reason: str) -> Unprocessable:

@@ -57,7 +57,7 @@ def refusal(host: str, allowed: Sequence[Network] = ()) -> str | None:
         return f"{host!r:.60} is not a valid address"
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
-            return f"{host} has a scope: it is of one link"
+            return f"{host} has a scope id, so it is valid only on one link"
         address = address.ipv4_mapped or address
     if any(address in block for block in allowed if block.version == address.version):
         return None

@@ -64,14 +64,15 @@ def parse_origin(text: str) -> Origin:
     if found is None:
         wanted = "https://hooks.example.com, https://*.example.com or http://10.1.2.3:8080"
         raise ValueError(
-            f"{text!r:.80} is not a valid origin; write scheme and host, and the port unless usual: {wanted}"
+            f"{text!r:.80} is not a valid origin; write scheme and host, and the port if it is not the "
+            f"default: {wanted}"
         )
     scheme, host, port = found.groups()
     if port == "*":
         return Origin(scheme, host.strip("[]").lower(), None)
     number = int(port) if port else _PORTS[scheme]
     if not 1 <= number <= 65_535:
-        raise ValueError(f"{number} is not a valid port; give 1 to 65535")
+        raise ValueError(f"{number} is not a valid port; use 1 to 65535")
     return Origin(scheme, host.strip("[]").lower(), number)
 
 
@@ -83,9 +84,9 @@ def split(value: str) -> list[str]:
     """
     urls = [url for url in value.split(SEPARATOR) if url]
     if not urls:
-        raise UrlRefused(f"the property {PROPERTY} names no URL")
+        raise UrlRefused(f"the property {PROPERTY} has no URL")
     if len(urls) > URLS_MAX:
-        raise UrlRefused(f"the property {PROPERTY} names {len(urls)} URLs; {URLS_MAX} are the most")
+        raise UrlRefused(f"the property {PROPERTY} has {len(urls)} URLs; the maximum is {URLS_MAX}")
     return urls
 
 
@@ -96,9 +97,9 @@ def check(url: str, origins: Sequence[Origin], networks: Sequence[Network]) -> s
         UrlRefused: It may not.
     """
     if len(url) > URL_CHARACTERS_MAX:
-        raise UrlRefused(f"it has {len(url)} characters; {URL_CHARACTERS_MAX} are the most")
+        raise UrlRefused(f"it has {len(url)} characters; the maximum is {URL_CHARACTERS_MAX}")
     if not _PLAIN_URL.match(url):
-        raise UrlRefused("it has a character that no URL has")
+        raise UrlRefused("it has a character that is not allowed in URLs")
     scheme, host, port = _parts(url)
     if not any(origin.matches(scheme, host, port) for origin in origins):
         raise UrlRefused(f"{scheme}://{host}:{port} is not one of the allowed origins")
@@ -116,9 +117,9 @@ def _parts(url: str) -> tuple[str, str, int]:
     except ValueError as error:
         raise UrlRefused(f"it is not a valid URL ({error})") from None
     if scheme not in _PORTS:
-        raise UrlRefused(f"its scheme is {scheme!r:.20}; http and https are pushed to")
+        raise UrlRefused(f"its scheme is {scheme!r:.20}; only http and https are supported")
     if "@" in parts.netloc:
-        raise UrlRefused("it has a user")
+        raise UrlRefused("it has a user name")
     if parts.fragment or url.endswith("#"):
         raise UrlRefused("it has a fragment")
     if not host:
@@ -126,7 +127,7 @@ def _parts(url: str) -> tuple[str, str, int]:
     bracketed = parts.netloc.startswith("[")
     if bracketed != (":" in host) or "%" in host or (not bracketed and not _HOST.match(host)):
         # A trailing dot, empty labels, percent signs, scopes: two readers may see two hosts.
-        raise UrlRefused(f"{host!r:.60} is not a plain host")
+        raise UrlRefused(f"{host!r:.60} is not a plain host name")
     if parts.netloc.endswith(":") or port == 0:
         raise UrlRefused("its port is missing")
     return scheme, host, port or _PORTS[scheme]

@@ -235,7 +235,7 @@ class Client:
             if message.code >= 200 or message.code == _SWITCHING:
                 break
         else:
-            raise PushFailed(f"more than {INTERIM_MAX} heads of status 1xx came instead of a reply")
+            raise PushFailed(f"more than {INTERIM_MAX} responses of status 1xx came instead of a reply")
         if content.is_eof() and content.total_bytes <= self._reply_bytes_max:
             return Reply(message.code, await content.readany(), message.headers)
         length = message.headers.get("Content-Length", "")

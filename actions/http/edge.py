@@ -63,7 +63,7 @@ def guarded_socket(allowed: Sequence[Network], address: Any) -> socket.socket:
     family, kind, protocol, _, place = address
     why = refusal(place[0], allowed) if family in (socket.AF_INET, socket.AF_INET6) else f"family {family}"
     if why is None and family == socket.AF_INET6 and len(place) > 3 and place[3]:
-        why = f"{place[0]} has a scope: it is of one link"
+        why = f"{place[0]} has a scope id, so it is valid only on one link"
     if why is not None:
         raise AddressRefused(why)
     return socket.socket(family, kind, protocol)

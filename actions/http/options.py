@@ -35,7 +35,7 @@ def is_header(name: str) -> bool:
 
 def _check_url(url: str) -> str:
     if not _URL.match(url):
-        raise ValueError(f"{masked(url)!r:.80} has a character that no URL has; write it with %XX")
+        raise ValueError(f"{masked(url)!r:.80} has a character that is not allowed in URLs; write it with %XX")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -48,7 +48,7 @@ def _check_url(url: str) -> str:
     if "@" in parts.netloc:
         raise ValueError("a URL with a user shows its password in logs; write headers: {Authorization: {file: ...}}")
     if parts.fragment:
-        raise ValueError(f"{url!r:.80} has a fragment, which is never sent; take out what begins with #")
+        raise ValueError(f"{url!r:.80} has a fragment, which is never sent; remove the part after #")
     return url
 
 
@@ -87,11 +87,9 @@ def is_header_value(value: str) -> bool:
 def _check_message_header(pattern: str) -> str:
     name = pattern.removesuffix("*").lower()
     if not is_header(pattern) or pattern == "*":
-        raise ValueError(
-            f"{pattern!r:.60} is not a valid header name, or its beginning and *; write for example X-Shop-*"
-        )
+        raise ValueError(f"{pattern!r:.60} is not a valid header name or prefix with *; write for example X-Shop-*")
     if name in FORBIDDEN_HEADERS or name.startswith(FORBIDDEN_PREFIXES):
-        raise ValueError(f"{pattern} is a header that no message may set; remove it")
+        raise ValueError(f"{pattern} is a header that messages may not set; remove it")
     return pattern
 
 
@@ -127,15 +125,15 @@ class CallbackOptions(Model):
 
     origins: Annotated[list[str], AfterValidator(_check_origins)] = setting(
         ...,
-        "Origins that a message may name: `https://hooks.example.com`, `https://*.example.com`, with the port unless "
-        "it is the scheme's own; `:*` is any port.",
+        "Origins that a message may use: `https://hooks.example.com`, `https://*.example.com`, with the "
+        "port if it is not the scheme's default; `:*` allows any port.",
         reload=_GENERATION,
         min_length=1,
         max_length=256,
     )
     networks: Annotated[list[str], AfterValidator(_parse_networks)] = setting(
         [],
-        "Blocks of addresses that may be connected to although they are not public, such as `10.1.0.0/16`.",
+        "Address blocks that may be connected to although they are not public, such as `10.1.0.0/16`.",
         reload=_GENERATION,
         max_length=256,
     )
@@ -155,7 +153,7 @@ class SignatureOptions(Model):
     """How requests are signed: HMAC-SHA256 over time, key id, topic, query and body."""
 
     key_id: Annotated[str, AfterValidator(_check_key_id)] = setting(
-        ..., "Name of the key, which receivers find it by; a new key gets a new name.", reload=_GENERATION
+        ..., "Name of the key, by which receivers select it; a new key needs a new name.", reload=_GENERATION
     )
     secret: Secret = setting(..., "The key: `{file: PATH}` or `{env: NAME}`.", reload=_GENERATION)
 
@@ -164,16 +162,18 @@ class BreakerOptions(Model):
     """When a URL is out, and for how long."""
 
     failures: int = setting(
-        5, "Failures in a row after which a URL is out; 0: never.", reload=_GENERATION, ge=0, le=10_000
+        5, "Consecutive failures after which a URL is excluded; 0 means never.", reload=_GENERATION, ge=0, le=10_000
     )
     open_ms: int = setting(
         1_000,
-        "Ms until one request probes it; twice as long after each probe that fails.",
+        "Milliseconds until one request probes an excluded URL; doubled after each failed probe.",
         reload=_GENERATION,
         ge=10,
         le=3_600_000,
     )
-    open_ms_max: int = setting(30_000, "Ms that it is out at a time, at most.", reload=_GENERATION, ge=10, le=3_600_000)
+    open_ms_max: int = setting(
+        30_000, "Maximum time in milliseconds between probes.", reload=_GENERATION, ge=10, le=3_600_000
+    )
 
 
 class TlsOptions(Model):
@@ -181,8 +181,8 @@ class TlsOptions(Model):
 
     ca_file: str | None = setting(
         None,
-        "PEM file of the authorities to trust instead of the system's; read again when it has changed and a receiver's "
-        "certificate is refused.",
+        "PEM file of the CAs to trust instead of the system's; read again when it has changed and a "
+        "receiver's certificate is refused.",
         reload=_GENERATION,
         absent="the system's",
         min_length=1,
@@ -196,7 +196,7 @@ class AsyncHttpOptions(Model):
         list[Annotated[str, AfterValidator(_check_url), Field(max_length=2048)]], AfterValidator(_check_urls)
     ] = setting(
         ...,
-        "Where to push, http or https; another one after each error (R53).",
+        "Target URLs, http or https; the next one is used after each error (R53).",
         reload=_GENERATION,
         min_length=1,
         max_length=64,
@@ -206,23 +206,26 @@ class AsyncHttpOptions(Model):
     )
     http_max_tps: float = setting(
         -1,
-        "Requests per second, repeats included; 0 or less: what maxTps allows (R61).",
+        "Requests per second, retries included; 0 or less means no limit except maxTps (R61).",
         reload=_GENERATION,
         le=1_000_000,
     )
     success: Literal["200", "2xx"] = setting(
         "2xx",
-        "Statuses of success, whose body is read for an errno: every 2xx, or 200 alone, as DDMQ.",
+        "Success statuses, whose body is checked for an errno: every 2xx, or only 200, as in DDMQ.",
         reload=_GENERATION,
     )
     connections: int = setting(
-        64, "Requests that one URL is given at a time; others wait.", reload=_GENERATION, ge=1, le=4096
+        64, "Maximum concurrent requests per URL; others wait.", reload=_GENERATION, ge=1, le=4096
     )
     request_bytes_max: int = setting(
-        16_777_216, "Bytes of one request's body; a message with more is dead-lettered.", reload=_GENERATION, ge=1024
+        16_777_216,
+        "Maximum size of a request's body in bytes; a larger message is dead-lettered.",
+        reload=_GENERATION,
+        ge=1024,
     )
     reply_bytes_max: int = setting(
-        65_536, "Bytes of a reply's body; more is an error.", reload=_GENERATION, ge=16, le=16_777_216
+        65_536, "Maximum size of a reply's body in bytes; more is an error.", reload=_GENERATION, ge=16, le=16_777_216
     )
     headers: Annotated[
         dict[
@@ -232,23 +235,23 @@ class AsyncHttpOptions(Model):
         AfterValidator(_check_headers),
     ] = setting(
         {},
-        "Headers of every request: a text, or `{file: PATH}` or `{env: NAME}` for a secret. Authorization, Cookie and "
-        "what is named like a token, key or password must be a secret.",
+        "Headers of every request: a text, or `{file: PATH}` or `{env: NAME}` for a secret. Authorization, "
+        "Cookie and headers named like a token, key or password must be secrets.",
         reload=_GENERATION,
         max_length=64,
     )
     message_headers: list[Annotated[str, AfterValidator(_check_message_header)]] = setting(
         [],
-        "Headers that a message's property carrera_headers, a JSON object, may set: names, or their beginning and `*`.",
+        "Headers that a message's property carrera_headers, a JSON object, may set: names, or prefixes with `*`.",
         reload=_GENERATION,
         max_length=64,
     )
     signature: SignatureOptions | None = setting(None, "Sign every request.", reload=_GENERATION, absent="unsigned")
     callback: CallbackOptions | None = setting(
         None,
-        "Push to the URLs of a message's property carrera_http_callback_url where they are of this list.",
+        "Push to the URLs of a message's property carrera_http_callback_url if they match this list.",
         reload=_GENERATION,
         absent="the property has no effect",
     )
-    breaker: BreakerOptions = setting(BreakerOptions(), "When a URL is out.", reload=_GENERATION)
-    tls: TlsOptions = setting(TlsOptions(), "How https servers are known.", reload=_GENERATION)
+    breaker: BreakerOptions = setting(BreakerOptions(), "When to exclude a URL.", reload=_GENERATION)
+    tls: TlsOptions = setting(TlsOptions(), "How https servers are verified.", reload=_GENERATION)

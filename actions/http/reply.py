@@ -45,7 +45,7 @@ class Meaning(enum.Enum):
 
     CONSUMED = "consumed"
     SLOW_DOWN = "slow down"
-    GIVEN_UP = "given up"
+    GIVEN_UP = "rejected"
     RETRY = "retry"
     FAILED = "failed"
     UNREADABLE = "unreadable"
@@ -83,7 +83,7 @@ def judge(
     if coding and coding != "identity":
         unpacked = _unpacked(body, coding, bytes_max)
         if unpacked is None:
-            return Verdict(Meaning.UNREADABLE, f"a body packed by {printable(coding)} that cannot be unpacked")
+            return Verdict(Meaning.UNREADABLE, f"a body compressed by {printable(coding)} that cannot be decompressed")
         body = unpacked
     if not charset or charset in _LIKE_ASCII:
         if not body or (b"errno" not in body and b"\\u" not in body and b"\0" not in body):

@@ -81,11 +81,11 @@ class Composer:
             own += self._from_property(message.properties[HEADERS_PROPERTY])
         for name, value in gathered.headers:
             if not is_header(name) or not is_header_value(value):
-                raise Unprocessable(f"header {printable(name)!r} gathered for the push has no valid name or value")
+                raise Unprocessable(f"header {printable(name)!r} of the push has no valid name or value")
             own.append((name, value))
         size = sum(len(name) + len(value) for name, value in own)
         if size > HEADERS_BYTES_MAX:
-            raise Unprocessable(f"the message's headers have {size} bytes; at most {HEADERS_BYTES_MAX}")
+            raise Unprocessable(f"the message's headers have {size} bytes; the maximum is {HEADERS_BYTES_MAX}")
         headers += own
         headers += self._trace(message)
         count = str(request_count(job, message))
@@ -131,7 +131,7 @@ class Composer:
             given = None
         if not isinstance(given, dict) or len(given) > MESSAGE_HEADERS_MAX:
             raise Unprocessable(
-                f"the property {HEADERS_PROPERTY} is not a JSON object of {MESSAGE_HEADERS_MAX} headers at most"
+                f"the property {HEADERS_PROPERTY} is not a JSON object of at most {MESSAGE_HEADERS_MAX} headers"
             )
         headers = []
         for name, value in given.items():

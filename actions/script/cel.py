@@ -36,7 +36,7 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     "offset": ("int", "offset in the queue"),
     "size": ("int", "bytes of the body"),
     "attempts": ("int", "failed attempts so far, over restarts"),
-    "born": ("timestamp", "when the producer's request arrived"),
+    "born": ("timestamp", "time of the producer's request"),
     "age": ("duration", "time since then"),
     "now": ("timestamp", "the node's time"),
 }
@@ -97,7 +97,7 @@ class Expression(NamedTuple):
             return answer
         if result.type().name() == "ERROR":
             raise CelError(_short(str(answer)))
-        raise CelError(_short(f"it gives {answer!r}, which is not true or false"))
+        raise CelError(_short(f"it returns {answer!r}, which is not true or false"))
 
     def _check_cost(self, handed: Mapping[str, Any]) -> None:
         assert self.weight_max is not None
@@ -106,7 +106,7 @@ class Expression(NamedTuple):
             return
         cost = Estimate(weights).of(self.tree)
         if cost > COST_MAX:
-            raise CelError(f"it may take {cost:,} steps for this message; at most {COST_MAX:,}")
+            raise CelError(f"it may take {cost:,} steps for this message; the maximum is {COST_MAX:,}")
 
 
 @functools.lru_cache(maxsize=256)
@@ -118,7 +118,7 @@ def compile_expression(text: str) -> Expression:
         ValueError: It is wrong as a whole, or the library is not installed.
     """
     if len(text) > TEXT_MAX:
-        raise ValueError(f"has {len(text)} characters; at most {TEXT_MAX}")
+        raise ValueError(f"has {len(text)} characters; the maximum is {TEXT_MAX}")
     env = _environment()
     try:
         compiled = env.compile(text)
@@ -127,7 +127,7 @@ def compile_expression(text: str) -> Expression:
     except Exception as error:
         raise _translated(str(error)) from error
     if returns not in ("BOOL", "DYN"):
-        raise ValueError(f"gives {returns.lower()}, and a filter says true or false; compare it with something")
+        raise ValueError(f"returns {returns.lower()}, and a filter returns true or false; use a comparison")
     _check_parts(text, tree)
     paths = frozenset(_paths(tree, frozenset()))
     return Expression(compiled.eval, tree, paths, _wanted(paths), weight_max(tree))
@@ -167,7 +167,7 @@ def _translated(said: str) -> ValueError:
     line, column, text = int(found[1]), int(found[2]), found[3]
     text = text.partition(" expecting ")[0].partition(" (in container")[0].removesuffix(" [INVALID_ARGUMENT]")
     if "undeclared reference" in text and (name := re.search(r"'([^']*)'", text)):
-        text += f"; {nearest(name[1], VARIABLES)}there are {', '.join(VARIABLES)}, and fields of the body as json.name"
+        text += f"; {nearest(name[1], VARIABLES)}use {', '.join(VARIABLES)}, or fields of the body as json.name"
     return TextError(_short(text), line, column) if line > 0 < column else ValueError(_short(text))
 
 
@@ -178,9 +178,9 @@ def _check_parts(text: str, tree: Node) -> None:
         if node.kind == "loop":
             loops += 1
             if loops > LOOPS_MAX:
-                raise _placed(text, node.at, f"is more than {LOOPS_MAX} loops; split it into several filters")
+                raise _placed(text, node.at, f"has more than {LOOPS_MAX} loops; split it into several filters")
         elif node.kind == "call" and node.name not in FUNCTIONS:
-            raise _placed(text, node.at, f"{node.name} is not offered here, for it may make large texts")
+            raise _placed(text, node.at, f"{node.name} is not supported, since it may create large texts")
         elif node.kind == "call" and node.name == "matches":
             _check_pattern(text, node)
 
@@ -188,7 +188,7 @@ def _check_parts(text: str, tree: Node) -> None:
 def _check_pattern(text: str, node: Node) -> None:
     pattern = node.below[-1].value
     if not isinstance(pattern, str):
-        raise _placed(text, node.at, "the pattern of matches must be a literal; a message may not choose it")
+        raise _placed(text, node.at, "the pattern of matches must be a literal, not a value of the message")
     from cel_expr_python import cel
 
     probe = cel.NewEnv(variables={"pattern": cel.Type.STRING}).compile("''.matches(pattern)")

@@ -30,7 +30,7 @@ class FilterOptions(Model):
 
     expression: Annotated[str, Field(min_length=1), AfterValidator(_check_expression)] = setting(
         ...,
-        "A CEL expression that says true or false; see docs/actions-script.md for what it may name.",
+        "A CEL expression that returns true or false; docs/actions-script.md lists its variables.",
         reload=Reload.GENERATION,
     )
     on_error: OnError = on_error_setting()

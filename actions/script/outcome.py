@@ -15,8 +15,8 @@ def on_error_setting() -> Any:
     """Make the option `onError`."""
     return setting(
         "fail",
-        "What becomes of a message for which it raises or cannot be decided: `fail` retries it and then dead-letters "
-        "it with the reason, `skip` consumes it, `pass` lets it continue. Counted and logged in every case.",
+        "Result for a message whose evaluation fails: `fail` retries it, then dead-letters it with the "
+        "reason; `skip` consumes it; `pass` lets it continue. Counted and logged in every case.",
         reload=Reload.GENERATION,
     )
 

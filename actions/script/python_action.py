@@ -35,16 +35,16 @@ def find_function(path: str) -> Callable[[Any], Any]:
     """
     module, _, name = path.partition(":")
     if not module or not name:
-        raise ValueError(f"{path!r} names no function; write package.module:function")
+        raise ValueError(f"{path!r} is not a function path; write package.module:function")
     try:
         found: object = functools.reduce(getattr, name.split("."), importlib.import_module(module))
     except BaseException as error:
-        advice = "install its package in this environment or put its folder on PYTHONPATH"
+        advice = "install its package in this environment, or add its folder to PYTHONPATH"
         if module.partition(".")[0] in ROOMS:
-            advice = f"{module.partition('.')[0]} is a module of pyddmq itself: give yours another name"
+            advice = f"{module.partition('.')[0]} is a module of pyddmq itself; choose another name"
         raise ValueError(f"{path!r} cannot be imported ({described(error)}); {advice}") from error
     if not callable(found) or isinstance(found, type):
-        raise ValueError(f"{path!r} is {shown(found):.80}; name a function of one argument")
+        raise ValueError(f"{path!r} is {shown(found):.80}; configure a function of one argument")
     return found
 
 

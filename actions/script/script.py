@@ -68,7 +68,7 @@ class ScriptMessage:
     def add_header(self, name: str, value: object) -> None:
         text = str(value)
         if any(each in name or each in text for each in "\r\n\0"):
-            raise ValueError(f"the header {name!r} has a line break in it, which would end it")
+            raise ValueError(f"the header {name!r} contains a line break")
         self._gathered.headers.append((name, text))
 
     def add_form(self, name: str, value: object) -> None:
@@ -119,7 +119,7 @@ class _Redis:
     def _add(self, name: str, *args: Value) -> None:
         for each in args:
             if isinstance(each, bool) or not isinstance(each, str | bytes | int | float):
-                raise TypeError(f"{name} takes texts, bytes and numbers, not {each!r:.60}")
+                raise TypeError(f"{name} accepts texts, bytes and numbers, not {each!r:.60}")
         if len(args) < (1 if name == "DEL" else 2):
             raise TypeError(f"{name} has too few arguments")
         self._commands.append(RedisCommand(name, args))
@@ -144,7 +144,7 @@ class _HBase:
     def increment(self, table: str, row: str, columns: Mapping[str, int]) -> None:
         for column, amount in columns.items():
             if isinstance(amount, bool) or not isinstance(amount, int):
-                raise TypeError(f"{column} is to be counted up by a whole number, not {amount!r:.60}")
+                raise TypeError(f"{column} can only be incremented by an integer, not {amount!r:.60}")
         _cells(dict.fromkeys(columns, b""))
         self._commands.append(HBaseIncrement(table, row, dict(columns)))
 
@@ -157,13 +157,13 @@ def _cells(columns: Mapping[str, str | bytes]) -> dict[str, bytes]:
         TypeError: A value is neither a text nor bytes.
     """
     if not columns:
-        raise ValueError("no column is named; write {'family:qualifier': value}")
+        raise ValueError("no column; write {'family:qualifier': value}")
     for name in columns:
         if ":" not in name:
             raise ValueError(f"{name!r} is not a valid column; write family:qualifier")
     cells = {}
     for name, value in columns.items():
         if not isinstance(value, str | bytes):
-            raise TypeError(f"{name} takes a text or bytes, not {value!r:.60}")
+            raise TypeError(f"{name} accepts a text or bytes, not {value!r:.60}")
         cells[name] = value.encode() if isinstance(value, str) else value
     return cells

@@ -53,7 +53,7 @@ class Away:
             self._since_ms = context.wall_ms()
         self._wait_ms = min(LONGEST_MS, self._wait_ms * 2 or self._first_ms)
         self._until = context.monotonic() + self._wait_ms / 1000
-        self._reason = f"{self._server} is away: {reason}"
+        self._reason = f"{self._server} does not respond: {reason}"
         context.count("server_away")
         context.note("sink_server_away", server=self._server, reason=reason, again_ms=self._wait_ms)
         return RetryLater(self._wait_ms, self._reason)
@@ -73,7 +73,7 @@ class Away:
             action: Name of the sink.
         """
         if self._wait_ms and not self._has_passed(self._until):
-            reason = self._reason.partition(" is away: ")[2]
+            reason = self._reason.partition(" does not respond: ")[2]
             return SinkView(action=action, server=self._server, since_ms=self._since_ms, reason=reason)
         if self._alone is not None and not self._has_passed(self._alone[1]):
             since_ms, _, reason = self._alone

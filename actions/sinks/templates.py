@@ -82,7 +82,7 @@ class Template:
             if found.group() == "$$":
                 self._parts.append("$")
             elif found.group() == "$":
-                raise ValueError(f"{text!r} has a `$` that begins no ${{...}}; write $$ for the sign itself")
+                raise ValueError(f"{text!r} has a `$` without {{...}}; write $$ for a dollar sign")
             else:
                 self._parts.append(self._part(found.group(1)))
         if at < len(text):
@@ -98,8 +98,7 @@ class Template:
             return _checked(name, lambda job: job.message.properties.get(wanted))
         if not name.startswith("$"):
             raise ValueError(
-                f"${{{name}}} names nothing; known are {', '.join(_NAMED)}, body, property:NAME, and JSON "
-                "paths such as $.id"
+                f"${{{name}}} is unknown; use {', '.join(_NAMED)}, body, property:NAME, or JSON paths such as $.id"
             )
         parse_path(name)
         self.needs_json = True

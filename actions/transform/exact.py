@@ -51,7 +51,7 @@ def _other(value: Any) -> Any:
         # A subclass that a script made.
         plain = next(kind for kind in (bool, int, float, str) if isinstance(value, kind))
         return plain(value)
-    raise TypeError(f"{type(value).__name__} is nothing that JSON can hold")
+    raise TypeError(f"{type(value).__name__} cannot be represented in JSON")
 
 
 decode_exact = msgspec.json.Decoder(float_hook=_number).decode

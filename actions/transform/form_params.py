@@ -39,21 +39,22 @@ class FormParamsOptions(Model):
 
     append_context: Annotated[list[Appended], Field(max_length=8)] = setting(
         [],
-        "Fields about the message beside its body: TOPIC, GROUP, OFFSET, QID, SOURCE, MSG_KEY, TOKEN, PROPERTIES "
-        "(R27). DDMQ's `appendContext`.",
+        "Fields of the message besides its body: TOPIC, GROUP, OFFSET, QID, SOURCE, MSG_KEY, TOKEN, "
+        "PROPERTIES (R27). DDMQ's `appendContext`.",
         reload=Reload.GENERATION,
     )
     token_key: Annotated[Secret | None, BeforeValidator(_none_of_empty)] = setting(
         None,
-        "Secret of TOKEN, the hex MD5 of key and secret, as `{file: PATH}` or `{env: NAME}`: who has seen a token can "
-        "send it again with another body (W63). DDMQ's `tokenKey`, which has the secret itself.",
+        "Secret of TOKEN, the hex MD5 of key and secret, as `{file: PATH}` or `{env: NAME}`. Anyone who "
+        "has seen a token can send it again with another body (W63). DDMQ's `tokenKey`, which contains the "
+        "secret itself.",
         reload=Reload.GENERATION,
-        absent="none: the MD5 of the key alone",
+        absent="none: only the MD5 of the key",
     )
     binary: Literal["fail", "base64"] = setting(
         "fail",
-        "A form is text. A body that is not UTF-8 is dead-lettered (`fail`), or goes as base64 with the field "
-        "`params_encoding` saying so.",
+        "A form is text. A body that is not UTF-8 is dead-lettered (`fail`), or sent as base64 with the "
+        "field `params_encoding`.",
         reload=Reload.GENERATION,
     )
 

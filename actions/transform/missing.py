@@ -26,8 +26,8 @@ def missing_setting() -> Any:
     """Make the option `missing`."""
     return setting(
         "skip",
-        "What becomes of a field that a message lacks, or has as null: `skip` leaves it out, `null` writes null, "
-        "`fail` dead-letters the message, since no retry can bring the field. Counted in every case.",
+        "For a field that is missing or null: `skip` omits it, `null` writes null, `fail` dead-letters the "
+        "message, since no retry can add the field. Counted in every case.",
         reload=Reload.GENERATION,
     )
 

@@ -19,8 +19,8 @@ class QueryParamsOptions(Model):
     fields: Annotated[dict[Annotated[str, Field(min_length=1)], JsonPathText], Field(min_length=1, max_length=1000)] = (
         setting(
             ...,
-            "Name of each parameter, and the JSON path of its value. A text goes as it is, everything else as JSON. "
-            "DDMQ's `queryParams`.",
+            "Name of each parameter, and the JSON path of its value. A text is sent unchanged, all other "
+            "values as JSON. DDMQ's `queryParams`.",
             reload=Reload.GENERATION,
         )
     )

@@ -27,11 +27,11 @@ INDEX_MAX = 999
 def _check_target(text: str) -> str:
     steps = plain_steps(full_path(text)) if text == text.strip() and text else None
     if steps is None:
-        raise ValueError(f"{text!r} is not a place to set a value at; write names and indexes, such as $.customer.id")
+        raise ValueError(f"{text!r} is not a valid target path; write names and indexes, such as $.customer.id")
     if any(isinstance(step, int) and step > INDEX_MAX for step in steps):
-        raise ValueError(f"{text!r} has an index above {INDEX_MAX}; take a lower one")
+        raise ValueError(f"{text!r} has an index above {INDEX_MAX}; use a lower one")
     if steps and isinstance(steps[0], int):
-        raise ValueError(f"{text!r} is a place in a list, and the body is an object; begin with a name")
+        raise ValueError(f"{text!r} starts with an index, and the body is an object; begin with a name")
     return full_path(text)
 
 
@@ -43,8 +43,8 @@ class TransitOptions(Model):
 
     fields: Annotated[dict[TargetPath, JsonPathText], Field(min_length=1, max_length=1000)] = setting(
         ...,
-        "Target path of each field in the new body, and the JSON path of its value in the old one; the target `$` "
-        "names the part that the new body begins with. DDMQ's `transit`.",
+        "Target path of each field in the new body, and the JSON path of its value in the old one; the "
+        "target `$` selects the part that the new body is based on. DDMQ's `transit`.",
         reload=Reload.GENERATION,
     )
     missing: OnMissing = missing_setting()
@@ -79,9 +79,9 @@ class TransitAction(Action):
             root = self._root(old)
             if not isinstance(root, dict):
                 # R23: in DDMQ it must be an object, too, and a null dereference is what says so (W23).
-                what = "nothing" if root is MISSING else f"no object but {_kind(root)}"
+                what = "nothing" if root is MISSING else f"no object, but {_kind(root)}"
                 self.context.count("no_root")
-                raise Unprocessable(f"$: the body has {what} at {self._root_path}, where the new body begins")
+                raise Unprocessable(f"$: the body has {what} at {self._root_path}; the new body needs an object there")
             new = dict(root)
         own = {id(new)}
         for target, path, steps, get in self._fields:
@@ -106,7 +106,7 @@ def _set(root: dict[str, Any], steps: Steps, value: Any, own: set[int], target: 
             below = wanted()
         elif not isinstance(below, wanted):
             # Said of what stands there, for the target is the configuration's and may fit other messages.
-            raise Unprocessable(f"{target}: {step!r} is {_kind(below)} already and cannot hold {following!r}")
+            raise Unprocessable(f"{target}: {step!r} is already {_kind(below)} and cannot contain {following!r}")
         elif id(below) not in own:
             below = below.copy()
         own.add(id(below))

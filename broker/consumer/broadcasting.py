@@ -118,11 +118,11 @@ class BroadcastConsumer(Consumer):
         self._offsets = LocalOffsets(self.shared, self.group, self.client_id)
 
     def allocate(self, names: list[MessageQueue], clients: list[str]) -> list[MessageQueue]:
-        """Take all of them, whoever else there is."""
+        """Take all queues, regardless of other members."""
         return names
 
     def first_offset(self, name: MessageQueue) -> int:
-        """Committed offset of its own; where there is none, what `from_where` says."""
+        """Its own committed offset; without one, as in `from_where`."""
         start = self.shared.bounded(self.group, name, self._offsets.get((name.topic, name.queue_id)), self.options)
         self._offsets.set((name.topic, name.queue_id), start)
         return start

@@ -147,7 +147,7 @@ class ConcurrentWork(QueueWork):
             message = self._ready.popleft()
             if message.unusable is not None or self._known(message).dead_letter_from >= 0:
                 label = "exhausted" if message.unusable is None else "unusable"
-                self._dead_letter(message, message.unusable or "its retries were used up", label)
+                self._dead_letter(message, message.unusable or "its retries are exhausted", label)
             else:
                 batch.append(message)
         return batch
@@ -204,7 +204,7 @@ class ConcurrentWork(QueueWork):
         for message in batch:
             failed = message.failed_again()
             if context.delay_level < 0:
-                self._dead_letter(failed, f"the listener {how} and wants no retry", "exhausted")
+                self._dead_letter(failed, f"the listener {how} and requested no retry", "exhausted")
             elif message.reconsume_times >= most:
                 self._dead_letter(
                     failed, f"the listener {how} {error!r}" if error else f"the listener {how}", "exhausted"

@@ -110,7 +110,7 @@ class Consumers:
 
         Raises:
             MessageRefused: The group's name is not allowed.
-            ValueError: No topic, one that nobody may subscribe, or a tag expression without a tag.
+            ValueError: No topic, a topic without subscriptions, or a tag expression without a tag.
         """
         check_group(group)
         return OrderlyConsumer(

@@ -9,7 +9,7 @@ _GROUP = ("group",)
 CONSUMED = declare("pyddmq_consumer_messages_total", "Messages that a listener inside the program consumed.", _GROUP)
 FAILED = declare(
     "pyddmq_consumer_failures_total",
-    "Messages that a listener inside the program did not consume; by what it did: answered, raised, nothing, rollback.",
+    "Messages that a listener inside the program did not consume; by result: answered, raised, nothing, rollback.",
     ("group", "how"),
 )
 DEAD_LETTERED = declare(
@@ -19,7 +19,7 @@ DEAD_LETTERED = declare(
 )
 DEAD_LETTERS_REFUSED = declare(
     "pyddmq_consumer_dead_letters_refused_total",
-    "Dead letters of consumers inside the program that the store refused; tried again, the queue waits.",
+    "Dead letters of consumers inside the program that the store refused; retried, the queue waits.",
     _GROUP,
 )
 UNDECIDED = declare(
@@ -30,20 +30,20 @@ UNDECIDED = declare(
 )
 SKIPPED = declare(
     "pyddmq_consumer_skipped_total",
-    "Messages that no listener inside the program got, or that were abandoned; by reason: tag_filter, damaged, gone, "
-    "expired, dead_letter_exhausted, broadcast_failed.",
+    "Messages of consumers inside the program finished without delivery; by reason: tag_filter, damaged, "
+    "gone (deleted), expired, dead_letter_exhausted, broadcast_failed.",
     ("group", "reason"),
 )
 LOCKS_REFUSED = declare(
-    "pyddmq_consumer_locks_refused_total", "Queues that a consumer should have and another consumer holds.", _GROUP
+    "pyddmq_consumer_locks_refused_total", "Queues assigned to a consumer that another consumer holds.", _GROUP
 )
 LOCKS_LOST = declare(
     "pyddmq_consumer_locks_lost_total",
-    "Queues that a consumer lost because it did not renew their lock in time; answers for them count no more.",
+    "Queues that a consumer lost because it did not renew their lock in time; later answers for them are ignored.",
     _GROUP,
 )
 OFFSETS_CLAMPED = declare(
-    "pyddmq_consumer_offsets_clamped_total", "Committed offsets beyond the end of their queue, set back to it.", _GROUP
+    "pyddmq_consumer_offsets_clamped_total", "Committed offsets beyond the end of their queue, reset to it.", _GROUP
 )
 SAVE_ERRORS = declare(
     "pyddmq_consumer_save_errors_total",

@@ -67,7 +67,7 @@ class Consumer:
         running: Between `start` and `stop`.
 
     Raises:
-        ValueError: No topic, one that nobody may subscribe, or a tag expression without a tag.
+        ValueError: No topic, a topic without subscriptions, or a tag expression without a tag.
     """
 
     kind: ClassVar[str] = ""
@@ -84,10 +84,10 @@ class Consumer:
 
     def __post_init__(self) -> None:
         if not self.topics:
-            raise ValueError(f"consumer {self.client_id!r} of group {self.group!r} names no topic")
+            raise ValueError(f"consumer {self.client_id!r} of group {self.group!r} has no topic")
         for topic in self.topics:
             if is_system(topic) and not topic.startswith((DEAD_LETTER_PREFIX, RETRY_PREFIX)):
-                raise ValueError(f"topic {topic!r} is the broker's own and cannot be consumed")
+                raise ValueError(f"topic {topic!r} is an internal topic of the broker and cannot be consumed")
         self.tags = {topic: TagExpression(text) for topic, text in self.topics.items()}
         self.works: dict[Place, QueueWork] = {}
         self.running = False
@@ -107,7 +107,7 @@ class Consumer:
         Raises:
             KeyError: A topic is not in the store.
             ValueError: The group has a member of this client id, or members of another kind.
-            QueuesOwned: The group's queues are consumed by somebody who is no member, such as the proxy.
+            QueuesOwned: A consumer that is not a member, such as the proxy, has the group's queues.
         """
         names = [name for topic in self.tags for name in self._names(topic)]
         self.shared.join(self, [(name.topic, name.queue_id) for name in names])
@@ -117,7 +117,7 @@ class Consumer:
         self._rebalances.begin()
 
     def stop(self) -> None:
-        """Leave the group: queues are given up, those in which a listener runs when it returns. Harmless twice."""
+        """Leave the group: queues are released, those with a running listener when it returns. Idempotent."""
         if not self.running:
             return
         self.running = False
@@ -152,13 +152,13 @@ class Consumer:
     # Allocation
 
     def ask_rebalance(self) -> None:
-        """Compute the allocation anew in the next turn."""
+        """Compute the allocation again in the next turn."""
         if not self._asked and self.running:
             self._asked = True
             self.shared.scheduler.call_soon(self.rebalance)
 
     def rebalance(self) -> None:
-        """Give up queues that are another's now and take those that are its own and free."""
+        """Release queues that are now assigned to others, and lock assigned queues that are free."""
         self._asked = False
         if not self.running:
             return
@@ -278,7 +278,7 @@ class Consumer:
             self._renewal.after(RENEWAL_SECONDS)
 
     def still_holds(self, work: QueueWork) -> bool:
-        """Whether a queue's lock can be relied on; one that was not renewed for 30 s is asked for again."""
+        """Whether a queue's lock is valid; a lock that was not renewed for 30 s is requested again."""
         if not self.locks_queues or self.now() - work.locked_at <= LOCK_TRUSTED_SECONDS:
             return True
         if self._lock([work.place]):

@@ -31,7 +31,7 @@ class Member(Protocol):
         ...
 
     def ask_rebalance(self) -> None:
-        """Compute the allocation anew in the next turn."""
+        """Compute the allocation again in the next turn."""
         ...
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ class Members:
         group = member.group
         present = self._present.get(group, {})
         if member.client_id in present:
-            raise ValueError(f"group {group!r} has a member {member.client_id!r} already: each needs its own id")
+            raise ValueError(f"group {group!r} already has a member {member.client_id!r}; each member needs its own id")
         for other in present.values():
             if other.kind != member.kind:
                 raise ValueError(f"group {group!r} has {other.kind} members; a {member.kind} one cannot join it")

@@ -24,8 +24,8 @@ class ConsumerOptions:
     Attributes:
         batch_max: Messages that a listener gets at once (consumeMessageBatchMaxSize), 1 to 1024.
         suspend_ms: How long a queue pauses after a failure unless the listener says otherwise; 10 to 30,000.
-        reconsume_max: Repetitions of a message before it is a dead letter; -1: RocketMQ's default, which is no bound
-            for an orderly consumer and 16 for a concurrent one.
+        reconsume_max: Retries of a message before it becomes a dead letter; -1 means RocketMQ's default: no limit for
+            an orderly consumer, 16 for a concurrent one.
         from_where: Where a group starts on a queue that it has never read.
         from_ms: With `timestamp`: the first message stored at or after this moment, ms since the epoch.
         strategy: Who of the group consumes which queues.
@@ -44,9 +44,9 @@ class ConsumerOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch_max <= CONSUME_BATCH_MAX:
-            raise ValueError(f"batch_max is {self.batch_max}; it must be 1 to {CONSUME_BATCH_MAX}")
+            raise ValueError(f"batch_max must be 1 to {CONSUME_BATCH_MAX}, got {self.batch_max}")
         if self.reconsume_max < -1:
-            raise ValueError(f"reconsume_max is {self.reconsume_max}; it must be -1 (the default bound) or more")
+            raise ValueError(f"reconsume_max must be -1 (the default limit) or more, got {self.reconsume_max}")
         if self.concurrency < 1 or self.span_max < 1:
             raise ValueError("concurrency and span_max must be 1 or more")
 

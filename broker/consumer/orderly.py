@@ -93,7 +93,7 @@ class OrderlyWork(QueueWork):
         if first.unusable is not None:
             self._dead_letter([(first, first.unusable, "unusable")], partial(self._consumed, batch))
         elif self._dead_letter_begun(first):
-            self._dead_letter([(first, "its retries were used up", "exhausted")], partial(self._consumed, batch))
+            self._dead_letter([(first, "its retries are exhausted", "exhausted")], partial(self._consumed, batch))
         else:
             context = OrderlyContext(queue=self.name)
             self.owner.shared.run(partial(self.owner.listener, batch, context), partial(self._answered, batch, context))

@@ -56,7 +56,7 @@ class ConsumedMessage:
 
     @property
     def attempts(self) -> int:
-        """Attempts that failed, as its dead letter tells."""
+        """Failed attempts, from its dead letter."""
         return self.reconsume_times
 
     def failed_again(self) -> ConsumedMessage:

@@ -56,7 +56,7 @@ class RetryCounts:
 
     def _take(self, content: Any) -> None:
         if content["version"] != _VERSION:
-            raise ValueError(f"{self._file.path} is of version {content['version']}, known is {_VERSION}")
+            raise ValueError(f"{self._file.path} has version {content['version']}; this program knows {_VERSION}")
         for group, topic, queue_id, entries in content["queues"]:
             self._table[group, topic, queue_id] = {offset: Retries(*rest) for offset, *rest in entries}
 

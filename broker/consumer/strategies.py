@@ -105,7 +105,7 @@ class ConsistentHash:
 
     def __init__(self, virtual_nodes: int = VIRTUAL_NODES) -> None:
         if virtual_nodes < 1:
-            raise ValueError(f"a client needs at least one place on the ring, not {virtual_nodes} times")
+            raise ValueError(f"a client needs at least one place on the ring, got {virtual_nodes}")
         self._virtual_nodes = virtual_nodes
 
     def __call__(self, client_id: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:

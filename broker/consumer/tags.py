@@ -20,7 +20,7 @@ class TagExpression:
         self.tags = None if text.strip() in ("", ALL) else words
         self._codes = None if self.tags is None else frozenset(tags_code(tag) for tag in self.tags)
         if self.tags is not None and not self.tags:
-            raise ValueError(f"tag expression {text!r} names no tag: write `*`, or tags separated by `||`")
+            raise ValueError(f"invalid tag expression {text!r}; write `*`, or tags separated by `||`")
 
     def may_match(self, code: int) -> bool:
         """Whether a message with this tags code can be wanted."""

@@ -58,7 +58,7 @@ def decode(raw: bytes) -> tuple[int, Iterator[tuple[bytes, Producer]]]:
     if len(raw) < _HEAD.size + _SUM.size or _SUM.unpack_from(raw, len(raw) - _SUM.size)[0] != (
         crc32(raw[: -_SUM.size]) & 0xFFFFFFFF
     ):
-        raise CheckpointDamaged("its sum is wrong")
+        raise CheckpointDamaged("its checksum is wrong")
     magic, version, end, count = _HEAD.unpack_from(raw)
     if magic != _MAGIC or version != _VERSION:
         raise CheckpointDamaged(f"its beginning is {magic!r}, version {version}")
@@ -76,11 +76,11 @@ def _producers(raw: bytes, count: int) -> Iterator[tuple[bytes, Producer]]:
         end = at + 8 * places_count
         key = name + b"%012X" % low if low <= NUMBER_MAX else b""
         if end > limit or not name.startswith(MARK) or parse_key(key) is None:
-            raise CheckpointDamaged("a producer of it is none")
+            raise CheckpointDamaged("it has an invalid producer")
         places = array("q", raw[at:end])
         if sys.byteorder != "big":
             places.byteswap()
         at = end
         yield name, Producer(low, places, last_ms)
     if at != limit:
-        raise CheckpointDamaged("it goes on behind its end")
+        raise CheckpointDamaged("it has bytes behind its end")

@@ -166,11 +166,11 @@ class Deduplication:
         first = parse_key(keys[0])
         if first is None:
             raise MessageRefused(
-                f"uniqKey {keys[0][:40]!r} is none: 32 upper-case hex digits that begin with FE, whose last twelve are "
-                "not below the producer's first number (docs/deduplication.md)"
+                f"invalid uniqKey {keys[0][:40]!r}: 32 upper-case hex digits that start with FE, whose last "
+                "twelve are not below the producer's first number (docs/deduplication.md)"
             )
         if not are_in_order(keys, first):
-            raise MessageRefused("the uniqKeys of a batch are not those of one producer's messages in order")
+            raise MessageRefused("the uniqKeys of a batch must be those of one producer's messages in order")
         places = self.window.look(first.name, first.number, len(keys))
         if places is None:
             self._gaps.add(len(keys))

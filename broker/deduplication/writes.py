@@ -147,8 +147,8 @@ class Writes:
             if others:
                 numbers = ", ".join(map(str, others[:10]))
                 return Verdict.WAITS, (
-                    f"batch {said.batch} was begun by an earlier run: partition {said.partition} waits until this run "
-                    f"has repeated partition {numbers}"
+                    f"batch {said.batch} was begun by an earlier run: partition {said.partition} waits "
+                    f"until this run has repeated partition {numbers}"
                 )
             batch.partitions[said.partition] = _Partition(said.rows, said.digest, said.run, now_ms)
             self.version += 1
@@ -171,8 +171,8 @@ class Writes:
         own = sum(each.run == said.run for each in batch.partitions.values())
         if not own == len(batch.partitions) == said.partition:
             return Verdict.DIFFERS, (
-                f"batch {said.batch} ends with {said.partition} partitions that have rows, and {len(batch.partitions)} "
-                f"were begun, {own} of them by this run"
+                f"batch {said.batch} ends with {said.partition} partitions that have rows, and "
+                f"{len(batch.partitions)} were begun, {own} of them by this run"
             )
         batch.ended = said.digest
         batch.partitions = {}

@@ -136,9 +136,9 @@ def unpack(body: Buffer, flags: int, limit: int) -> bytes:
             "install the extra: pip install 'pyddmq[rocketmq]'",
         ) from error
     if plain is None:
-        raise BodyUnusable(DAMAGED, f"it is marked as compressed by {name}, and cannot be read as such")
+        raise BodyUnusable(DAMAGED, f"it is marked as compressed by {name}, and cannot be decompressed")
     if len(plain) > limit:
-        raise BodyUnusable(TOO_LARGE, f"it is compressed by {name} and has more than {limit} bytes when unpacked")
+        raise BodyUnusable(TOO_LARGE, f"it is compressed by {name} and has more than {limit} bytes when decompressed")
     return plain
 
 

@@ -47,12 +47,12 @@ class MessageKind(NamedTuple):
 class Mismatch(StrEnum):
     """Why a message does not fit a topic's type; the values end a sentence that begins with the topic."""
 
-    HALF = "takes no half messages"
-    DELAY = "takes no delayed messages: leave the delay out"
-    ORDER = "takes no messages that ask for an order: leave hashId and partitionId out"
-    NO_KEY = "takes ordered messages only: give it a key, a hashId or a partitionId"
-    NO_DELAY = "takes delayed messages only: give it a delay"
-    NO_HALF = "takes messages of transactions only"
+    HALF = "accepts no half messages"
+    DELAY = "accepts no delayed messages; remove the delay"
+    ORDER = "accepts no ordered messages; remove hashId and partitionId"
+    NO_KEY = "accepts only ordered messages; set a key, a hashId or a partitionId"
+    NO_DELAY = "accepts only delayed messages; set a delay"
+    NO_HALF = "accepts only messages of transactions"
 
 
 def type_of(entry: Mapping[str, Any]) -> MessageType:

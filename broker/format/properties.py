@@ -27,9 +27,9 @@ def encode_properties(pairs: Mapping[str, str] | Iterable[tuple[str, str]]) -> b
     parts = []
     for name, value in items:
         if not name:
-            raise MessageRefused("a property has an empty name; give it one")
+            raise MessageRefused("a property has an empty name")
         if "\x01" in name or "\x02" in name or "\x01" in value or "\x02" in value:
-            raise MessageRefused(f"property {name!r} holds the character 0x01 or 0x02; these separate properties")
+            raise MessageRefused(f"property {name!r} contains the character 0x01 or 0x02, which separate properties")
         if value:
             parts.append(f"{name}\x01{value}\x02")
     return "".join(parts).encode("utf-8", "surrogatepass")
@@ -103,7 +103,7 @@ def check_given(name: bytes) -> None:
         MessageRefused: The broker writes it and reads it back.
     """
     if name in OWN_PROPERTIES or name.startswith(PRIVATE_PREFIX):
-        raise MessageRefused(f"property {name.decode('utf-8', 'replace')} is the broker's own; remove it")
+        raise MessageRefused(f"property {name.decode('utf-8', 'replace')} is reserved by the broker; remove it")
 
 
 def is_system_property(name: bytes) -> bool:

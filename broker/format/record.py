@@ -149,13 +149,13 @@ def locate(record: memoryview) -> Located:
         body_bytes = _I32.unpack_from(record, body_at - 4)[0]
     end = body_at + body_bytes
     if total != len(record) or body_bytes < 0 or end + 3 > total:
-        raise DamagedRecord(-1, "its lengths do not add up")
+        raise DamagedRecord(-1, "its lengths are inconsistent")
     if magic == MAGIC_V1:
         block_at = end + 3 + record[end]
     elif magic == MAGIC_V2:
         block_at = end + 4 + (record[end] << 8 | record[end + 1])
     else:
-        raise DamagedRecord(-1, "it does not begin like a record")
+        raise DamagedRecord(-1, "it does not start like a record")
     return record, body_at, end, min(block_at, total), total
 
 

@@ -47,5 +47,5 @@ def wait_of(properties: Mapping[str, str]) -> Wait:
 def _number(name: str, value: str) -> int:
     number = whole_number(value.removeprefix("-"))
     if number is None:
-        raise MessageRefused(f"{name} is {value[:40]!r}, which is not a number; give a whole one")
+        raise MessageRefused(f"{name} must be an integer, got {value[:40]!r}")
     return -number if value.startswith("-") else number

@@ -223,10 +223,10 @@ class IndexFile:
         with closing(self._disk.open(self.path)) as file:
             wanted = self.sums
             if Header(*HEADER.unpack(file.read(0, HEADER_BYTES))) != wanted.header:
-                raise IndexDamaged(self, "its header is not what was saved")
+                raise IndexDamaged(self, "its header differs from the saved one")
             for (start, end), total in (((0, self._entries_at), wanted.head), (self._span(), wanted.entries)):
                 if (yield from _summing(file, start, end)) != total:
-                    raise IndexDamaged(self, "its content is not what was saved")
+                    raise IndexDamaged(self, "its content differs from the saved one")
         self.verified = True
 
     def _span(self) -> tuple[int, int]:

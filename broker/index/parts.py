@@ -108,9 +108,9 @@ class IndexParts:
         if saved is not None and name in saved.files:
             file.sums = saved.files[name]
             if file.sums is not None and file.resized:
-                return self.gap(name, "damaged", "it has another size than was saved")
+                return self.gap(name, "damaged", "its size differs from the saved one")
             if file.sums is not None and file.sums.header != header:
-                return self.gap(name, "damaged", "its header is not what was saved")
+                return self.gap(name, "damaged", "its header differs from the saved one")
             if header.end >= self._log.visible_end:
                 return self.gap(name, "cut", "the log ends before its last entry")
         elif (
@@ -118,7 +118,7 @@ class IndexParts:
             or header.end >= self._log.visible_end
             or not (clean or (saved is None and header.end_ms <= index_ms))
         ):
-            return self.gap(name, "unfinished", "it is newer than what was last saved")
+            return self.gap(name, "unfinished", "it is newer than the last saved one")
         return file
 
     def gap(self, name: str, reason: str, why: str) -> Gap:

@@ -104,7 +104,7 @@ def all_durable(store: Commits) -> AwaitedSteps[None]:
         StoreError: The store is closed.
     """
     if store.closed:
-        raise StoreError("the store is closed; open it again and ask once more")
+        raise StoreError("the store is closed; open it and query again")
     if store.commit.unsettled:
         awaited = Awaited(store.commit)
         store.commit.when_told(awaited.tell)

@@ -110,7 +110,7 @@ def decode_batch(encoded: Buffer, *, bytes_max: int = BATCH_BYTES_MAX) -> list[B
     """Decode what RocketMQ's client, or `encode_batch`, encoded; the topic is not in it.
 
     Raises:
-        MessageRefused: The bytes are no batch, or a rule of the module is broken.
+        MessageRefused: The bytes are not a batch, or violate a rule of the module.
     """
     view = memoryview(encoded)
     if not view:
@@ -137,7 +137,7 @@ def check_batch_topic(topic: str) -> None:
     """
     check_name(topic)
     if topic.startswith(RETRY_PREFIX):
-        raise MessageRefused(f"{topic} is a retry topic: its messages cannot go in a batch; send them one by one")
+        raise MessageRefused(f"{topic} is a retry topic, and its messages cannot be in a batch; send them one by one")
 
 
 def check_plain(block: bytes) -> None:
@@ -150,12 +150,14 @@ def check_plain(block: bytes) -> None:
         value = find_property(block, name)
         # A level of 0 is none; of a timer property the presence counts.
         if value is not None and not (name == b"DELAY" and _is_no_level(value)):
-            raise MessageRefused(f"{name.decode()} asks for a delay, which a batch cannot have; send it alone")
+            raise MessageRefused(
+                f"{name.decode()} requests a delay, which is not allowed in a batch; send the message alone"
+            )
     if (find_property(block, b"TRAN_MSG") or b"").lower() == b"true":
-        raise MessageRefused("TRAN_MSG makes it a half message, which a batch cannot hold; send it alone")
+        raise MessageRefused("TRAN_MSG makes it a half message, which is not allowed in a batch; send it alone")
 
 
-_WAIT_DIFFERS = MessageRefused("its WAIT differs from that of the first; all members of a batch wait, or none does")
+_WAIT_DIFFERS = MessageRefused("its WAIT differs from that of the first; all members of a batch must have the same")
 
 
 def _refusal(place: int, text: str) -> MessageRefused:
@@ -165,7 +167,7 @@ def _refusal(place: int, text: str) -> MessageRefused:
 def _check_size(encoded: Buffer, bytes_max: int) -> None:
     if len(encoded) > bytes_max:
         raise MessageRefused(
-            f"the encoded batch has {len(encoded)} bytes, {bytes_max} are allowed; send it in smaller batches"
+            f"the encoded batch has {len(encoded)} bytes; the limit is {bytes_max}; send smaller batches"
         )
 
 
@@ -186,11 +188,11 @@ def _encoded(message: BatchMessage, unique_key: bytes) -> bytes:
     # Not `encode_properties`, which leaves empty values out: RocketMQ writes them.
     for name, value in pairs.items():
         if not name or {"\x01", "\x02"}.intersection(name + value):
-            raise MessageRefused(f"property {name!r} is unnamed, or holds 0x01 or 0x02; these separate properties")
+            raise MessageRefused(f"property {name!r} has no name, or contains 0x01 or 0x02, which separate properties")
     try:
         block = "".join([f"{name}\x01{value}\x02" for name, value in pairs.items()]).encode()
     except UnicodeEncodeError as error:
-        raise MessageRefused(f"its properties are not text: {error.reason}") from error
+        raise MessageRefused(f"its properties are not valid text: {error.reason}") from error
     _check_block_size(len(block))
     body = bytes(message.body)
     size = MEMBER_OVERHEAD_BYTES + len(body) + len(block)
@@ -199,7 +201,7 @@ def _encoded(message: BatchMessage, unique_key: bytes) -> bytes:
 
 def _check_block_size(size: int) -> None:
     if size > PROPERTIES_BYTES_MAX:
-        raise MessageRefused(f"its properties take {size} bytes, {PROPERTIES_BYTES_MAX} are allowed")
+        raise MessageRefused(f"its properties have {size} bytes; the limit is {PROPERTIES_BYTES_MAX}")
 
 
 def _member(view: memoryview, start: int, end: int) -> tuple[BatchMember, int]:
@@ -214,10 +216,11 @@ def _member(view: memoryview, start: int, end: int) -> tuple[BatchMember, int]:
     block_bytes = _LENGTH.unpack_from(view, block_at - _LENGTH.size)[0]
     if block_bytes < 0 or size != block_at - start + block_bytes or start + size > end:
         raise MessageRefused(
-            f"its lengths do not add up: {size} in all, body {body_bytes}, properties {block_bytes}, {end - start} left"
+            f"its lengths are inconsistent: {size} in total, body {body_bytes}, properties {block_bytes}, "
+            f"{end - start} left"
         )
     if not body_bytes:
-        raise MessageRefused("its body is empty; give it one byte or more")
+        raise MessageRefused("its body is empty; it needs one byte or more")
     block = bytes(view[block_at : block_at + block_bytes])
     if block and not block.endswith(b"\x02"):
         block += b"\x02"
@@ -239,7 +242,7 @@ def _check_block(block: bytes) -> None:
             check_given(name)
         if name in names or (name == b"UNIQ_KEY" and not value):
             # Readers would not agree on which of two counts.
-            raise MessageRefused(f"property {name.decode('utf-8', 'replace')!r} stands twice, or is an empty UNIQ_KEY")
+            raise MessageRefused(f"property {name.decode('utf-8', 'replace')!r} is repeated, or is an empty UNIQ_KEY")
         names.add(name)
     try:
         block.decode()

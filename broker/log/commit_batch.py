@@ -108,7 +108,7 @@ class CommitBatch:
 
     def tell(self, error: StoreError | None) -> Exception | None:
         """Call the `done`s, then without an error the listeners; return the first exception of one of them."""
-        assert (error is None) == (self.state is SHOWN), "only what is shown is told without an error"
+        assert (error is None) == (self.state is SHOWN), "only shown batches complete without an error"
         self.go_on(TOLD)
         raised = None
         for done in self.dones:

@@ -401,14 +401,14 @@ class CommitLog:
         if view is None:
             view = self._map(number, physical)
         if start > self._start_max:
-            raise DamagedRecord(physical, "its place lies outside of the log")
+            raise DamagedRecord(physical, "its position is outside of the log")
         if physical < self.pages.unsure_end and not self.pages.is_sure(physical, size):
             raise DamagedRecord(physical, NOT_GIVEN)
         total, magic, own = _unpack_claim(view, start)
         if total != size or own != physical or magic not in MAGICS:
             raise DamagedRecord(physical, "its size, magic or position is wrong")
         if physical + size > self.visible_end or start + size > self.segment_bytes or size < RECORD_OVERHEAD_BYTES:
-            raise DamagedRecord(physical, "its end lies outside of the log")
+            raise DamagedRecord(physical, "its end is outside of the log")
         record = view[start : start + size]
         if physical < self.cold_end and not sum_matches(record):
             raise DamagedRecord(physical, "its checksum is wrong", sum_wrong=True)

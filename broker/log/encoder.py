@@ -212,10 +212,12 @@ class Encoder:
 
     def _batch_refusal(self, count: int, size: int) -> MessageRefused:
         return MessageRefused(
-            f"the batch of {count} takes {size} bytes in the log, {self._record_bytes_max} bytes and "
-            f"{BATCH_MEMBERS_MAX} messages are allowed; send it in smaller batches"
+            (
+                f"the batch of {count} needs {size} bytes in the log; the limits are {self._record_bytes_max} "
+                f"bytes and {BATCH_MEMBERS_MAX} messages; send smaller batches"
+            )
             if size
-            else f"a batch of {count}: {BATCH_MEMBERS_MAX} messages are allowed; send smaller batches"
+            else f"a batch of {count}; the limit is {BATCH_MEMBERS_MAX} messages; send smaller batches"
         )
 
     def _refusal(self, put: Put, block_bytes: int, size: int) -> MessageRefused | None:
@@ -225,15 +227,17 @@ class Encoder:
             text = f"topic {topic.name[:140]!r} has more than {TOPIC_BYTES_MAX} bytes; it can only be read"
             return MessageRefused(text)
         if not 0 <= queue_id < len(topic.queues):
-            return MessageRefused(f"topic {topic.name} has no queue {queue_id}, only 0 to {len(topic.queues) - 1}")
+            return MessageRefused(
+                f"topic {topic.name} has no queue {queue_id}; its queues are 0 to {len(topic.queues) - 1}"
+            )
         if body_bytes > self._body_bytes_max and not topic.system:
-            return MessageRefused(f"the body has {body_bytes} bytes, {self._body_bytes_max} are allowed")
+            return MessageRefused(f"the body has {body_bytes} bytes; the limit is {self._body_bytes_max}")
         if block_bytes > PROPERTIES_BYTES_MAX:
             return MessageRefused(
-                f"key, tags and properties take {block_bytes} bytes, {PROPERTIES_BYTES_MAX} are allowed"
+                f"key, tags and properties have {block_bytes} bytes; the limit is {PROPERTIES_BYTES_MAX}"
             )
         if size > self._record_bytes_max:
-            text = f"the record takes {size} bytes and does not fit into one log file; send a smaller body"
+            text = f"the record needs {size} bytes and does not fit into one log file; send a smaller body"
             return MessageRefused(text)
         return None
 

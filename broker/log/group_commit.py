@@ -397,7 +397,7 @@ class GroupCommit:
 
     @property
     def unsettled(self) -> bool:
-        """Whether something is staged, on its way, or durable and not told."""
+        """Whether records are staged, being written, or durable and not yet reported."""
         return self.pending or bool(self._begun or self._early or self._shown)
 
     @property
@@ -424,7 +424,7 @@ class GroupCommit:
         if last is None:
             done(None)
         else:
-            assert last.state is not TOLD, "who waits is told"
+            assert last.state is not TOLD, "every waiting caller is notified"
             last.dones.append(done)
 
     # The end

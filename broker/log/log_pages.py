@@ -15,7 +15,7 @@ from broker.format.record import CLAIM, RECORD_OVERHEAD_BYTES
 from broker.log.segment import Segment
 from broker.runtime.disks.unreadable import BadStretch, Windows, read_around
 
-NOT_GIVEN = "the disk does not give it out"
+NOT_GIVEN = "the disk cannot read it"
 _SPAN_BYTES_MAX = 4 << 20
 _unpack_claim = CLAIM.unpack_from
 

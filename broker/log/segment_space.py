@@ -85,7 +85,7 @@ class SegmentSpace:
             return self._log.reserve(sizes, contiguous=atomic)
         except OSError as error:
             if error.errno not in NO_SPACE:
-                raise self._fail("claiming a commit-log file", error) from error
+                raise self._fail("reserving a commit-log file", error) from error
             full = error
         try:
             if self._is_own(puts) and self._lend():
@@ -167,7 +167,7 @@ class SegmentSpace:
             yield from self._log.claiming(number)
         except OSError as error:
             if error.errno not in NO_SPACE:
-                self._fail("claiming a commit-log file", error)
+                self._fail("reserving a commit-log file", error)
 
     def give_back(self) -> None:
         """Empty the spare file, where there is one: a checkpoint has no room, and with it a log file could go.
@@ -198,7 +198,7 @@ class SegmentSpace:
         if self.lent is not None or self._free() >= FREE_SEGMENTS_MIN * self._log.segment_bytes or self._is_there():
             self._make_spare()
         if not self._reserve.value:
-            text = "with the disk that full nothing can be set aside for dead letters: free some space"
+            text = "the disk is too full to reserve space for dead letters; free some space"
             self._limited_log.note("reserve_missing", root=self._root, needed_bytes=self._log.segment_bytes, text=text)
 
     def _free(self) -> int:

@@ -51,13 +51,18 @@ _ROCKSDB_CONTENT = (".sst", ".log")
 ROCKSDB_BESIDE = {
     "kvStore": (
         "pop_in_rocksdb",
-        "what POP consumers have in flight (popConsumerKVServiceEnable), which is not delivered again here; "
-        "let the POP consumers finish in RocketMQ before",
+        (
+            "messages in flight with POP consumers (popConsumerKVServiceEnable), which are not delivered again "
+            "here; let the POP consumers finish in RocketMQ first"
+        ),
     ),
     "rocksdbstore": (
         "timers_in_rocksdb",
-        "transactions and timers (transRocksDBEnable, timerRocksDBEnable): undecided transactions may be missing here, "
-        "and timers that RocketMQ delivered may be delivered again; let RocketMQ finish them before",
+        (
+            "transactions and timers (transRocksDBEnable, timerRocksDBEnable): undecided transactions may be "
+            "missing here, and timers that RocketMQ delivered may be delivered again; let RocketMQ finish them "
+            "first"
+        ),
     ),
 }
 """By folder that only RocketMQ reads: the kind, and what it has."""
@@ -105,15 +110,15 @@ def in_layout(root: str, disk: Disk) -> list[Foreign]:
         _named(
             "batch_queues",
             batches,
-            "of the type BatchCQ, whose queues hold many messages per unit, which this version does not read; "
-            "let RocketMQ copy them to ordinary topics, and open a store without them",
+            "of the type BatchCQ, whose queues have several messages per unit, which this version does not "
+            "read; let RocketMQ copy them to ordinary topics, and open a store without them",
             refused=True,
         ),
         _named(
             "rocksdb",
             _rocksdb_folders(root, disk),
-            "kept in RocksDB, which this version does not read; "
-            "let RocketMQ export them to its files (storeType default, JSON settings) before",
+            "stored in RocksDB, which this version does not read; let RocketMQ export them to its files "
+            "(storeType default, JSON settings) first",
             what="folders",
             file="consumequeue",
             refused=True,
@@ -129,7 +134,7 @@ def in_layout(root: str, disk: Disk) -> list[Foreign]:
         _named(
             "light_queues",
             light,
-            "not served under their own names; their messages are in the topics sent to",
+            "not served under their own names; their messages are in the topics that they were sent to",
             what="LMQs",
             file="consumequeue",
         ),

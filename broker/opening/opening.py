@@ -53,7 +53,7 @@ def _refuse_others_files(root: str, disk: Disk) -> None:
     names = [name for name in disk.list(root) if not name.startswith(".") and name != "lost+found"]
     if any(disk.exists(f"{root}/{mark}") for mark in _STORE_MARKS):
         if disk.open_to_others(root):
-            advice = f"other users can read its messages; close it with `chmod -R go= {root}` if none of them has to"
+            advice = f"other users can read its messages; restrict access with `chmod -R go= {root}` if they should not"
             logger.warning("data_directory_open_to_others", root=root, advice=advice)
         return
     strange = [name for name in names if name not in _SMALL_FILES and (name not in _OWN or disk.list(f"{root}/{name}"))]

@@ -208,9 +208,9 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | No
     if checkpoint.last_record >= 0:
         last = reader.record(checkpoint.last_record)
         if last is None or not _ends_at(log, reader, last.physical + last.size, checkpoint.log_end):
-            return "the checkpoint does not fit the log"
+            return "the checkpoint does not match the log"
     elif checkpoint.log_end != 0:
-        return "the checkpoint does not fit the log"
+        return "the checkpoint does not match the log"
     for name, bounds in checkpoint.queues.items():
         if _is_gone(topics, name):
             continue
@@ -221,7 +221,7 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | No
             if queue.max_offset == queue.base_offset > 0:
                 continue
             if not _fits(log, reader, topic.name_bytes, queue):
-                return f"the checkpoint does not fit the files of queue {name}/{queue.queue_id}"
+                return f"the checkpoint does not match the files of queue {name}/{queue.queue_id}"
             if not queue.advance_minimum(log.min_offset, all_there=True):
                 return f"a file of queue {name}/{queue.queue_id} is missing"
     return None

@@ -140,11 +140,11 @@ def _checked(found: Checkpoint) -> Checkpoint:
     numbers = [found.log_end, found.store_ms, found.index_ms, found.last_record + 1]
     for name, bounds in found.queues.items():
         if not is_stored(name) or len(bounds) > QUEUE_ID_END:
-            raise ValueError(f"no topic is like {name[:100]!r}")
+            raise ValueError(f"invalid topic name {name[:100]!r}")
         for minimum, maximum in bounds:
             numbers += (minimum, maximum - minimum, maximum)
     if not all(type(each) is int and 0 <= each <= _NUMBER_MAX for each in numbers):
-        raise ValueError("a number lies outside of any store")
+        raise ValueError("a number is outside of any store")
     return found
 
 
@@ -161,14 +161,14 @@ def sizes_of(found: Any, *, root: str) -> tuple[int, Geometry]:
             raise StoreFormatNewer(root, version, FORMAT_VERSION)
         sizes = {field.name: found[field.name] for field in fields(Geometry)}
     except (TypeError, KeyError, IndexError) as error:
-        raise StoreUnreadable(f"{root}/pyddmq/store.json has a wrong shape; {REPAIR_ADVICE}") from error
+        raise StoreUnreadable(f"{root}/pyddmq/store.json has an invalid structure; {REPAIR_ADVICE}") from error
     counts = [value for name, value in sizes.items() if name != "segment_bytes"]
     if (
         not all(type(each) is int for each in (version, *sizes.values()))
         or not 0 < sizes["segment_bytes"] <= _SEGMENT_BYTES_MAX
         or not all(0 < each <= _ENTRIES_MAX for each in counts)
     ):
-        raise StoreUnreadable(f"{root}/pyddmq/store.json holds sizes that no file has; {REPAIR_ADVICE}")
+        raise StoreUnreadable(f"{root}/pyddmq/store.json has sizes that no file has; {REPAIR_ADVICE}")
     return version, Geometry(**sizes)
 
 

@@ -103,7 +103,7 @@ class UnitChecker:
         except OSError as error:
             # What is read was mended all the same; from now on nothing is written any more.
             self._fail = None
-            fail("mending a consume-queue file", error)
+            fail("repairing a consume-queue file", error)
 
     def _fits(self, queue: ConsumeQueue, offset: int, unit: Unit) -> bool:
         """Whether a unit is that of a valid record, of a record that is damaged itself, or of one that is gone."""

@@ -90,7 +90,7 @@ class ConsumerOffsets:
                 if content is not None:
                     offsets._take(content)
             except (AttributeError, TypeError, ValueError) as error:
-                raise StoreUnreadable(f"{file.path} has a wrong shape; {REPAIR_ADVICE}") from error
+                raise StoreUnreadable(f"{file.path} has an invalid structure; {REPAIR_ADVICE}") from error
         if lmq is not None:
             offsets._choose(own, lmq)
         offsets._rest = _rest_of(own or {})

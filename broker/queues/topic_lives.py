@@ -56,7 +56,7 @@ _OFFSET_MAX = 1 << 62
 def _life(entry: dict[str, Any]) -> TopicLife:
     life = TopicLife(**{**entry, "bases": tuple(entry["bases"]), "ends": tuple(entry.get("ends", ()))})
     if not all(type(each) is int and 0 <= each <= _OFFSET_MAX for each in (life.begins_at, *life.bases, *life.ends)):
-        raise ValueError(f"{life.begins_at!r}, {life.bases!r} and {life.ends!r} are no offsets")
+        raise ValueError(f"{life.begins_at!r}, {life.bases!r} and {life.ends!r} are not valid offsets")
     return life
 
 
@@ -84,7 +84,7 @@ class TopicLives:
         try:
             self._lives = {check_stored(name, self._file.path): _life(entry) for name, entry in content.items()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise StoreUnreadable(f"{self._file.path} has a wrong shape ({error}); {REPAIR_ADVICE}") from error
+            raise StoreUnreadable(f"{self._file.path} has an invalid structure ({error}); {REPAIR_ADVICE}") from error
         self._index()
 
     def of(self, name: str) -> TopicLife:

@@ -93,7 +93,7 @@ def check_wanted(name: str, queues: int) -> None:
     """
     check_name(name)
     if not 1 <= queues <= QUEUES_MAX:
-        raise ValueError(f"a topic has 1 to {QUEUES_MAX} queues, not {queues}")
+        raise ValueError(f"a topic has 1 to {QUEUES_MAX} queues, got {queues}")
 
 
 class Topic:
@@ -107,8 +107,8 @@ class Topic:
         message_type: What it takes. Who publishes for others asks; `Store.append` does not, as RocketMQ's broker does
             not.
         listeners: Called, in their order, at the end of a flush that made records of this topic visible.
-        prefix: Length byte and name, as they stand in a record. Empty for a name of more than 127 bytes, which only
-            RocketMQ's retry topics have: such topics are read and never written.
+        prefix: Length byte and name, as in a record. Empty for a name of more than 127 bytes, which only RocketMQ's
+            retry topics have: such topics are read and never written.
     """
 
     __slots__ = ("listeners", "message_type", "name", "name_bytes", "prefix", "queues", "system")

@@ -52,8 +52,8 @@ _DEAD_NAMES = (
     *ROUTE_NAMES,
 )
 _MISFITS = {
-    Mismatch.NO_DELAY: "takes delayed messages only",
-    Mismatch.NO_KEY: "takes ordered messages only, and the message has no key",
+    Mismatch.NO_DELAY: "accepts only delayed messages",
+    Mismatch.NO_KEY: "accepts only ordered messages, and the message has no key",
 }
 """Where the sentence for producers advises what a redrive cannot do."""
 
@@ -176,16 +176,16 @@ class Redrives:
             raise RedriveRefused("unreadable", "the dead letter's record is damaged or deleted")
         name = to or letter.topic
         if not name:
-            raise RedriveRefused("origin_unknown", "the dead letter does not say which topic it is of; name one (--to)")
+            raise RedriveRefused("origin_unknown", "the dead letter does not contain its topic; pass one (--to)")
         if is_system(name):
-            raise RedriveRefused("system_topic", f"{name} is a topic of the broker's own; name another (--to)")
+            raise RedriveRefused("system_topic", f"{name} is an internal topic of the broker; pass another (--to)")
         topic = self._store.topics.get(name)
         if topic is None:
-            raise RedriveRefused("no_topic", f"topic {name} is not there; create it, or name another (--to)")
+            raise RedriveRefused("no_topic", f"topic {name} does not exist; create it, or pass another (--to)")
         wrong = misfit(self._store, letter, topic)
         if wrong is not None:
             text = f"topic {name} is of the type {topic.message_type} and {_MISFITS.get(wrong, wrong)}"
-            raise RedriveRefused("message_type", f"{text}; name another (--to), or alter the type")
+            raise RedriveRefused("message_type", f"{text}; pass another (--to), or alter the type")
         own = letter.queue if name == letter.topic else None
         if own is None or own >= len(topic.queues):
             own = self._store.queue_for(topic, letter.key)
@@ -198,7 +198,7 @@ class Redrives:
         limit = self._store.options.message_bytes_max
         if len(body) > limit:
             raise RedriveRefused(
-                "unstorable", f"the body has {len(body)} bytes, {limit} are allowed; raise maxMessageBytes"
+                "unstorable", f"the body has {len(body)} bytes; the limit is {limit}; raise maxMessageBytes"
             )
         return released._replace(put=released.put._replace(reconsume_times=0))
 

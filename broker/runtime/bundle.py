@@ -21,7 +21,7 @@ class NoScheduler:
 
     def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> NoReturn:
         """Raise RuntimeError."""
-        raise RuntimeError("this program has no event loop: nothing runs later")
+        raise RuntimeError("this program has no event loop, so no calls can be scheduled")
 
     def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> NoReturn:
         """Raise RuntimeError."""
@@ -33,7 +33,7 @@ class NoChance(Random):
 
     def random(self) -> float:
         """Raise RuntimeError."""
-        raise RuntimeError("this program was given no randomness")
+        raise RuntimeError("this program has no source of randomness")
 
     def getrandbits(self, k: int, /) -> int:
         """Raise RuntimeError."""

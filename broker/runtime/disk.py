@@ -265,6 +265,6 @@ class RealDisk:
         return status.f_bavail * status.f_frsize
 
     def total_bytes(self, path: str) -> int:
-        """Bytes in use or free for an unprivileged process; what is set aside for root counts as neither."""
+        """Bytes in use or free for an unprivileged process; bytes reserved for root are in neither."""
         status = os.statvfs(path)
         return (status.f_blocks - status.f_bfree + status.f_bavail) * status.f_frsize

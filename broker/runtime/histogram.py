@@ -70,4 +70,4 @@ def quantile_seconds(counts: Sequence[int], share: float) -> float | None:
             width_us = bound_us - bound_us // 2
             return (bound_us - width_us * (1 - (wanted - below) / count)) / 1e6
         below += count
-    raise AssertionError("a share of at most 1.0 lies in one of the buckets")
+    raise AssertionError("a share of at most 1.0 is in one of the buckets")

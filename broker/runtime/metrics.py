@@ -101,7 +101,7 @@ class Metrics:
             yield SPECS[name], labels, histogram
 
     def open_counter(self, name: str, label: str) -> Counter:
-        """Return the series of a metric whose one label has values that peers choose: the first so many names get one.
+        """Return the series of a metric whose one label has values that peers choose: only the first names get one.
 
         The rest share the series `OTHER`, so that the sum is right whatever they are called. Raises as `counter`.
         """

@@ -46,9 +46,9 @@ def check_stored(name: object, path: str) -> str:
     if is_stored(name):
         return str(name)
     raise StoreUnreadable(
-        f"{path} names the topic {str(name)[:_SHOWN_CHARS]!r}, which no topic can be called: 1 to {STORED_BYTES_MAX} "
-        "of the characters %|a-zA-Z0-9_- are allowed. Nothing was changed; restore a backup that you trust, or take "
-        "that name out of the file"
+        f"{path} has the topic {str(name)[:_SHOWN_CHARS]!r}, which is not a valid topic name: 1 to "
+        f"{STORED_BYTES_MAX} of the characters %|a-zA-Z0-9_- are allowed. Nothing was changed; restore a "
+        "backup that you trust, or remove that name from the file"
     )
 
 

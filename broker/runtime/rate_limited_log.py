@@ -73,8 +73,8 @@ class RateLimitedLog:
         Args:
             event: Constant snake_case name of the kind.
             group: Consumer group, or "" where none is concerned.
-            count: How many occurrences this call stands for, 1 or more.
-            kind: Tells kinds of one event apart, so that one does not hide another; not written, and one of few.
+            count: Number of occurrences of this call, 1 or more.
+            kind: Distinguishes kinds of one event, so that one does not hide another; not written; few values.
             first: Makes further facts of the line that is written at once; those that gather have none.
             example: Facts of the first of them (topic, offset, reason ...).
         """
@@ -114,7 +114,7 @@ class RateLimitedLog:
         return False
 
     def flush(self, *, everything: bool = False) -> None:
-        """Write what gathered in the minutes that are over; with `everything` (at a stop), in all of them."""
+        """Write the counts of finished minutes; with `everything` (at a stop), of all minutes."""
         if not self._windows:
             return
         now = self._clock.monotonic()

@@ -36,14 +36,14 @@ class Clock(Protocol):
         ...
 
     def since_boot(self) -> float:
-        """Seconds on a clock that never goes back, and goes on while the machine is suspended; `monotonic` may not.
+        """Seconds on a clock that never goes back, and also runs while the machine is suspended; `monotonic` may not.
 
-        For what others count meanwhile, such as a lease; never to be compared with `monotonic`.
+        For durations that others also count, such as a lease; never compare it with `monotonic`.
         """
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass, and nothing else happen in the calling thread."""
+        """Block the calling thread for this time."""
         ...
 
 
@@ -62,7 +62,7 @@ class SystemClock:
     """As asyncio and uvloop use it; itself, since each request looks at it five times and more."""
 
     def since_boot(self) -> float:
-        """Seconds since the machine's start, by CLOCK_BOOTTIME; where there is none (macOS) those of `monotonic`."""
+        """Seconds since the machine's start, by CLOCK_BOOTTIME; without it (macOS) those of `monotonic`."""
         return time.clock_gettime(_BOOT) if _BOOT is not None else time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -149,7 +149,7 @@ class Disk(Protocol):
         ...
 
     def is_link(self, path: str) -> bool:
-        """Whether a symbolic link stands there, wherever it leads; every other method follows it."""
+        """Whether the path is a symbolic link; every other method follows links."""
         ...
 
     def open_to_others(self, path: str) -> bool:
@@ -188,7 +188,7 @@ class Disk(Protocol):
         ...
 
     def locked(self, path: str) -> bool:
-        """Whether somebody holds the lock of that file; nothing is taken or created."""
+        """Whether the lock of that file is held; nothing is locked or created."""
         ...
 
     def free_bytes(self, path: str) -> int:

@@ -54,11 +54,11 @@ def check_waits(put: Put, *, body_bytes_max: int, which: str) -> None:
     """
     topic = put.topic
     if topic.system and not topic.name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-        raise MessageRefused(f"{topic.name} is a topic of the broker's own: it takes no {which} messages")
+        raise MessageRefused(f"{topic.name} is an internal topic of the broker: it accepts no {which} messages")
     if not 0 <= put.queue_id < len(topic.queues):
         raise MessageRefused(f"topic {topic.name} has no queue {put.queue_id}")
     if len(put.body) > body_bytes_max and not topic.system:
-        raise MessageRefused(f"the body has {len(put.body)} bytes, {body_bytes_max} are allowed")
+        raise MessageRefused(f"the body has {len(put.body)} bytes; the limit is {body_bytes_max}")
 
 
 def release(record: memoryview, topics: Mapping[str, Topic], names: tuple[bytes, ...]) -> Released:
@@ -80,15 +80,15 @@ def release(record: memoryview, topics: Mapping[str, Topic], names: tuple[bytes,
     queue = find_property(block, REAL_QUEUE_NAME) or b""
     topic = topics.get(name)
     if topic is None:
-        raise MessageRefused(f"topic {name!r} is not there; create it")
+        raise MessageRefused(f"topic {name!r} does not exist; create it")
     if name.startswith(REVIVE_PREFIX):
         # RocketMQ's own, for RocketMQ: it reads the moment in what was delivered, which has all properties there.
         names = ()
     elif is_system(name) and not name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-        raise MessageRefused(f"{name} is a topic of the broker's own; it takes no delayed messages")
+        raise MessageRefused(f"{name} is an internal topic of the broker; it accepts no delayed messages")
     queue_id = whole_number(queue)
     if queue_id is None or queue_id >= len(topic.queues):
-        raise MessageRefused(f"topic {name} has no queue {queue[:20].decode('utf-8', 'replace')}; give it more")
+        raise MessageRefused(f"topic {name} has no queue {queue[:20].decode('utf-8', 'replace')}; add queues")
     return moved(record, body, without(block, names), topic, queue_id)
 
 

@@ -110,9 +110,9 @@ def check_sizes(root: str, geometry: Geometry, *, disk: Disk) -> None:
         usual, count = max(sizes.items(), key=lambda item: item[1], default=(told, 0))
         if told not in sizes and count > 1:
             raise StoreUnreadable(
-                f"{root}/pyddmq/store.json says that {kind} files have {told:,} bytes; {count} of the files that are "
-                f"there have {usual:,}, and none has that: put back the file that belongs to this store, or move it "
-                "away and run `pyddmq store check --repair`, which takes the sizes of the files"
+                f"{root}/pyddmq/store.json says that {kind} files have {told:,} bytes, but {count} existing "
+                f"files have {usual:,}: restore the file that belongs to this store, or move it away and "
+                "run `pyddmq store check --repair`, which uses the sizes of the files"
             )
 
 
@@ -130,8 +130,8 @@ def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
         return replace(options, **asdict(geometry))
     except ValueError as error:
         raise StoreUnreadable(
-            f"the files in {root} are of no store: {error}, and those that are there would give {geometry}; "
-            "put back the store's own files"
+            f"the files in {root} do not form a store: {error}, and the existing ones would give "
+            f"{geometry}; restore the store's own files"
         ) from error
 
 

@@ -45,7 +45,7 @@ GIVEN = Given(ALL)
 
 
 class ReadOnlyStore:
-    """A store that is only read; close it to let go of the mapped files.
+    """A store that is only read; close it to release the mapped files.
 
     Attributes:
         root: Its folder.
@@ -55,7 +55,7 @@ class ReadOnlyStore:
         holes: Damaged stretches [start, end) of the log, seen in the part that was scanned.
         scanned_from: Commit-log offset at which the scan began.
         index: The index as it was last saved; what it lacks is read from the log by queries.
-        live: Whether somebody had it open when it was opened here: its tail moves.
+        live: Whether another process had it open when it was opened here: its tail moves.
         strange_files: Names of commit-log files that were left out, because their size is not a segment's.
     """
 
@@ -99,14 +99,14 @@ class ReadOnlyStore:
             progress: Called now and then with (bytes scanned, bytes to scan).
 
         Raises:
-            StoreUnreadable: There is no store, or what tells its sizes or topics is damaged with all copies.
+            StoreUnreadable: There is no store, or the files with its sizes or topics are damaged with all copies.
             StoreFormatNewer: A newer version wrote it.
             OSError: A file cannot be read.
         """
         reading = disk if isinstance(disk, ReadingDisk) else ReadingDisk(disk)
         geometry = geometry_of(root, disk=reading)
         if geometry is None:
-            raise StoreUnreadable(f"there is no store in {root}; name the data directory of a node")
+            raise StoreUnreadable(f"{root} has no store; pass the data directory of a node")
         # Read before the log's files are listed: what it says is then in them for certain.
         checkpoint = CheckpointFile(root, disk=reading).load()
         store = cls(root, geometry, disk=reading, clock=clock, metrics=metrics or Metrics())
@@ -162,7 +162,7 @@ class ReadOnlyStore:
 
     @property
     def end(self) -> int:
-        """Commit-log offset of the end of what is seen."""
+        """Commit-log offset of the end of the readable log."""
         return self.log.visible_end
 
     @property
@@ -174,7 +174,7 @@ class ReadOnlyStore:
         """Return a whole record, its sum compared.
 
         Raises:
-            DamagedRecord: Something else stands there.
+            DamagedRecord: Another record is at that offset.
             RecordGone: The owner deleted it.
         """
         return self.log.read(physical, size)
@@ -217,7 +217,7 @@ class ReadOnlyStore:
         return self.min_offset
 
     def close(self) -> None:
-        """Let go of the mapped files; views handed out stay readable."""
+        """Release the mapped files; returned views stay readable."""
         self.log.close()
 
 

@@ -85,7 +85,7 @@ def repair(
         What was found with the lock held, and mended as far as each says.
 
     Raises:
-        StoreInUse: Somebody has it open.
+        StoreInUse: Another process has it open.
         StoreError: It cannot be opened even now.
         OSError: A file cannot be read or written; the same command goes on where this one stopped.
     """

@@ -121,7 +121,11 @@ class Ending:
         elif who.must_not_know(half.group, half.owner):
             done(EndOutcome(End.UNKNOWN_HANDLE, _UNKNOWN))
         elif group is not None and group != half.group:
-            done(EndOutcome(End.WRONG_GROUP, f"the transaction is of the producer group {half.group!r}, not {group!r}"))
+            done(
+                EndOutcome(
+                    End.WRONG_GROUP, f"the transaction belongs to the producer group {half.group!r}, not {group!r}"
+                )
+            )
         elif self._halves.states.is_undecided(handle.offset):
             self._decide(
                 handle.offset, half, state, late=group is not None and not from_check, remark=remark, done=done
@@ -160,7 +164,7 @@ class Ending:
         if late and half.immune:
             seconds = max(LATE_SECONDS_MIN, 0 if half.immunity_ms is None else half.immunity_ms / 1000)
             if halves.clock.wall_ms() - half.store_ms > seconds * 1000:
-                text = f"the transaction is older than the {seconds:g} s it asked for"
+                text = f"the transaction is older than the {seconds:g} s that it requested"
                 done(EndOutcome(End.TOO_LATE, f"{text}: only the answer to a check decides it now"))
                 return
         if state is State.COMMIT:
@@ -201,11 +205,11 @@ class Ending:
         store = self._halves.store
         topic = store.topics.get(half.topic)
         if topic is None:
-            raise MessageRefused(f"topic {half.topic!r} is not there; create it, the transaction stays undecided")
+            raise MessageRefused(f"topic {half.topic!r} does not exist; create it, the transaction stays undecided")
         if is_system(half.topic) and not half.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-            raise MessageRefused(f"{half.topic} is a topic of the broker's own; it takes no messages")
+            raise MessageRefused(f"{half.topic} is an internal topic of the broker; it accepts no messages")
         if not 0 <= half.queue_id < len(topic.queues):
-            raise MessageRefused(f"topic {half.topic} has no queue {half.queue_id}; give it more")
+            raise MessageRefused(f"topic {half.topic} has no queue {half.queue_id}; add queues")
         made = commit_of(half, topic)
         return _waiting(self._halves, made.put, half), made.born_ms, made.born_host
 
@@ -246,7 +250,7 @@ class Ending:
             return _already(decision.state, STATES[fate])
         if fate is not None:
             return (yield from self._elsewhere(handle, decision))
-        return EndOutcome(End.UNKNOWN_HANDLE, "the transaction is over; the record that says how is no longer there")
+        return EndOutcome(End.UNKNOWN_HANDLE, "the transaction has ended; the record with its outcome was deleted")
 
     def _fate(self, offset: int, half: Half) -> Generator[None, None, Fate | None]:
         """Look for the op record that names a half; they stand behind it in the log."""
@@ -299,7 +303,7 @@ class Ending:
                 if known is Known.ELSEWHERE:
                     continue
                 if group not in (None, message.properties.get("PGROUP")):
-                    return EndOutcome(End.WRONG_GROUP, "the transaction is of another producer group")
+                    return EndOutcome(End.WRONG_GROUP, "the transaction belongs to another producer group")
                 if known in _DECIDED:
                     return _already(state, _DECIDED[known])
                 if known is None:
@@ -311,7 +315,9 @@ class Ending:
                     return decision.again
                 return EndOutcome(End.SEARCH_FAILED, "the transaction is being moved; try again")
         if not is_searched:
-            return EndOutcome(End.SEARCH_FAILED, "not all of the log could be searched for the transaction; try again")
+            return EndOutcome(
+                End.SEARCH_FAILED, "the transaction was not found, but part of the log could not be searched; try again"
+            )
         return EndOutcome(End.UNKNOWN_HANDLE, _UNKNOWN)
 
     def _answer_in_steps(self, search: Generator[None, None, EndOutcome | Again], done: Told) -> None:
@@ -324,7 +330,7 @@ class Ending:
         """Make a discarded half one again, with no checks counted; see `Transactions.resume`."""
         halves = self._halves
         if offset in halves.resumed:
-            done(EndOutcome(End.UNKNOWN_HANDLE, "it was resumed before"))
+            done(EndOutcome(End.UNKNOWN_HANDLE, "it was already resumed"))
             return
         if offset in self._resuming:
             done(EndOutcome(End.UNKNOWN_HANDLE, "it is being resumed"))
@@ -378,7 +384,7 @@ class _Decision(NamedTuple):
     again: Again
 
 
-_UNKNOWN = "there is no such transaction, or none any more"
+_UNKNOWN = "no such transaction, or it has already ended"
 _DISCARDED = "the transaction was discarded after its checks; `pyddmq transactions resume` makes it undecided again"
 
 
@@ -397,7 +403,7 @@ def _already(asked: State, decided: State) -> EndOutcome:
     if asked in (decided, State.UNKNOWN):
         return EndOutcome(End.ALREADY_SAME, decided=decided)
     past = "committed" if decided is State.COMMIT else "rolled back"
-    return EndOutcome(End.ALREADY_OTHER, f"the transaction was {past} before, for good", decided)
+    return EndOutcome(End.ALREADY_OTHER, f"the transaction was {past} before; this is final", decided)
 
 
 def _failed(error: StoreError) -> EndOutcome:
@@ -410,7 +416,7 @@ def _answering(search: Generator[None, None, EndOutcome | Again], done: Told) ->
     try:
         outcome = yield from search
     except (StoreError, OSError) as error:
-        outcome = EndOutcome(End.SEARCH_FAILED, f"the transaction could not be searched for: {error}")
+        outcome = EndOutcome(End.SEARCH_FAILED, f"the search for the transaction failed: {error}")
     if isinstance(outcome, EndOutcome):
         done(outcome)
     else:

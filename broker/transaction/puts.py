@@ -63,8 +63,8 @@ def half_put(
     room = PROPERTIES_BYTES_MAX - _ROOM_BYTES
     if len(block) + len(own) > room:
         raise MessageRefused(
-            f"key, tags and properties of a message in a transaction take {len(block) + len(own)} bytes, "
-            f"{room} are allowed"
+            f"key, tags and properties of a message in a transaction have {len(block) + len(own)} bytes; "
+            f"the limit is {room}"
         )
     return put._replace(topic=halves.topic(HALF_TOPIC), queue_id=0, properties=block + own, unique_key=key)
 
@@ -72,12 +72,12 @@ def half_put(
 def _check_delay(store: Store, level: int, deliver_at_ms: int, delay_ms: int, now_ms: int) -> None:
     """Refuse now what the commit would be refused for. Raises MessageRefused."""
     if level < 0 or deliver_at_ms < 0 or delay_ms < 0:
-        raise MessageRefused("a delay level, moment or delay is negative; give 0 for none")
+        raise MessageRefused("a delay level, time or delay is negative; use 0 for none")
     if not level:
         limit = store.waiting(TimedPuts).options.delay_ms_max
         wait = delay_ms or deliver_at_ms - now_ms
         if (delay_ms or deliver_at_ms) and wait > limit:
             raise MessageRefused(
-                f"the message of the transaction is due in {wait / 86_400_000:,.1f} days; "
-                f"{limit / 86_400_000:,.1f} are allowed (timerMaxDelaySec)"
+                f"the message of the transaction is due in {wait / 86400000:,.1f} days; the limit is "
+                f"{limit / 86400000:,.1f} (timerMaxDelaySec)"
             )

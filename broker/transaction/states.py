@@ -119,12 +119,12 @@ class HalfStates:
         """
         position, saved_end = saved["position"], saved["end"]
         if not isinstance(position, int) or not isinstance(saved_end, int) or not 0 <= position <= saved_end:
-            raise ValueError("offsets are no numbers in order")
+            raise ValueError("offsets are not ascending numbers")
         bits = zlib.decompress(b64decode(str(saved["bits"])))
         states = cls(min(position, end))
         start = position // 4 * 4
         if saved_end > position and len(bits) != -(-(saved_end - start) // 4):
-            raise ValueError("the bits are not as many as the halves")
+            raise ValueError("the number of bits differs from the number of half messages")
         states.grow(min(saved_end, end))
         for offset in range(position, states.end):
             known = bits[(offset - start) >> 2] >> ((offset - start) & 3) * 2 & 3

@@ -59,10 +59,10 @@ class Transactions:
         """Set up; `opening` does the work.
 
         Args:
-            store: An open store. Where nobody's turns flush it, what is appended here is flushed here.
+            store: An open store. Without an event loop that flushes it, appends are flushed here.
             runtime: Its disk has the files, and its scheduler runs the steps.
             offsets: The table of committed offsets; a program has one (a node's is `Progress.offsets`).
-            settings: When halves are checked and given up.
+            settings: When half messages are checked and discarded.
         """
         self.store = store
         scheduler = runtime.scheduler
@@ -235,12 +235,12 @@ class Transactions:
 
         Args:
             put: The message as it would be appended without a transaction, and without a delay.
-            group: Producer group: whoever is of it may decide, and is asked.
+            group: Producer group: its members may decide, and are checked.
             delay_level: Level that the commit starts (D32); it wins over the other two, a moment over a delay.
             deliver_at_ms: Moment of delivery, ms since the epoch; a commit after it delivers at once.
             delay_ms: Delay from the commit on.
             immunity_seconds: How long no check is made; None: `timeout_ms` of the settings.
-            owner: The principal whose it is; None where nobody asks who sends.
+            owner: The principal that owns it; None without authentication.
 
         Raises:
             MessageRefused: It can never be stored, or never be committed.
@@ -283,11 +283,11 @@ class Transactions:
             handle: As `handle_of` or a check gave it.
             group: Producer group of who decides.
             state: COMMIT and ROLLBACK are final; UNKNOWN leaves it to the next check.
-            done: Told once what is answered is durable; at once when nothing is stored.
+            done: Called once the answer is durable; immediately if nothing is stored.
             transaction_id: Compared with the handle's, where given.
             from_check: The answer to a check.
             remark: Why it is not known yet, for people.
-            owner: The principal who decides: what is another's is unknown to it. None: everybody.
+            owner: The principal that decides; transactions of others are unknown to it. None means any principal.
         """
         self._ending.end(
             handle,
@@ -301,7 +301,7 @@ class Transactions:
         )
 
     def on_committed(self, callback: Callable[[str, int], None]) -> None:
-        """Have `callback` told of every commit that is durable: the topic, and the bytes of the body."""
+        """Call `callback` for every durable commit with the topic, and the bytes of the body."""
         self._on_committed.append(callback)
 
     def _tell_commit(self, topic: str, body_bytes: int) -> None:
@@ -317,7 +317,7 @@ class Transactions:
 
     @property
     def settings(self) -> CheckSettings:
-        """When halves are checked and given up; may be replaced."""
+        """When half messages are checked and discarded; may be replaced."""
         return self._checker.settings
 
     @settings.setter
@@ -327,8 +327,8 @@ class Transactions:
     def fetch_checks(self, group: str, count_max: int, *, owner: str | None = None) -> list[Check]:
         """Return due checks of a producer group, in the order in which they became due.
 
-        Nobody else gets them within the interval of the settings; that is how long the group has to answer with `end`,
-        `from_check`. Each counts as made.
+        No other client receives them within the interval of the settings, which is the time for the group to answer
+        with `end`, `from_check`. Each counts as a check.
         """
         return self._checker.fetch(group, count_max, owner)
 
@@ -385,14 +385,14 @@ class Transactions:
         """Make the half at an offset of the discard queue undecided again, with no checks counted.
 
         Args:
-            offset: As `broker.transaction.listing.discarded` tells it.
+            offset: As in `broker.transaction.listing.discarded`.
             done: OK once that is durable; UNKNOWN_HANDLE where no discarded half is.
         """
         self._ending.resume(offset, done)
         self._attach()
 
     def oldest_ms(self) -> int | None:
-        """When the oldest undecided half was stored, ms since the epoch; None where there is none."""
+        """When the oldest undecided half message was stored, ms since the epoch; None without one."""
         states = self.halves.states
         if not states.undecided:
             return None

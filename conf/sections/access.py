@@ -42,13 +42,16 @@ def _check_principal(name: str) -> str:
 
 def _check_principal_pattern(name: str) -> str:
     if not _PRINCIPAL_PATTERN.match(name):
-        raise ValueError(f"{name!r} names no principal; use letters, digits, `_ . - @ : / + =`, and `*` for any")
+        raise ValueError(
+            f"{name!r} is not a valid principal pattern; use letters, digits, `_ . - @ : / + =`, and `*` for "
+            "any characters"
+        )
     return name
 
 
 def _check_resource_pattern(name: str) -> str:
     if not _RESOURCE_PATTERN.match(name):
-        raise ValueError(f"{name!r} names nothing; give a name, with `*` for any run of characters")
+        raise ValueError(f"{name!r} is not a valid pattern; use a name, with `*` for any characters")
     return name
 
 
@@ -63,13 +66,15 @@ def check_network(text: str) -> str:
             right = "; write for example 10.20.0.0/16 or fd00::/8"
         raise ValueError(f"{text!r} is not a valid network{right}") from None
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
-        raise ValueError(f"{text!r} is IPv4 within IPv6, which counts as IPv4; write the IPv4 network")
+        raise ValueError(f"{text!r} is IPv4 within IPv6, which is treated as IPv4; write the IPv4 network")
     return text
 
 
 def _check_prefix(text: str) -> str:
     if not _PREFIX.match(text):
-        raise ValueError(f"{text!r} begins no principal; use up to 64 letters, digits, `_ . - @ : / + =`")
+        raise ValueError(
+            f"{text!r} is not a valid prefix of a principal; use up to 64 letters, digits, `_ . - @ : / + =`"
+        )
     return text
 
 
@@ -91,9 +96,11 @@ class NetworkRule(Model):
     """Whom connections from a network are of."""
 
     cidr: Annotated[str, AfterValidator(check_network)] = setting(
-        ..., "A network, such as `10.20.0.0/16` or `fd00::/8`. The first line that has an address counts.", reload=_LIVE
+        ...,
+        "A network, such as `10.20.0.0/16` or `fd00::/8`. The first entry that contains an address applies.",
+        reload=_LIVE,
     )
-    principal: Principal = setting(..., "Who that is.", reload=_LIVE)
+    principal: Principal = setting(..., "The principal.", reload=_LIVE)
 
 
 class CertificateRule(Model):
@@ -101,36 +108,36 @@ class CertificateRule(Model):
 
     subject: str | None = setting(
         None,
-        "The whole subject in RFC 4514's form, such as `CN=audit,O=Example`; no pattern.",
+        "The whole subject in RFC 4514's form, such as `CN=audit,O=Example`; not a pattern.",
         reload=_LIVE,
         min_length=1,
     )
     name: Annotated[str, AfterValidator(_check_certificate_name)] | None = setting(
         None,
-        "An alternative name of the subject, such as `DNS:*.shop.example`; `*` is any run of characters.",
+        "An alternative name of the subject, such as `DNS:*.shop.example`; `*` matches any characters.",
         reload=_LIVE,
     )
-    principal: Principal = setting(..., "Who that is.", reload=_LIVE)
+    principal: Principal = setting(..., "The principal.", reload=_LIVE)
 
     @model_validator(mode="after")
     def _check_one(self) -> CertificateRule:
         if (self.subject is None) == (self.name is None):
-            raise ValueError("a certificate is matched by its subject or by one of its names; give one of the two")
+            raise ValueError("a certificate is matched by its subject or by one of its names; use one of the two")
         return self
 
 
 class JwtKey(Model):
     """A key by which tokens are signed elsewhere."""
 
-    name: str = setting(..., "What tokens call it (`kid`).", reload=_LIVE, min_length=1, max_length=200)
+    name: str = setting(..., "Key id of the tokens (`kid`).", reload=_LIVE, min_length=1, max_length=200)
     file: str = setting(..., "File with the public key in PEM.", reload=_LIVE, min_length=1)
     algorithms: list[Algorithm] = setting(
-        ..., "What it signs by; a token has no say in it.", reload=_LIVE, min_length=1
+        ..., "Allowed algorithms; the token cannot choose another.", reload=_LIVE, min_length=1
     )
-    issuer: str = setting(..., "What `iss` must be.", reload=_LIVE, min_length=1)
-    audience: str = setting(..., "What `aud` must be, or have.", reload=_LIVE, min_length=1)
+    issuer: str = setting(..., "Required value of `iss`.", reload=_LIVE, min_length=1)
+    audience: str = setting(..., "Required value of `aud`, or one of its values.", reload=_LIVE, min_length=1)
     prefix: Annotated[str, AfterValidator(_check_prefix)] = setting(
-        "", "Prefix of `sub` in the principal's name. Without one the issuer can name any principal.", reload=_LIVE
+        "", "Prefix of the principal, before `sub`. Without it the issuer can name any principal.", reload=_LIVE
     )
 
 
@@ -138,7 +145,7 @@ class AccessRule(Model):
     """Rights: each principal has each of them."""
 
     principals: list[PrincipalPattern] = setting(
-        ..., "Who; `*` is any run of characters. `anonymous` is matched by no pattern.", reload=_LIVE, min_length=1
+        ..., "The principals; `*` matches any characters. No pattern matches `anonymous`.", reload=_LIVE, min_length=1
     )
     produce: list[ResourcePattern] = setting([], "Topics.", reload=_LIVE, max_length=RESOURCES_MAX)
     consume: list[ResourcePattern] = setting(
@@ -154,7 +161,7 @@ class AccessRule(Model):
     def _check_some(self) -> AccessRule:
         given = (self.produce, self.consume, self.transact, self.view, self.operate, self.read_bodies)
         if not any(given) and not self.administer:
-            raise ValueError("gives nothing; list topics under `produce`, groups under `consume`, or remove it")
+            raise ValueError("allows nothing; list topics under `produce`, groups under `consume`, or remove it")
         return self
 
 
@@ -170,11 +177,11 @@ class AccessConfig(Model):
     )
     jwt: list[JwtKey] = setting([], "Keys of JSON Web Tokens.", reload=_LIVE, max_length=100)
     certificates: list[CertificateRule] = setting(
-        [], "Who client certificates are of.", reload=_LIVE, max_length=10_000
+        [], "Principals of client certificates.", reload=_LIVE, max_length=10_000
     )
-    networks: list[NetworkRule] = setting([], "Who networks are of.", reload=_LIVE, max_length=10_000)
+    networks: list[NetworkRule] = setting([], "Principals of networks.", reload=_LIVE, max_length=10_000)
     rules: list[AccessRule] = setting(
-        ..., "Who may do what; an empty list denies everything.", reload=_LIVE, max_length=10_000
+        ..., "Permissions of principals; an empty list denies everything.", reload=_LIVE, max_length=10_000
     )
 
     @model_validator(mode="after")

@@ -125,19 +125,21 @@ def tokens_of(raw: bytes, file: str) -> dict[str, StoredToken]:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:
         # The text of the error may show a piece of the file.
-        raise AccessUnreadable(where, f"{file} is not JSON; make it with `pyddmq access token create`") from error
+        raise AccessUnreadable(
+            where, f"{file} is not valid JSON; create it with `pyddmq access token create`"
+        ) from error
     entries = found.get("tokens") if isinstance(found, dict) and set(found) == {"tokens"} else None
     if not isinstance(entries, list):
-        raise AccessUnreadable(where, f'{file} is not a file of tokens; it holds {{"tokens": [...]}} alone')
+        raise AccessUnreadable(where, f'{file} is not a file of tokens; write only {{"tokens": [...]}}')
     if len(entries) > TOKENS_MAX:
-        raise AccessUnreadable(where, f"{file} has {len(entries)} tokens; {TOKENS_MAX} are allowed, take old ones out")
+        raise AccessUnreadable(where, f"{file} has {len(entries)} tokens; the maximum is {TOKENS_MAX}, remove old ones")
     tokens: dict[str, StoredToken] = {}
     for at, entry in enumerate(entries, 1):
         token = _token(entry)
         if isinstance(token, str):
             raise AccessUnreadable(where, f"token {at} of {file}: {token}")
         if token.id in tokens:
-            raise AccessUnreadable(where, f"token {at} of {file}: the id {token.id} is there twice; take one out")
+            raise AccessUnreadable(where, f"token {at} of {file}: the id {token.id} is used twice; remove one")
         tokens[token.id] = token
     return tokens
 
@@ -148,7 +150,7 @@ _FIELDS = {"id", "sha256", "principal", "createdMs", "expiresMs"}
 def _token(entry: Any) -> StoredToken | str:
     """Check an entry; return what is wrong, without any of it."""
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
-        return f"it has not just the fields {', '.join(sorted(_FIELDS))}; revoke it and create a new one"
+        return f"its fields are not exactly {', '.join(sorted(_FIELDS))}; revoke it and create a new one"
     name, digest, principal = entry["id"], entry["sha256"], entry["principal"]
     if not isinstance(name, str) or not ID.match(name):
         return "its id is not 16 hex digits; revoke it and create a new one"

@@ -29,22 +29,22 @@ class AdminConfig(Model):
 
     hosts: list[HostName] = setting(
         [],
-        "Further host names of the admin port, such as `node-1.example.com`, without a port. Under "
-        "any other than these, `localhost`, `node.adminHost` and addresses it answers probes alone, so that no web "
-        "page can bind a name of its own to it.",
+        "Further host names of the admin port, such as `node-1.example.com`, without a port. Under other "
+        "names than these, `localhost`, `node.adminHost` and addresses it answers only probes, so that no "
+        "web page can bind its own name to it.",
         reload=_LIVE,
         max_length=1000,
     )
     audit_file_bytes: int = setting(
         4 * 1024 * 1024,
-        "Size in bytes at which a file of the audit trail is put aside and a new one begun.",
+        "Size in bytes at which a file of the audit trail is closed and a new one started.",
         reload=_LIVE,
         ge=64 * 1024,
         le=2**30,
     )
     audit_files: int = setting(
         8,
-        "Files of each of the two trails, changes and denials, that are kept, with the present one; the oldest goes.",
+        "Files kept of each of the two trails, changes and denials, including the present one; the oldest is deleted.",
         reload=_LIVE,
         ge=2,
         le=1000,

@@ -28,8 +28,8 @@ MAX_POLL_INTERVAL_MS = 300_000
 COMMIT_TOPIC = "__pyddmq_commits"
 
 _CLUSTER = "the cluster's `bootstrapServers`"
-_EDGE = "a committed offset means that messages were answered; remove it"
-_FETCHED = "records are handed on as they come, each once; remove it"
+_EDGE = "offsets are committed only for messages that were answered; remove it"
+_FETCHED = "each record is delivered once, as it arrives; remove it"
 
 OWN_KEYS: dict[str, str] = {
     "bootstrap.servers": f"write {_CLUSTER}",
@@ -37,36 +37,36 @@ OWN_KEYS: dict[str, str] = {
     "group.id": "the group's name under `groups` is its name in Kafka; remove it",
     "group.protocol": "write the cluster's `groupProtocol`",
     "group.protocol.type": "members are consumers; remove it",
-    "group.remote.assignor": "which member gets which partition is the brokers' choice; remove it",
-    "group.instance.id": "the group does not wait for a member that left, its partitions go to others; remove it",
+    "group.remote.assignor": "the brokers assign partitions to members; remove it",
+    "group.instance.id": "the group does not wait for a member that left, its partitions are reassigned; remove it",
     "session.timeout.ms": "write the cluster's `sessionTimeout`",
     "heartbeat.interval.ms": "it follows from the cluster's `sessionTimeout`; remove it",
-    "max.poll.interval.ms": f"it is {MAX_POLL_INTERVAL_MS} ms, from which revokeTimeout has its bound; remove it",
-    "partition.assignment.strategy": "it is cooperative-sticky, so that what stays is not disturbed; remove it",
+    "max.poll.interval.ms": f"it is {MAX_POLL_INTERVAL_MS} ms, which limits revokeTimeout; remove it",
+    "partition.assignment.strategy": "it is cooperative-sticky, to keep consuming other partitions; remove it",
     "enable.auto.commit": _EDGE,
     "auto.commit.enable": _EDGE,
     "enable.auto.offset.store": _EDGE,
     "auto.commit.interval.ms": "write the cluster's `commitInterval`",
     "auto.offset.reset": "write `consumeFromWhere` of the subscription",
-    "isolation.level": "what a producer took back is never handed out (read_committed); remove it",
-    "enable.partition.eof": "a caught-up group shows a lag of 0 by it; remove it",
-    "queued.min.messages": "write the cluster's `waitingBytes`, by which what waits is bounded",
-    "queued.max.messages.kbytes": "write the cluster's `waitingBytes`, by which what waits is bounded",
+    "isolation.level": "records of aborted transactions are never delivered (read_committed); remove it",
+    "enable.partition.eof": "the lag of a caught-up group needs it to be 0; remove it",
+    "queued.min.messages": "write the cluster's `waitingBytes`, which limits waiting messages",
+    "queued.max.messages.kbytes": "write the cluster's `waitingBytes`, which limits waiting messages",
     "consume.callback.max.messages": _FETCHED,
     "enable.idempotence": "every send is idempotent, or a retry would store it twice; remove it",
     "transactional.id": "transactions on Kafka are not in this version; remove it",
     "transaction.timeout.ms": "transactions on Kafka are not in this version; remove it",
     "acks": "a send is answered when all in-sync replicas have it; remove it",
     "request.required.acks": "a send is answered when all in-sync replicas have it; remove it",
-    "partitioner": "a key goes to the partition that Java's client gives it (murmur2); remove it",
+    "partitioner": "a key is mapped to the partition that Java's client uses (murmur2); remove it",
     "enable.gapless.guarantee": "a failed send is reported to its producer, others continue; remove it",
     "delivery.report.only.error": "every send is answered; remove it",
     "produce.offset.report": "every send is answered with its offset; remove it",
     "client.id": "it is `pyddmq-` with the name of the node; remove it",
-    "allow.auto.create.topics": "topics are made in Kafka, never by a misspelled name; remove it",
+    "allow.auto.create.topics": "topics are created in Kafka, never by a misspelled name; remove it",
     "opaque": "cannot be set in a file; remove it",
     "plugin.library.paths": "no other code is loaded into the node; remove it",
-    "test.mock.num.brokers": "a test's cluster loses everything with the process; remove it",
+    "test.mock.num.brokers": "a test cluster loses everything with the process; remove it",
 }
 """Keys of librdkafka that are pyddmq's own, and what to write in their place."""
 
@@ -89,7 +89,7 @@ def _check_servers(text: str) -> str:
         match = _SERVER.match(server.strip())
         if match is None or not 0 < int(match[2]) < 65_536:
             raise ValueError(
-                f"{masked(server.strip())!r} is not a valid server; write host:port, several with commas between them"
+                f"{masked(server.strip())!r} is not a valid server; write host:port, several separated by commas"
             )
     return ",".join(server.strip() for server in text.split(","))
 
@@ -107,12 +107,16 @@ def _read_value(value: Any) -> Any:
             return Secret.model_validate(value)
         except ValidationError as error:
             reason = error.errors()[0]
-            said = str(reason["ctx"]["error"]) if reason["type"] == "value_error" else "it has keys that no secret has"
+            said = (
+                str(reason["ctx"]["error"])
+                if reason["type"] == "value_error"
+                else "it has keys that a secret does not have"
+            )
             raise ValueError(
                 f"{said}; write {{file: PATH}} or {{env: NAME}}" if "write" not in said else said
             ) from None
     if value is None or isinstance(value, list):
-        raise ValueError("a value is text, a number, true or false, or a secret as {file: PATH} or {env: NAME}")
+        raise ValueError("a value must be text, a number, true or false, or a secret as {file: PATH} or {env: NAME}")
     return value
 
 
@@ -122,17 +126,15 @@ def librdkafka_problem(key: str, value: LibrdkafkaValue) -> str | None:
     What librdkafka itself does not know is found where a client is made. The text never shows the value.
     """
     if key in OWN_KEYS:
-        return f"is pyddmq's own: {OWN_KEYS[key]}"
+        return f"is set by pyddmq itself: {OWN_KEYS[key]}"
     if key in _JAVA_KEYS:
-        return f"is a setting of Java's client; {_JAVA_KEYS[key]}"
+        return f"is a setting of the Java client; {_JAVA_KEYS[key]}"
     if key.endswith("_cb"):
-        return "is a function of a program; remove it"
+        return "is a callback of a program; remove it"
     if not _KEY.match(key):
-        return (
-            "is not a setting of librdkafka; write its name as its CONFIGURATION.md has it, such as security.protocol"
-        )
+        return "is not a setting of librdkafka; use a name of its CONFIGURATION.md, such as security.protocol"
     if _SECRET.search(key) and not isinstance(value, Secret):
-        return "is a secret and is not written here; write {file: PATH} or {env: NAME}"
+        return "is a secret and not allowed in this file; write {file: PATH} or {env: NAME}"
     return None
 
 
@@ -141,22 +143,22 @@ class KafkaClusterConfig(Model):
 
     bootstrap_servers: Annotated[str, AfterValidator(_check_servers)] = setting(
         ...,
-        "Servers to begin with, as `host:port`, with commas between several.",
+        "Bootstrap servers as `host:port`, several separated by commas.",
         reload=_RESTART,
         max_length=4096,
     )
     group_protocol: GroupProtocol = setting(
         "auto",
-        "How members of a group find their partitions. `classic`: cooperative-sticky, known to every Kafka. "
-        "`consumer`: KIP-848, Kafka 4.0 or newer; regular expressions are the broker's then (RE2/J, over whole names), "
-        "and sessionTimeout must be what the brokers have (D55). `auto`: `consumer` where brokers offer it with the "
-        "same session time and the group reads no regular expression, else `classic` (D80).",
+        "Group protocol. `classic`: cooperative-sticky, supported by every Kafka. `consumer`: KIP-848, "
+        "Kafka 4.0 or newer; then the broker evaluates regular expressions (RE2/J, over whole names), and "
+        "sessionTimeout must equal the brokers' (D55). `auto`: `consumer` where brokers offer it with the "
+        "same session timeout and the group has no regular expression, else `classic` (D80).",
         reload=_RESTART,
     )
     session_timeout: int = setting(
         45_000,
-        "After this time in ms without a heartbeat a node's partitions go to other nodes, and it stops delivering "
-        "before that (D54). With groupProtocol `consumer` the brokers decide: write their "
+        "After this time in ms without a heartbeat a node's partitions are reassigned; the node stops "
+        "delivering before that (D54). With groupProtocol `consumer` the brokers decide: write their "
         "group.consumer.session.timeout.ms here.",
         reload=_RESTART,
         ge=1_000,
@@ -164,49 +166,50 @@ class KafkaClusterConfig(Model):
     )
     membership: Membership = setting(
         "pulls",
-        "When a node is a member of a group: while a client pulls from it or holds messages of the group, and for 60 s "
-        "more (`pulls`), so that a node without clients holds no partitions (D56); or for as long as it runs "
-        "(`always`). A group that pushes always is.",
+        "When a node is a member of a group. `pulls`: while a client pulls from it or holds messages of "
+        "the group, and for 60 s more. A node without clients has no partitions (D56). `always`: "
+        "as long as the node runs. A group that pushes is always a member.",
         reload=_RESTART,
     )
     takeover: Takeover = setting(
         "prompt",
-        "When the messages of a partition that came from a node which did not leave in order are handed out: at once "
-        "(`prompt`), or after the subscription's timeout, when no client of the other node can be at work any more "
-        "(`strict`) (D54).",
+        "When to deliver messages of a partition whose former node did not leave in order. `prompt`: "
+        "immediately. `strict`: after the subscription's timeout, when no client of the former node can "
+        "still be processing them (D54).",
         reload=_RESTART,
     )
     waiting_bytes: int = setting(
         64 * 1024 * 1024,
-        "Bytes of waiting messages that a group keeps in memory; further ones are read again in their turn (D57).",
+        "Bytes of waiting messages that a group keeps in memory; further ones are read again later (D57).",
         reload=_RESTART,
         ge=1024 * 1024,
     )
     commit_interval: int = setting(
         100,
-        "Ms until an acknowledgement is committed to Kafka: what a crash may repeat (D52). With node.ackFlush `sync` "
-        "it is committed at once, and its answer waits for that.",
+        "Ms until an acknowledgement is committed to Kafka: a crash may repeat this much (D52). With "
+        "node.ackFlush `sync` it is committed immediately, and its answer waits for the commit.",
         reload=_RESTART,
         ge=1,
         le=60_000,
     )
     commit_topic: Annotated[str, AfterValidator(_check_commit_topic)] = setting(
         COMMIT_TOPIC,
-        "A compacted topic for what a commit has no room for (D53); made in Kafka. Where it is missing, the rest of "
-        "such a commit is left out and counted.",
+        "A compacted topic for metadata that does not fit into a commit (D53); created in Kafka. If it is "
+        "missing, the rest of such a commit is dropped and counted.",
         reload=_RESTART,
     )
     revoke_timeout: int = setting(
         10_000,
-        "Time in ms in which messages in flight may still be answered when their partition goes to another node.",
+        "Time in ms in which messages in flight may still be answered when their partition moves to another node.",
         reload=_RESTART,
         ge=0,
         le=MAX_POLL_INTERVAL_MS // 3 - 1,
     )
     librdkafka: dict[str, Annotated[LibrdkafkaValue, BeforeValidator(_read_value)]] = setting(
         {},
-        "Settings of librdkafka for all connections to this cluster, such as security.protocol, sasl.* and ssl.*. "
-        "Passwords and keys are secrets: `{file: PATH}` or `{env: NAME}`. What pyddmq sets itself is refused.",
+        "Settings of librdkafka for all connections to this cluster, such as security.protocol, sasl.* and "
+        "ssl.*. Passwords and keys are secrets: `{file: PATH}` or `{env: NAME}`. Settings that pyddmq sets "
+        "itself are refused.",
         reload=_RESTART,
         max_length=200,
     )

@@ -22,7 +22,7 @@ Tier = Literal["raw", "minute", "hour"]
 def _check_every(text: str) -> str:
     least, most = _EVERY_MS
     if not least <= duration_ms(text) <= most:
-        raise ValueError(f"{text} is not within 1s and 1h; take 10s")
+        raise ValueError(f"{text} is not within 1s and 1h; use for example 10s")
     return text
 
 
@@ -37,7 +37,7 @@ def _read_ack_share(value: Any) -> Any:
     if value in ("off", "all") or (type(value) in (int, float) and 0 < value <= 1):
         return float(value) if type(value) is int else value
     raise ValueError(
-        f"{value!r} is not a share of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
+        f"{value!r} is not a valid share of the messages; write off, all, or a share above 0 and up to 1, such as 0.01"
     )
 
 
@@ -49,8 +49,8 @@ def _check_url(text: str) -> str:
         fits = False
     if not fits or parts.username is not None:
         raise ValueError(
-            f"{masked(text)!r} is not a valid address; write one such as https://alerts.example.com/lag, without a "
-            "user name"
+            f"{masked(text)!r} is not a valid address; write for example https://alerts.example.com/lag, "
+            "without a user name"
         )
     return text
 
@@ -64,47 +64,51 @@ class LagRules(Model):
 
     target: Wait = setting(
         "60s",
-        "Maximum time lag of a group; `delayTimeThreshold` of a group or subscription goes before it.",
+        "Maximum time lag of a group; `delayTimeThreshold` of a group or subscription has precedence.",
         reload=_LIVE,
     )
     target_messages: int | None = setting(
         None,
-        "Maximum of unfinished messages of a queue; `committedLagThreshold` goes before it.",
+        "Maximum number of unfinished messages of a queue; `committedLagThreshold` has precedence.",
         reload=_LIVE,
         absent="no limit",
         ge=0,
     )
-    floor_messages: int = setting(10, "A lag of this many messages or fewer counts as none.", reload=_LIVE, ge=0)
-    floor: Wait = setting("1s", "A lag whose oldest message is at most this old counts as none.", reload=_LIVE)
+    floor_messages: int = setting(
+        10, "A lag of this number of messages or fewer is treated as none.", reload=_LIVE, ge=0
+    )
+    floor: Wait = setting("1s", "A lag whose oldest message is at most this old is treated as none.", reload=_LIVE)
     dead_band: float = setting(
         0.05, "Share of the produce rate by which a lag may rise or fall without a trend.", reload=_LIVE, ge=0, lt=1
     )
     window: Duration = setting("5m", "How far back trends look; at least as long as `stop`.", reload=_LIVE)
     samples_min: int = setting(3, "With fewer samples in the window no trend is computed.", reload=_LIVE, ge=2)
-    stale: Duration = setting("60s", "An older newest sample says nothing of now.", reload=_LIVE)
-    recent: Duration = setting("30s", "Span of the rates that are shown.", reload=_LIVE)
+    stale: Duration = setting("60s", "Maximum age of the newest sample for a present verdict.", reload=_LIVE)
+    recent: Duration = setting("30s", "Time span of the displayed rates.", reload=_LIVE)
     growing: Duration = setting(
         "60s", "A lag that only rises for this long is a warning, also under the target.", reload=_LIVE
     )
-    absent: Duration = setting(
-        "60s", "A group of which no client was at work for this long has no consumer.", reload=_LIVE
-    )
+    absent: Duration = setting("60s", "A group without an active client for this long has no consumer.", reload=_LIVE)
     stop: Duration = setting(
-        "3m", "A queue with lag on which nothing happened for this long is stopped or stalled.", reload=_LIVE
+        "3m", "A queue with lag and without progress for this long is stopped or stalled.", reload=_LIVE
     )
     blocked_attempts: int = setting(
-        2, "A message that was tried this often, and holds others up beyond `stop`, blocks its queue.",
+        2, "A message with this number of attempts that blocks others for longer than `stop` blocks its queue.",
         reload=_LIVE, ge=1,
     )  # fmt: skip
-    poison_attempts: int = setting(5, "A message that failed this often blocks its queue at once.", reload=_LIVE, ge=1)
+    poison_attempts: int = setting(
+        5, "A message with this number of failures blocks its queue immediately.", reload=_LIVE, ge=1
+    )
     all_fail: Duration = setting(
-        "60s", "Where several messages fail and none succeeded for this long, all fail.", reload=_LIVE
+        "60s", "If several messages fail and none succeeds for this long, all fail.", reload=_LIVE
     )
     retention_percent: float = setting(
-        80.0, "Share of the kept messages that a lag may reach before retention threatens it.", reload=_LIVE,
+        80.0, "Share of the stored messages that a lag may reach before retention threatens it.", reload=_LIVE,
         gt=0, le=100,
     )  # fmt: skip
-    loss_eta_limit: Duration = setting("1h", "Retention threatens what it will reach sooner.", reload=_LIVE)
+    loss_eta_limit: Duration = setting(
+        "1h", "Retention threatens messages that it will delete sooner than this.", reload=_LIVE
+    )
     late: Duration = setting("3s", "A timer or delayed message that is overdue for this long is late.", reload=_LIVE)
     undecided: Duration = setting(
         "4m", "A transaction that waits for a decision for this long is undecided.", reload=_LIVE
@@ -112,12 +116,14 @@ class LagRules(Model):
     surge: float = setting(
         1.5, "A produce rate that rises by this factor within the window is a surge.", reload=_LIVE, gt=1
     )
-    queues_min: int = setting(3, "A topic of fewer queues has no hot one.", reload=_LIVE, ge=3)
+    queues_min: int = setting(3, "A topic with fewer queues has no hot one.", reload=_LIVE, ge=3)
 
     @model_validator(mode="after")
     def _check_window(self) -> LagRules:
         if {"stop", "window"} <= self.model_fields_set and duration_ms(self.stop) > duration_ms(self.window):
-            raise ValueError(f"stop is {self.stop} and window {self.window}: a window must be at least as long as stop")
+            raise ValueError(
+                f"stop is {self.stop} and window is {self.window}: window must be at least as long as stop"
+            )
         return self
 
     @property
@@ -136,24 +142,24 @@ class LagConfig(Model):
     enabled: bool = setting(True, "Whether the node keeps a lag journal.", reload=_LIVE)
     every: Annotated[str, AfterValidator(_check_every)] = setting(
         "10s",
-        "How often it records every group's position, 1s to 1h; each time up to a tenth sooner or later, so that many "
-        "nodes do not do so together.",
+        "How often it records every group's position, 1s to 1h; varied by up to a tenth, so that several "
+        "nodes do not record simultaneously.",
         reload=_LIVE,
     )
     keys: Annotated[Keys, BeforeValidator(off_of_yaml)] = setting(
         "plain",
-        "How the order key that holds a queue up is noted: as it is, as the first 16 hex digits of its SHA-256, or not "
-        "at all.",
+        "How the order key that blocks a queue is recorded: unchanged, as the first 16 hex digits of its "
+        "SHA-256, or not at all.",
         reload=_LIVE,
     )
     keep: dict[Tier, Duration] = setting(
         {"raw": "2d", "minute": "35d", "hour": "400d"},
-        "How long notes are kept: all (`raw`), by the minute, by the hour. A tier that is left out keeps its default.",
+        "How long samples are kept: all (`raw`), by the minute, by the hour. An omitted tier keeps its default.",
         reload=_LIVE,
     )
     bytes_max: int = setting(
         512 * _MIB,
-        "Bytes that the lag journal may take; above that its oldest files go before their time.",
+        "Maximum size of the lag journal in bytes; above it the oldest files are deleted early.",
         reload=_LIVE,
         ge=4 * _MIB,
     )
@@ -162,9 +168,9 @@ class LagConfig(Model):
         "Address to which each change of a group's verdict is posted as JSON ([verdicts](lag.md#changes-of-verdict)).",
         reload=_LIVE,
     )
-    webhook_timeout: Duration = setting("5s", "How long the webhook may take to answer.", reload=_LIVE)
+    webhook_timeout: Duration = setting("5s", "Time limit for an answer of the webhook.", reload=_LIVE)
     rules: LagRules = setting(
-        LagRules(), "Thresholds by which lag is judged; `lagRules` of a group goes before them.", reload=_LIVE
+        LagRules(), "Thresholds by which lag is judged; `lagRules` of a group has precedence.", reload=_LIVE
     )
 
     @property

@@ -24,8 +24,9 @@ class ClientLimits(Model):
 
     connections: Count | None = setting(
         None,
-        "Connections over both Thrift ports. Of a principal: those by which it asks something; one more is answered as "
-        "above a rate and closed. Of an address: one more is closed at once. Idle ones (node.idleTimeout) make room.",
+        "Connections over both Thrift ports. For a principal: connections that make calls; a further one "
+        "is answered as above a rate and closed. For an address: a further one is closed immediately. Idle "
+        "ones (node.idleTimeout) make room.",
         reload=_LIVE,
         absent="no limit",
     )
@@ -37,8 +38,8 @@ class ClientLimits(Model):
     )
     requests_per_second: Rate | None = setting(
         None,
-        "Calls per second, of each Thrift port. Those of a second may come at once; above that calls are held back, "
-        "and refused where that would take long.",
+        "Calls per second, of each Thrift port. Bursts of one second are allowed; above that calls are "
+        "delayed, and refused if the delay would be long.",
         reload=_LIVE,
         absent="no limit",
     )
@@ -46,12 +47,12 @@ class ClientLimits(Model):
         None, "Bytes per second that it sends to a port, whole frames.", reload=_LIVE, absent="no limit"
     )
     bytes_out_per_second: Bytes | None = setting(
-        None, "Bytes per second that a port sends to it, likewise.", reload=_LIVE, absent="no limit"
+        None, "Bytes per second that a port sends to it, whole frames.", reload=_LIVE, absent="no limit"
     )
     idle_timeout: Annotated[int, Field(ge=1000, le=2_000_000_000)] | None = setting(
         None,
-        "Silence in ms, with nothing waiting or unanswered, after which a connection is closed, whether its place is "
-        "needed or not.",
+        "Silence in ms, with nothing waiting or unanswered, after which a connection is closed, whether or "
+        "not its place is needed.",
         reload=_LIVE,
         absent="only where its place is needed",
     )
@@ -60,7 +61,9 @@ class ClientLimits(Model):
     def _check_some(self) -> Self:
         about = {"principals", "networks"}
         if all(getattr(self, name) is None for name in type(self).model_fields if name not in about):
-            raise ValueError("limits nothing; write `requestsPerSecond`, `connections` or another, or remove it")
+            raise ValueError(
+                "sets no limit; set at least one of `requestsPerSecond`, `connections` or another, or remove it"
+            )
         return self
 
 
@@ -69,16 +72,14 @@ class PrincipalLimits(ClientLimits):
 
     principals: list[PrincipalPattern] = setting(
         ...,
-        "Whom it is about; `*` is any run of characters. `anonymous` is matched by no pattern.",
+        "The principals that the limit is for; `*` matches any characters. No pattern matches `anonymous`.",
         reload=_LIVE,
         min_length=1,
     )
-    open_transactions: Count | None = setting(
-        None, "Transactions that wait for a decision.", reload=_LIVE, absent="no limit"
-    )
+    open_transactions: Count | None = setting(None, "Undecided transactions.", reload=_LIVE, absent="no limit")
     pending_timers: Count | None = setting(
         None,
-        "Delayed messages, timers and loops that wait for their moment, of those stored since the node was started.",
+        "Pending delayed messages, timers and loops, of those stored since the node was started.",
         reload=_LIVE,
         absent="no limit",
     )
@@ -89,7 +90,8 @@ class AddressLimits(ClientLimits):
 
     networks: list[Annotated[str, AfterValidator(check_network)]] = setting(
         ...,
-        "The addresses, such as `10.20.0.0/16`; `0.0.0.0/0` and `::/0` are all. An IPv6 client's is its /64.",
+        "The addresses, such as `10.20.0.0/16`; `0.0.0.0/0` and `::/0` are all. An IPv6 client is "
+        "identified by its /64.",
         reload=_LIVE,
         min_length=1,
     )
@@ -100,17 +102,21 @@ class LimitsConfig(Model):
 
     share: Annotated[float, Field(gt=0, le=1000)] | None = setting(
         None,
-        "Share of the free places that one client may have: its connections on a port are at most this factor times "
-        "the places left there, its waiting pulls of a group likewise. 1: one alone gets half, two a third "
-        "each. When the memory ceiling is near, connections of the client that holds most are closed first.",
+        "Share of the free capacity that one client may have: its connections on a port are at most this "
+        "factor times the free connections, and likewise its waiting pulls of a group. 1: a single client "
+        "gets half, two a third each. Near the memory limit, connections of the client that holds the most "
+        "memory are closed first.",
         reload=_LIVE,
         absent="first come, first served",
     )
     principals: list[PrincipalLimits] = setting(
-        [], "By principal; the first line that names one counts.", reload=_LIVE, max_length=LINES_MAX
+        [], "By principal; the first entry that matches applies.", reload=_LIVE, max_length=LINES_MAX
     )
     addresses: list[AddressLimits] = setting(
-        [], "By address; the first line whose network has one counts.", reload=_LIVE, max_length=LINES_MAX
+        [],
+        "By address; the first entry whose network contains the address applies.",
+        reload=_LIVE,
+        max_length=LINES_MAX,
     )
 
     @property

@@ -33,11 +33,11 @@ class TlsFiles(Model):
 class TlsListenerConfig(Model):
     """One encrypted port: `tls.producer`, `tls.consumer`, `tls.admin`."""
 
-    port: Port = setting(..., "The port; 0 takes any free one.", reload=_RESTART)
+    port: Port = setting(..., "The port; 0 selects any free one.", reload=_RESTART)
     host: str | None = setting(
         None,
-        "Address that it binds. Another one than the loopback needs a section `access` (or, but for `admin`, "
-        "`access: open` under node): a certificate says who a client is, not what it may do.",
+        "Address that it binds. A non-loopback address needs a section `access` (or, except for `admin`, "
+        "`access: open` under node): a certificate identifies a client, but grants no rights.",
         reload=_RESTART,
         absent="that of the plain port",
         min_length=1,
@@ -58,7 +58,7 @@ class TlsConfig(Model):
 
     certificate: str | None = setting(
         None,
-        "PEM file with the node's certificate, and after it those between it and its CA.",
+        "PEM file with the node's certificate, followed by the intermediate certificates up to its CA.",
         reload=_RESTART,
         min_length=1,
     )
@@ -70,31 +70,31 @@ class TlsConfig(Model):
     )
     client_certificates: ClientCertificates = setting(
         "none",
-        "Whether clients are asked for a certificate of clientCa: `none` asks for nothing, `optional` takes those that "
-        "have none (one that is wrong is refused all the same), `required` refuses them.",
+        "Client certificates of clientCa: `none` requests none, `optional` also accepts clients without "
+        "one (an invalid one is refused), `required` refuses clients without one.",
         reload=_RESTART,
     )
     client_ca: str | None = setting(
-        None, "PEM file with the CAs whose certificates clients may show.", reload=_RESTART, min_length=1
+        None, "PEM file with the CAs of client certificates.", reload=_RESTART, min_length=1
     )
     crl: str | None = setting(
         None,
-        "PEM file with the revocation lists of those CAs. With it each of them needs one in it that has not expired, "
-        "or its clients are refused.",
+        "PEM file with the revocation lists of those CAs. If set, it must contain a valid list of each CA; "
+        "clients of a CA without one are refused.",
         reload=_RESTART,
         min_length=1,
     )
-    minimum_version: TlsVersion = setting("1.2", "The oldest version of TLS that is taken.", reload=_RESTART)
+    minimum_version: TlsVersion = setting("1.2", "Minimum TLS version.", reload=_RESTART)
     handshake_timeout: int = setting(
         10_000,
-        "How long a handshake may take, from the connection on, in ms; then its connection is closed.",
+        "Time limit of a handshake in ms, from the connection; then its connection is closed.",
         reload=_LIVE,
         ge=100,
         le=300_000,
     )
     expiry_warning_days: int = setting(
         14,
-        "From how many days before the node's certificate expires that is shown as a finding.",
+        "Number of days before the node's certificate expires at which a finding is shown.",
         reload=_LIVE,
         ge=0,
         le=3650,

@@ -117,7 +117,7 @@ class AckLog:
     def _begin_file(self, first_ms: int) -> None:
         self._disk.make_folder(self._folder)
         if self._disk.free_bytes(self._folder) < self._limits.free_bytes_min:
-            raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: they are for the store")
+            raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: they are reserved for the store")
         names = log_names(self._disk, self._folder)
         self._make_room(names)
         self._path = f"{self._folder}/acks.{_number(names[-1]) + 1 if names else 1:010d}.lag"
@@ -182,7 +182,7 @@ def read_acks(disk: Disk, folder: str, names: Sequence[str] | None = None) -> It
         try:
             head, at = file.head, file.position
             if head is not None and head.kind is not FileKind.ACKS:
-                yield Gap(GapKind.FOREIGN, path, 0, f"{path} is of kind {head.kind.name}, no ack log")
+                yield Gap(GapKind.FOREIGN, path, 0, f"{path} is of kind {head.kind.name}, not an ack log")
                 continue
             if head is not None:
                 for payload in file:

@@ -36,7 +36,7 @@ class ExportPlace:
             else:
                 self._fs, base = self._fs_module.LocalFileSystem(), url
         except (OSError, ValueError) as error:
-            raise ExportFailed(f"{url} is no place for an export: {error}") from error
+            raise ExportFailed(f"{url} is not a valid place for an export: {error}") from error
         self._base = base.rstrip("/")
         self._is_local = self._fs.type_name == "local"
 

@@ -189,7 +189,7 @@ class JournalReader:
                 files.append(file)
             elif not name.endswith(SPARE_SUFFIX):
                 path = f"{self._folder}/{name}"
-                yield Gap(GapKind.FOREIGN, path, 0, f"{path} is no file of this journal, by its name")
+                yield Gap(GapKind.FOREIGN, path, 0, f"{path} is not a file of this journal, by its name")
         for file in live_files(files, wanted.finest):
             yield from self._file(file, place, wanted, by_columns)
         yield from place.gaps(None)

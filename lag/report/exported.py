@@ -48,7 +48,7 @@ def read_exported(options: ReportOptions) -> ReadSamples:
             except ExportFailed:
                 bad.append((window.from_ms, f"{url}: {each.file.name} cannot be read (damaged)"))
         gaps += bad
-        found = [(window.from_ms, f"{url}: {each.file.node}: {missing} snapshots are not there (dropped)")
+        found = [(window.from_ms, f"{url}: {each.file.node}: {missing} snapshots are missing (dropped)")
                  for each, missing in holes(live)]  # fmt: skip
         found += _silences(url, read.chunks[begin:], read.places, live, window)
         gaps += sorted(found)
@@ -74,7 +74,7 @@ def _live(place: ExportPlace, table: str, since_ms: int, until_ms: int) -> list[
     names = place.names(table)
     if not names and table == "queues":
         raise ExportFailed(
-            f"{place.url} has no exported samples: `pyddmq lag export --to {place.url}` makes the folder `queues` there"
+            f"{place.url} has no exported samples; `pyddmq lag export --to {place.url}` writes its folder `queues`"
         )
     first, last = (day.isoformat() for day in first_and_last_day(table, since_ms, until_ms))
     return [each for each in live_files(names) if first <= each.file.date <= last]

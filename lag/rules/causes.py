@@ -61,7 +61,7 @@ CAUSES: Final = (
         name="topic_deleted",
         meaning="The topic was deleted or emptied before the group had finished its messages.",
         rule=all_of(fact("lost_recently") > 0, fact("base") > fact("earlier_committed")),
-        evidence="the topic begins anew at offset {base}; {lost_recently} messages were deleted unfinished",
+        evidence="the topic now begins at offset {base}; {lost_recently} messages were deleted unfinished",
         advice="Send the messages again if they are needed. The audit trail says who deleted the topic.",
     ),
     Cause(
@@ -69,15 +69,15 @@ CAUSES: Final = (
         meaning="An operator has disabled the group or subscription.",
         rule=surely(fact("paused")),
         evidence="paused by an operator, with a lag of {lag}",
-        advice="Resume it when the reason for the pause is gone.",
+        advice="Resume it when the reason for the pause is resolved.",
     ),
     Cause(
         name="rewind",
-        meaning="The committed offset was set back, and not by a reset that was noted.",
+        meaning="The committed offset was set back, and no reset was recorded.",
         rule=fact("rewound") > 0,
-        evidence="the committed offset fell from {peak_committed} to {committed}, by no reset that was noted; {lag} "
+        evidence="the committed offset fell from {peak_committed} to {committed}, without a recorded reset; {lag} "
         "messages are behind",
-        advice="Find out who set the offset; the messages come again.",
+        advice="Find out who set the offset; the messages are redelivered.",
     ),
     Cause(
         name="sink_waits",
@@ -85,19 +85,19 @@ CAUSES: Final = (
         rule=all_of(_behind, fact("sink_waits_ms").is_known()),
         evidence="a sink has waited {sink_waits_ms} for {sink_server}; last failure: {sink_reason}; {lag} messages "
         "are behind",
-        advice="Mend that server; the sink continues by itself then.",
+        advice="Repair that server; then the sink continues without a restart.",
     ),
     Cause(
         name="push_target_failing",
-        meaning="The target of a push action fails or does not answer.",
+        meaning="The target of a push action fails or does not respond.",
         rule=all_of(
             fact("pushing"),
             _behind,
             any_of(fact("none_succeeds"), _flat & any_of(fact("retrying") > 1, fact("idle_ms") >= fact("stop_ms"))),
         ),
-        evidence="{retrying} messages wait for another attempt, {in_flight} are in flight, and nothing moved for "
+        evidence="{retrying} messages wait for another attempt, {in_flight} are in flight, and no progress for "
         "{still_ms}; last failure: {held_reason}",
-        advice="Mend the target of the push action; messages go on by themselves then.",
+        advice="Repair the target of the push action; then the messages continue.",
     ),
     Cause(
         name="all_fail",
@@ -105,27 +105,28 @@ CAUSES: Final = (
         rule=all_of(fact("none_succeeds")),
         evidence="{failing} messages have failed, and none has succeeded for {no_success_ms}; last failure: "
         "{held_reason}",
-        advice="Mend what the reason names. Skipping messages does not help: the next ones fail too.",
+        advice="Fix the cause in the reason. Skipping messages does not help: the next ones fail too.",
     ),
     Cause(
         name="poison_message",
-        meaning="One message fails again and again, while others succeed.",
+        meaning="One message fails repeatedly, while others succeed.",
         rule=all_of(fact("poisoned")),
-        evidence="offset {held_offset} was tried {held_attempts} times, {waiting} messages wait and {finished} above "
-        "it are finished; last failure: {held_reason}",
-        advice="Skip or dead-letter that message, or mend what it needs.",
+        evidence="offset {held_offset} was tried {held_attempts} times, {waiting} messages wait and {finished} "
+        "above it are finished; last failure: {held_reason}",
+        advice="Skip or dead-letter that message, or fix the cause of its failure.",
     ),
     Cause(
         name="unanswered",
-        meaning="A client or action has had one message for longer than the stop limit, and nothing moves behind it.",
+        meaning="A client or action has held one message for longer than the stop limit, and blocks the messages "
+        "behind it.",
         rule=all_of(_behind, _flat, fact("unanswered_ms") >= fact("stop_ms")),
-        evidence="offset {out_offset} has been with {out_client} for {unanswered_ms} without an answer; "
+        evidence="offset {out_offset} has been in flight with {out_client} for {unanswered_ms} without an answer; "
         "{lag} messages are behind",
-        advice="Look at that client: stop it if it hangs, or let its timeout be shorter.",
+        advice="Check that client: stop it if it hangs, or lower its timeout.",
     ),
     Cause(
         name="no_consumer",
-        meaning="No client of the group has pulled, answered or held a message lately.",
+        meaning="No client of the group has pulled, answered or held a message recently.",
         rule=all_of(
             ~fact("pushing"),
             any_of(_behind, fact("committed").is_null()),
@@ -135,27 +136,27 @@ CAUSES: Final = (
         ),
         evidence="no client of the group has pulled, answered or held a message for {client_silent_ms}; "
         "{lag} messages are behind",
-        advice="Start the group's consumers, or look why they do not pull.",
+        advice="Start the group's consumers, or check why they do not pull.",
     ),
     # Behind what is out of order besides: a reset says where a lag comes from, and none of these goes by itself.
     Cause(
         name="operator_reset",
-        meaning="An operator has just reset the offset, on purpose: what lies behind it is worked off.",
+        meaning="An operator has just reset the offset; the messages behind it are being consumed.",
         rule=all_of(fact("reset"), _behind),
         evidence="an operator reset the offset {reset_ago_s} s ago, when it was {committed_before}; it is {committed} "
         "now, and {lag} messages are behind",
-        advice="Nothing is broken: wait, or add consumers for as long as it lasts. The audit trail says who did it.",
+        advice="No problem: wait, or add consumers temporarily. The audit trail shows who reset it.",
     ),
     Cause(
         name="rate_limit",
-        meaning="A rate limit holds messages back.",
+        meaning="A rate limit delays messages.",
         rule=all_of(fact("limited"), _behind),
-        evidence="a rate limit held messages back; produced {produce_rate}/s, consumed {consume_rate}/s",
-        advice="Raise the group's rate limit, if the consumers can take more.",
+        evidence="a rate limit delayed messages; produced {produce_rate}/s, consumed {consume_rate}/s",
+        advice="Raise the group's rate limit, if the consumers can process more.",
     ),
     Cause(
         name="hot_queue",
-        meaning="This queue gets far more than the topic's other queues.",
+        meaning="This queue receives far more messages than the topic's other queues.",
         rule=all_of(fact("hot")),
         evidence="lag {lag} against a mean of {others_lag_mean} of the other queues; produced {produce_rate}/s against "
         "{others_rate_mean}/s",
@@ -163,7 +164,7 @@ CAUSES: Final = (
     ),
     Cause(
         name="producer_surge",
-        meaning="Far more is produced than a moment ago.",
+        meaning="The produce rate has risen sharply.",
         rule=all_of(
             _behind,
             fact("produce_second") > fact("produce_first") * fact("surge"),
@@ -172,15 +173,15 @@ CAUSES: Final = (
         ),
         evidence="produced {produce_second}/s in the window's second half after {produce_first}/s in its first; "
         "consumed {consume_second}/s",
-        advice="Wait if it is a burst; add consumers if it stays.",
+        advice="Wait if it is a burst; add consumers if it continues.",
     ),
     Cause(
         name="slow_consumer",
-        meaning="Consumers are there, and finish less than comes, or less than is due.",
+        meaning="Consumers are active, but finish less than is produced, or less than is due.",
         rule=all_of(_behind, _present, _slower),
         evidence="clients: {holders}, messages in flight: {in_flight}, last client activity {client_silent_ms} ago; "
         "produced {produce_rate}/s, consumed {consume_rate}/s",
-        advice="Make the consumers faster, or add some.",
+        advice="Make the consumers faster, or add consumers.",
     ),
 )
 """The first that fits is the cause."""

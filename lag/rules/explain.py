@@ -70,7 +70,7 @@ _ALL = [
 EXPLANATIONS: Final = {each.name: each for each in _ALL}
 """All that can be explained, by name: statuses worst first, causes, figures."""
 
-assert len(EXPLANATIONS) == len(_ALL), "a name that is two things cannot be explained"
+assert len(EXPLANATIONS) == len(_ALL), "an ambiguous name cannot be explained"
 
 _WAITING_FIELDS: Final = {field.name for field in fields(ScheduledSample)}
 _DEFAULTS: Final = {field.name: getattr(Limits(), field.name) for field in fields(Limits)}
@@ -89,8 +89,8 @@ def explain(name: str) -> str:
     found = [each for each in EXPLANATIONS if each.lower() == name.strip().lower()]
     if not found:
         near = [named[each] for each in get_close_matches(name.strip().lower(), named, n=3)]
-        hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(EXPLANATIONS)}"
-        raise ValueError(f"{name!r} is no status, cause or figure: {hint}")
+        hint = f"did you mean {', '.join(near)}?" if near else f"use one of {', '.join(EXPLANATIONS)}"
+        raise ValueError(f"{name!r} is not a known status, cause or figure: {hint}")
     return "\n\n".join(_text(EXPLANATIONS[each]) for each in found)
 
 

@@ -21,13 +21,13 @@ from lag.rules.limits import Limits
 from lag.samples import SAMPLE_FIELDS, QueueSample
 
 WINDOW_FACTS: Final = {
-    "now_ms": "the moment that is judged",
+    "now_ms": "the time that is judged",
     "readable": "samples in the window: those that could be read, since `end` last fell",
     "reset_ms": "when an operator last reset the offset within the window; null: did not",
     "reset_ago_s": "how many seconds ago that was",
     "committed_before": "the last committed offset before it within the window; null: none, or not known",
     "flat_since_ms": "begin of the trailing run of one committed offset",
-    "behind_since_ms": "begin of the trailing run with messages behind the group's position; null: there are none",
+    "behind_since_ms": "begin of the trailing run with messages behind the group's position; null: no such messages",
     "paused_until_ms": "the last sample in which the group was paused; null: none",
     "least_unfinished": "lowest count of unfinished messages",
     "peak_committed": "highest committed offset since the last reset",
@@ -114,7 +114,7 @@ def rows_of(samples: Sequence[QueueSample]) -> list[WindowRow]:
         raise ValueError("no samples: a queue is judged by one at least")
     for before, after in pairwise(samples):
         if after.time_ms <= before.time_ms:
-            raise ValueError(f"sample at {after.time_ms} comes after one at {before.time_ms}: hand in the oldest first")
+            raise ValueError(f"sample at {after.time_ms} comes after one at {before.time_ms}; pass the oldest first")
     return [row_of(sample) for sample in samples]
 
 

@@ -21,25 +21,25 @@ class Limits:
     Attributes:
         target_ms: Maximum time lag of a group, in ms.
         target_messages: Maximum of unfinished messages of a group; the default sets no limit.
-        floor_messages: A lag of so many messages or fewer is no lag.
-        floor_ms: Nor is one whose oldest message is this old at most.
+        floor_messages: A lag of this number of messages or fewer is treated as none.
+        floor_ms: A lag whose oldest message is at most this old is treated as none.
         dead_band: Share of the produce rate that the lag may rise or fall by without having a trend.
         window_ms: How far back the window of samples reaches.
-        samples_min: With fewer samples in the window a queue is INCOMPLETE, unless it is something worse.
-        stale_ms: A newest sample that is older says nothing of now.
-        recent_ms: Span of the rates that are shown; trends are over the window.
-        growing_ms: A lag that only rises for so long is a warning, also under the target.
-        absent_ms: A group of which no client was at work for so long has no consumer.
-        stop_ms: A queue with lag on which nothing happened for so long is stopped, stalled or blocked.
-        blocked_attempts: A message that was tried so often, and holds others up beyond stop_ms, blocks its queue.
-        poison_attempts: A message that failed so often blocks its queue at once.
-        all_fail_ms: Where several messages fail and none succeeded for so long, all fail.
-        retention_percent: Share of the kept messages that lag may reach before retention threatens it, in percent.
-        loss_eta_limit_s: Retention threatens what it will reach sooner, in s.
-        late_ms: A timer or delayed message that is overdue for so long is late.
-        undecided_ms: A transaction that waits for a decision for so long is undecided.
+        samples_min: With fewer samples in the window a queue is INCOMPLETE, unless its status is worse.
+        stale_ms: Maximum age of the newest sample for a present verdict.
+        recent_ms: Time span of the displayed rates; trends use the whole window.
+        growing_ms: A lag that only rises for this long is a warning, also under the target.
+        absent_ms: A group without an active client for this long has no consumer.
+        stop_ms: A queue with lag and without progress for this long is stopped, stalled or blocked.
+        blocked_attempts: A message with this number of attempts that blocks others beyond stop_ms blocks its queue.
+        poison_attempts: A message with this number of failures blocks its queue immediately.
+        all_fail_ms: If several messages fail and none succeeds for this long, all fail.
+        retention_percent: Share of the stored messages that lag may reach before retention threatens it, in percent.
+        loss_eta_limit_s: Retention threatens messages that it will delete sooner, in s.
+        late_ms: A timer or delayed message that is overdue for this long is late.
+        undecided_ms: A transaction that waits for a decision for this long is undecided.
         surge: A produce rate that rises by this factor within the window is a surge.
-        queues_min: A topic of fewer queues has no hot one.
+        queues_min: A topic with fewer queues has no hot one.
     """
 
     target_ms: int = 60_000
@@ -74,25 +74,27 @@ class Limits:
             value = getattr(self, field.name)
             whole = field.type in ("int", int)
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise ValueError(f"{field.name} is {value!r}: it takes a {'whole number' if whole else 'number'}")
+                raise ValueError(f"{field.name} must be {'an integer' if whole else 'a number'}, got {value!r}")
             if value < 0 or not isfinite(value):
-                raise ValueError(f"{field.name} is {value}: it must be 0 or more")
+                raise ValueError(f"{field.name} must be 0 or more, got {value}")
         least = {"window_ms": 1, "samples_min": 2, "stop_ms": 1, "stale_ms": 1, "blocked_attempts": 1, "queues_min": 3}
         least |= {"recent_ms": 1, "growing_ms": 1, "absent_ms": 1, "poison_attempts": 1, "all_fail_ms": 1}
         least |= {"late_ms": 1, "undecided_ms": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be {bound} or more")
+                raise ValueError(f"{name} must be {bound} or more, got {getattr(self, name)}")
         if self.stop_ms > self.window_ms:
-            raise ValueError(f"stop_ms is {self.stop_ms} and window_ms {self.window_ms}: the window must be as long")
+            raise ValueError(
+                f"stop_ms is {self.stop_ms} and window_ms {self.window_ms}: the window must be at least as long"
+            )
         if self.floor_ms > self.target_ms:
-            raise ValueError(f"floor_ms is {self.floor_ms}: it must be no more than target_ms, {self.target_ms}")
+            raise ValueError(f"floor_ms must be at most target_ms, {self.target_ms}, got {self.floor_ms}")
         if self.dead_band >= 1:
-            raise ValueError(f"dead_band is {self.dead_band}: it is a share, below 1")
+            raise ValueError(f"dead_band must be a share below 1, got {self.dead_band}")
         if not 0 < self.retention_percent <= 100:
-            raise ValueError(f"retention_percent is {self.retention_percent}: it must be above 0 and 100 at most")
+            raise ValueError(f"retention_percent must be above 0 and at most 100, got {self.retention_percent}")
         if self.surge <= 1:
-            raise ValueError(f"surge is {self.surge}: it is a factor above 1")
+            raise ValueError(f"surge must be a factor above 1, got {self.surge}")
 
 
 def name_of(field: str) -> str:
@@ -122,7 +124,7 @@ def values_of(given: Mapping[str, str | float]) -> dict[str, Any]:
     """Return fields of `Limits` by their names, each checked by itself. Arguments and errors as `limits_from`."""
     for name in given:
         if name not in NAMES:
-            raise ValueError(f"{name} is not a limit of the lag rules; there are {', '.join(NAMES)}")
+            raise ValueError(f"{name} is not a limit of the lag rules; use one of {', '.join(NAMES)}")
     return {NAMES[name]: _value(name, value) for name, value in given.items()}
 
 
@@ -131,11 +133,11 @@ def _value(name: str, value: str | float) -> int | float:
     if field.endswith(("_ms", "_s")):
         found = _DURATION.fullmatch(text)
         if found is None:
-            raise ValueError(f"{name} is {text!r}: write a number and one of ms, s, m, h, d, such as 90s or 3m")
+            raise ValueError(f"invalid {name} {text!r}; write a number and one of ms, s, m, h, d, such as 90s or 3m")
         span_ms = int(found[1]) * _UNITS_MS[found[2]]
         return span_ms if field.endswith("_ms") else span_ms / 1000
     is_whole = isinstance(getattr(Limits(), field), int)
     try:
         return int(text) if is_whole else float(text)
     except ValueError as error:
-        raise ValueError(f"{name} is {text!r}: it takes {'a whole number' if is_whole else 'a number'}") from error
+        raise ValueError(f"{name} must be {'an integer' if is_whole else 'a number'}, got {text!r}") from error

@@ -85,45 +85,45 @@ _QUANTITIES = (
     Quantity(
         name="lag",
         unit="messages",
-        meaning="Messages from the committed offset to the end of the queue that are still kept; null where the group "
-        "never committed or the queue could not be read.",
+        meaning="Messages from the committed offset to the end of the queue that are still stored; null if the "
+        "group never committed or the queue could not be read.",
         rule=_not_below_0(fact("end") - _position),
-        advice="Look at the status: a lag that is being worked off needs nothing.",
+        advice="Check the status: a lag that shrinks needs no action.",
     ),
     Quantity(
         name="unfinished",
         unit="messages",
-        meaning="What of the lag is really left: messages above the committed offset that are finished already do not "
-        "count.",
+        meaning="Unfinished messages of the lag: messages above the committed offset that are already finished are "
+        "not counted.",
         rule=_not_below_0(fact("lag") - fact("finished")),
-        advice="Far below lag, it says that a few messages hold the committed offset: look at the held key.",
+        advice="Far below lag, a few messages block the committed offset: check the held key.",
     ),
     Quantity(
         name="ready",
         unit="messages",
-        meaning="Messages that nobody has taken up yet.",
+        meaning="Messages that were not delivered yet.",
         rule=_not_below_0(fact("end") - highest(fact("started"), fact("start"))),
-        advice="High beside few in flight: more consumers, or larger pulls, would help.",
+        advice="High with few in flight: add consumers, or pull larger batches.",
     ),
     Quantity(
         name="in_flight",
         unit="messages",
-        meaning="Messages out with clients or in actions.",
+        meaning="Messages in flight with clients or in actions.",
         rule=fact("in_flight"),
-        advice="High while nothing is finished: consumers take messages and do not answer.",
+        advice="High without finished messages: consumers receive messages and do not answer.",
     ),
     Quantity(
         name="filtered_lag",
         unit="messages",
-        meaning="The part of the lag that the subscription's filter takes, as estimated; null without a filter.",
+        meaning="The part of the lag that passes the subscription's filter, estimated; null without a filter.",
         rule=fact("lag") * fact("matched"),
-        advice="Size consumers by this, and not by lag.",
+        advice="Size consumers by this, not by lag.",
         kind="float",
     ),
     Quantity(
         name="time_lag_method",
         unit="name",
-        meaning="How the time lag was found: message, interpolated, bounded or none.",
+        meaning="How the time lag was determined: message, interpolated, bounded or none.",
         rule=first_of(
             {
                 "none": fact("lag").is_null(),
@@ -132,25 +132,25 @@ _QUANTITIES = (
             },
             "bounded",
         ),
-        advice="Of a bounded time lag read the bounds, not a figure.",
+        advice="If the time lag is bounded, use the bounds instead of a value.",
         kind="str",
     ),
     Quantity(
         name="time_lag_ms",
         unit="ms",
-        meaning="Age of the oldest unfinished message, 0 where there is none; null where only bounds are known.",
+        meaning="Age of the oldest unfinished message, 0 without any; null if only bounds are known.",
         rule=if_else(
             _method.equals("message"),
             if_else(_caught_up, 0, _age(fact("committed_ms"))),
             if_else(_method.equals("interpolated"), _age(_interpolated), None),
         ),
-        advice="Compare it with the target: this is how late consumers are.",
+        advice="Compare it with the target: this is the delay of the consumers.",
         kind="float",
     ),
     Quantity(
         name="time_lag_low_ms",
         unit="ms",
-        meaning="The time lag is at least this.",
+        meaning="Lower bound of the time lag.",
         rule=if_else(
             _method.equals("message"),
             fact("time_lag_ms"),
@@ -164,13 +164,13 @@ _QUANTITIES = (
                 ),
             ),
         ),
-        advice="Above the target it is proof that consumers are late.",
+        advice="Above the target, consumers are certainly late.",
         kind="float",
     ),
     Quantity(
         name="time_lag_high_ms",
         unit="ms",
-        meaning="The time lag is at most this; null where no bound is known.",
+        meaning="Upper bound of the time lag; null if no bound is known.",
         rule=if_else(
             _method.equals("message"),
             fact("time_lag_ms"),
@@ -180,20 +180,20 @@ _QUANTITIES = (
                 if_else(_method.equals("bounded"), highest(_age(fact("start_ms")), fact("time_lag_low_ms")), None),
             ),
         ),
-        advice="Under the target it is proof that consumers are in time.",
+        advice="Below the target, consumers are certainly in time.",
         kind="float",
     ),
     Quantity(
         name="queueing_ms",
         unit="ms",
-        meaning="How long the next message to be taken up has waited; 0 where all are taken up.",
+        meaning="How long the next message to be delivered has waited; 0 if all are delivered.",
         rule=if_else(fact("ready").equals(0), 0, if_else(fact("ready").is_known(), _age(fact("started_ms")), None)),
-        advice="Near the time lag, messages wait for consumers; far below it, consumers hold them long.",
+        advice="Near the time lag, messages wait for consumers; far below it, consumers hold them for long.",
     ),
     Quantity(
         name="produce_rate",
         unit="messages/s",
-        meaning="Messages that came to the queue, over the last half minute.",
+        meaning="Messages produced to the queue, over the last half minute.",
         rule=fact("produce_recent"),
         advice="Compare it with the consume rate.",
         kind="float",
@@ -201,8 +201,8 @@ _QUANTITIES = (
     Quantity(
         name="consume_rate",
         unit="messages/s",
-        meaning="Messages that the group finished in order, over the last half minute. What expired, was skipped or "
-        "was reset over does not count.",
+        meaning="Messages that the group finished in order, over the last half minute. Expired, skipped and reset "
+        "messages are not counted.",
         rule=highest(fact("consume_recent"), 0.0),
         advice="Below the produce rate for long: add consumers, or make them faster.",
         kind="float",
@@ -220,51 +220,54 @@ _QUANTITIES = (
         unit="messages/s",
         meaning="The consume rate over the whole window, as the median of slopes.",
         rule=highest(fact("consume_slope"), 0.0),
-        advice="Below the produce trend, consumers do not keep up: add some, or make them faster.",
+        advice="Below the produce trend, consumers do not keep up: add consumers, or make them faster.",
         kind="float",
     ),
     Quantity(
         name="velocity",
         unit="messages/s",
-        meaning="By how much more comes than is finished, by the trends; below 0 the group catches up.",
+        meaning="Produce trend minus consume trend; negative when the group catches up.",
         rule=fact("produce_trend") - fact("consume_trend"),
-        advice="Above 0 for long, consumers will never catch up.",
+        advice="Positive for long: consumers will never catch up.",
         kind="float",
     ),
     Quantity(
         name="retention_ratio",
         unit="percent",
-        meaning="Share of the kept messages that is lag; null of an empty queue.",
+        meaning="Share of the stored messages that is lag; null for an empty queue.",
         rule=fact("lag") * 100.0 / (fact("end") - fact("start")),
-        advice="Near 100, retention is about to take what the group has not seen: keep messages longer or speed up.",
+        advice="Near 100, retention will soon delete messages that the group has not read: keep messages longer "
+        "or speed up.",
         kind="float",
     ),
     Quantity(
         name="margin",
         unit="messages",
-        meaning="Messages between the oldest kept one and the committed offset: what retention may take without loss.",
+        meaning="Messages between the oldest stored one and the committed offset, which retention may delete "
+        "without loss.",
         rule=_not_below_0(fact("committed") - fact("start")),
-        advice="Compare it with how fast retention moves.",
+        advice="Compare it with the speed of retention.",
     ),
     Quantity(
         name="lost",
         unit="messages",
-        meaning="Messages that retention took before the group finished them, since the queue was created (durable).",
+        meaning="Messages that retention deleted before the group finished them, since the queue was created "
+        "(durable).",
         rule=if_else(fact("start").is_known(), fact("expired"), None),
-        advice="They are gone. Keep messages longer, and look at when the figure rose.",
+        advice="These messages are lost. Keep messages longer, and check when the figure rose.",
     ),
     Quantity(
         name="lost_recently",
         unit="messages",
-        meaning="By how much lost rose within the window, counted from the sample before it.",
+        meaning="Increase of lost within the window, counted from the sample before it.",
         rule=_not_below_0(fact("lost") - fact("earlier_expired")),
-        advice="Stop the loss first: raise retention, or reset the group to where it can keep up.",
+        advice="Stop the loss first: raise retention, or reset the group to an offset where it can keep up.",
     ),
     Quantity(
         name="catch_up_s",
         unit="s",
-        meaning="Time until the lag is worked off: at the present rates if they differ by more than the dead band, or "
-        "else by the trends. Null where it does not fall by consumption, or messages were lost within the window.",
+        meaning="Time until the group has caught up: at the present rates if they differ by more than the dead band, "
+        "or else by the trends. Null if it does not shrink by consumption, or messages were lost within the window.",
         rule=if_else(
             fact("lost_recently").equals(0),
             coalesce(
@@ -279,15 +282,15 @@ _QUANTITIES = (
     Quantity(
         name="loss_eta_s",
         unit="s",
-        meaning="Time until retention reaches the committed offset at present rates; null where it does not near it.",
+        meaning="Time until retention reaches the committed offset at present rates; null if it does not approach it.",
         rule=if_else(_nearing > 0, fact("margin") / _nearing, None),
-        advice="Act before it has passed.",
+        advice="Act before this time has passed.",
         kind="float",
     ),
     Quantity(
         name="still_ms",
         unit="ms",
-        meaning="How long the committed offset has stood although there was something to finish; 0 without lag.",
+        meaning="How long the committed offset has not moved although there was something to finish; 0 without lag.",
         rule=if_else(_caught_up, 0, if_else(fact("lag").is_known(), _age(latest(_moved, _offered)), None)),
         advice="Beyond the stop limit, see status: the queue is stopped, stalled or blocked.",
     ),
@@ -300,7 +303,7 @@ _QUANTITIES = (
             0,
             if_else(fact("lag").is_known(), _age(latest(_moved, _offered, fact("answered_ms"))), None),
         ),
-        advice="Look whether consumers run.",
+        advice="Check whether consumers run.",
     ),
     Quantity(
         name="client_silent_ms",
@@ -312,22 +315,22 @@ _QUANTITIES = (
     Quantity(
         name="unanswered_ms",
         unit="ms",
-        meaning="How long a client or action has had the oldest message that is out, if for a minute or more.",
+        meaning="How long a client or action has held the oldest message in flight, if for a minute or more.",
         rule=_age(fact("out_since_ms")),
-        advice="Look at that client: it works very long, or hangs.",
+        advice="Check that client: its processing takes long, or it hangs.",
     ),
     Quantity(
         name="sink_waits_ms",
         unit="ms",
-        meaning="How long a sink of the subscription has waited for its server; null: it does not.",
+        meaning="How long a sink of the subscription has waited for its server; null if it does not wait.",
         rule=_age(fact("sink_since_ms")),
-        advice="Look at the sink's server.",
+        advice="Check the sink's server.",
     ),
     Quantity(
         name="poisoned",
         unit="yes or no",
-        meaning="Whether one message fails again and again: it failed poison_attempts times, or it has failed and held "
-        "others up for longer than the stop limit.",
+        meaning="Whether one message fails repeatedly: it failed poison_attempts times, or it has failed and "
+        "blocked others for longer than the stop limit.",
         rule=all_of(
             _behind,
             any_of(
@@ -339,15 +342,15 @@ _QUANTITIES = (
                 ),
             ),
         ),
-        advice="Look at the held message and its reason.",
+        advice="Check the held message and its reason.",
         kind="bool",
     ),
     Quantity(
         name="no_success_ms",
         unit="ms",
-        meaning="How long no message of the subscription has succeeded; null: not since the node knows.",
+        meaning="How long no message of the subscription has succeeded; null if none did since the start of the node.",
         rule=_age(fact("succeeded_ms")),
-        advice="Beside messages that fail it says that all fail.",
+        advice="With failing messages it means that all fail.",
     ),
     Quantity(
         name="none_succeeds",
@@ -358,14 +361,14 @@ _QUANTITIES = (
             fact("failing") > 1,
             coalesce(fact("no_success_ms") >= fact("all_fail_ms"), True),
         ),
-        advice="Look at the reason: it is most likely the same for all messages.",
+        advice="Check the reason: it is probably the same for all messages.",
         kind="bool",
     ),
     Quantity(
         name="growing",
         unit="yes or no",
-        meaning="Whether the lag has only risen for growing_ms or longer, by more than the dead band, above the floor "
-        "and above all that it was before in the window.",
+        meaning="Whether the lag has only risen for growing_ms or longer, by more than the dead band. It must be above "
+        "the floor and above its earlier values in the window.",
         rule=all_of(
             fact("time_ms") - fact("growing_since_ms") >= fact("growing_ms"),
             fact("grown") > fact("dead_band") * _not_below_0(fact("grown_produced")),
@@ -379,16 +382,16 @@ _QUANTITIES = (
     Quantity(
         name="rewound",
         unit="messages",
-        meaning="How far the committed offset is below its peak in the window; what an operator reset does not count.",
+        meaning="How far the committed offset is below its peak in the window; resets by an operator are not counted.",
         rule=_not_below_0(fact("peak_committed") - fact("committed")),
-        advice="Messages come again: look who set the offset.",
+        advice="Messages are redelivered: find out who set the offset.",
     ),
     Quantity(
         name="reset",
         unit="yes or no",
         meaning="Whether an operator reset the offset within the window.",
         rule=fact("reset_ms").is_known(),
-        advice="Nothing: this explains an offset that fell or jumped.",
+        advice="No action: this explains an offset that fell or jumped.",
         kind="bool",
     ),
     Quantity(
@@ -396,7 +399,7 @@ _QUANTITIES = (
         unit="samples",
         meaning="Samples in the window that could be read.",
         rule=fact("readable"),
-        advice="Few of them: the recording was interrupted, or has just begun.",
+        advice="If few: the recording was interrupted, or has just started.",
     ),
 )
 
@@ -409,17 +412,17 @@ TOPIC_QUANTITIES: Final[Mapping[str, Quantity]] = {
         Quantity(
             name="skew",
             unit="factor",
-            meaning="Highest lag of the topic's queues over their mean; null where no queue has lag.",
+            meaning="Highest lag of the topic's queues divided by their mean; null if no queue has lag.",
             rule=fact("lag_max") / fact("lag_mean"),
-            advice="Far above 1, one queue holds most of the lag: look at its keys.",
+            advice="Far above 1, one queue has most of the lag: check its keys.",
             kind="float",
         ),
         Quantity(
             name="hot",
             unit="yes or no",
-            meaning="Whether the queue's lag or produce rate stands out of the topic's other queues: above their mean "
-            "by two standard deviations, and above twice their mean. Never of a topic with fewer queues than "
-            "queues_min.",
+            meaning="Whether the queue's lag or produce rate is much higher than in the topic's other queues: "
+            "above their mean by two standard deviations, and above twice their mean. Only for topics with "
+            "at least queues_min queues.",
             rule=surely(fact("lag_queues") >= fact("queues_min"))
             & any_of(
                 (fact("lag") > fact("others_lag_mean") + fact("others_lag_deviation") * 2.0)
@@ -429,7 +432,7 @@ TOPIC_QUANTITIES: Final[Mapping[str, Quantity]] = {
                 & (fact("produce_trend") > fact("others_rate_mean") * 2.0)
                 & (fact("lag") > fact("floor_messages")),
             ),
-            advice="Spread the keys: few keys carry most of the messages.",
+            advice="Distribute the keys: few keys have most of the messages.",
             kind="bool",
         ),
     )

@@ -76,39 +76,38 @@ STATUSES: Final = (
     Status(
         name="DATA_LOSS",
         level=Level.ERR,
-        meaning="Messages were deleted within the window that the group had not finished: by retention, or with their "
-        "topic.",
+        meaning="Unfinished messages of the group were deleted within the window: by retention, or with their topic.",
         rule=fact("lost_recently") > 0,
-        advice="If retention deleted them: keep messages longer, or make consumers faster. What is lost can only be "
-        "produced again.",
+        advice="If retention deleted them: keep messages longer, or make consumers faster. Lost messages can only "
+        "be produced again.",
     ),
     Status(
         name="AHEAD",
         level=Level.ERR,
-        meaning="The committed offset is above the end of the queue: the topic was made anew, or the offset is of "
-        "another store.",
+        meaning="The committed offset is above the end of the queue: the topic was created again, or the offset "
+        "belongs to another store.",
         rule=fact("committed") > fact("end"),
-        advice="Reset the group's offset on this topic; until then it gets nothing.",
+        advice="Reset the group's offset on this topic; until then it receives no messages.",
     ),
     Status(
         name="REWIND",
         level=Level.ERR,
-        meaning="The committed offset fell and has not come back, and no operator reset it.",
+        meaning="The committed offset fell and has not recovered, and no operator reset it.",
         rule=fact("rewound") > 0,
-        advice="Find out who sets the offset; messages are delivered again.",
+        advice="Find out who sets the offset; messages are redelivered.",
     ),
     Status(
         name="BLOCKED",
         level=Level.ERR,
-        meaning="A message fails again and again.",
+        meaning="A message fails repeatedly.",
         rule=all_of(_awake, _fresh, fact("poisoned")),
-        advice="Look at the held message and its reason: mend what it needs, or skip or dead-letter it.",
+        advice="Check the held message and its reason: fix the cause, or skip or dead-letter the message.",
     ),
     Status(
         name="STOP",
         level=Level.ERR,
-        meaning="There is lag, no message is out, and for longer than the stop limit nothing moved and no client "
-        "answered.",
+        meaning="There is lag, no message is in flight, and for longer than the stop limit there was no progress "
+        "and no answer of a client.",
         rule=all_of(
             _awake,
             _fresh,
@@ -117,12 +116,12 @@ STATUSES: Final = (
             fact("in_flight").equals(0),
             fact("idle_ms") >= fact("stop_ms"),
         ),
-        advice="Start the consumers, or look why they do not pull.",
+        advice="Start the consumers, or check why they do not pull.",
     ),
     Status(
         name="NOT_CONSUMED",
         level=Level.ERR,
-        meaning="There are messages, the group is subscribed, and nobody has ever read one of them.",
+        meaning="There are messages, the group is subscribed, and no client has ever read one of them.",
         rule=all_of(
             _awake,
             _never_read,
@@ -132,12 +131,12 @@ STATUSES: Final = (
             fact("now_ms") - coalesce(fact("start_ms"), fact("behind_since_ms")) >= fact("stop_ms"),
             coalesce(fact("now_ms") - fact("paused_until_ms") >= fact("stop_ms"), True),
         ),
-        advice="Start a consumer of the group, or take the subscription out.",
+        advice="Start a consumer of the group, or remove the subscription.",
     ),
     Status(
         name="STALL",
         level=Level.ERR,
-        meaning="Clients answer, and yet the committed offset has stood for longer than the stop limit.",
+        meaning="Clients answer, but the committed offset has not moved for longer than the stop limit.",
         rule=all_of(
             _awake,
             _fresh,
@@ -145,31 +144,32 @@ STATUSES: Final = (
             _stands,
             fact("now_ms") - fact("answered_ms") < fact("stop_ms"),
         ),
-        advice="Look at the failures of the consumers: the messages they are given do not succeed.",
+        advice="Check the failures of the consumers: their messages do not succeed.",
     ),
     Status(
         name="UNKNOWN",
         level=Level.UNKNOWN,
-        meaning="The queue could not be read, the newest sample is too old, or what a judgement needs is not known.",
+        meaning="The queue could not be read, the newest sample is too old, or a figure needed for the judgement "
+        "is unknown.",
         rule=any_of(fact("start").is_null(), fact("end").is_null(), ~surely(_fresh)),
-        advice="Look whether the node runs, records and can read the queue.",
+        advice="Check whether the node runs, records and can read the queue.",
     ),
     Status(
         name="RETENTION_RISK",
         level=Level.WARN,
-        meaning="Retention is about to take what the group has not finished.",
+        meaning="Retention will soon delete messages that the group has not finished.",
         rule=any_of(
             (fact("retention_ratio") >= fact("retention_percent"))
             & (fact("start") > 0)
             & (fact("lag") > fact("floor_messages")),
             (fact("loss_eta_s") < fact("loss_eta_limit_s")) & (fact("lag") > fact("floor_messages")),
         ),
-        advice="Keep messages longer, or add consumers, before it is a loss.",
+        advice="Keep messages longer, or add consumers, before messages are lost.",
     ),
     Status(
         name="WARN",
         level=Level.WARN,
-        meaning="The lag is above the floor and has risen for a minute or over the window, or it is above the target "
+        meaning="The lag is above the floor and has risen for a minute or over the window. Or it is above the target "
         "and does not fall.",
         rule=all_of(
             _awake,
@@ -178,30 +178,30 @@ STATUSES: Final = (
             ~_calm,
             any_of(_rising, fact("growing"), _late & ~_falling),
         ),
-        advice="Look at the cause: add consumers, make them faster, or slow the producer.",
+        advice="Check the cause: add consumers, make them faster, or slow down the producer.",
     ),
     Status(
         name="NO_OFFSET",
         level=Level.WARN,
         meaning="The group has not committed an offset on this queue yet.",
         rule=fact("committed").is_null(),
-        advice="Nothing if it has just begun; otherwise look whether its consumers finish messages.",
+        advice="No action if it has just started; otherwise check whether its consumers finish messages.",
     ),
     Status(
         name="INCOMPLETE",
         level=Level.UNKNOWN,
-        meaning="The window has too few samples for a judgement, or reaches back less far than the judgement needs.",
+        meaning="The window has too few samples for a judgement, or is too short for it.",
         rule=any_of(
             ~surely(_complete) & ~surely(fact("paused")),
             ~_moves & fact("moved_ms").is_null() & fact("lag").is_known() & ~surely(fact("paused")),
             ~_calm & fact("velocity").is_null() & fact("lag").is_known() & ~surely(fact("paused")),
         ),
-        advice="Wait until more was recorded.",
+        advice="Wait until more is recorded.",
     ),
     Status(
         name="CATCHING_UP",
         level=Level.OK,
-        meaning="The lag is above the target, and falls; catch_up_s says how long it will take.",
+        meaning="The lag is above the target, and shrinks; catch_up_s is the time that it will take.",
         rule=all_of(_awake, ~_calm, _late, _falling),
         advice="Wait, or add consumers if catch_up_s is too long.",
     ),
@@ -210,12 +210,12 @@ STATUSES: Final = (
         level=Level.OK,
         meaning="An operator has disabled the group or the subscription.",
         rule=surely(fact("paused")),
-        advice="Resume it when the reason for the pause is gone.",
+        advice="Resume it when the reason for the pause is resolved.",
     ),
     Status(
         name="OK",
         level=Level.OK,
-        meaning="There is no lag to speak of, or it is within the target and does not rise.",
+        meaning="There is no significant lag, or it is within the target and does not rise.",
         rule=all_of(
             _awake,
             _fresh,

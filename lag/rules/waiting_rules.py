@@ -35,36 +35,36 @@ WAITING: Final = {
         Quantity(
             name="scheduled",
             unit="messages",
-            meaning="Timers and delayed messages whose moment has not come; transactions for which no check is due.",
+            meaning="Timers and delayed messages that are not due yet; transactions for which no check is due.",
             rule=highest(fact("pending") - fact("overdue"), 0),
-            advice="Nothing: they wait as their producers wished.",
+            advice="No action: they wait as their producers requested.",
         ),
         Quantity(
             name="overdue",
             unit="messages",
-            meaning="Timers and delayed messages whose moment has passed and which are not delivered; transactions for "
-            "which a check is due.",
+            meaning="Timers and delayed messages that are due and not delivered; transactions for which a check is "
+            "due.",
             rule=fact("overdue"),
-            advice="Look at lateness_ms: a few that are overdue for less than a second are usual.",
+            advice="Check lateness_ms: a few that are overdue for less than a second are normal.",
         ),
         Quantity(
             name="lateness_ms",
             unit="ms",
-            meaning="How long the earliest overdue timer or delayed message has been due; 0 where none is.",
+            meaning="How long the earliest overdue timer or delayed message has been due; 0 without any.",
             rule=if_else(_IS_HALF, None, if_else(fact("overdue") > 0, _age(fact("oldest_due_ms")), 0)),
             advice="Above late_ms, see the status of the timers and the free space of the store's disk.",
         ),
         Quantity(
             name="undecided_since_ms",
             unit="Unix ms",
-            meaning="When the oldest undecided transaction was sent; null where there is none, or it is not known.",
+            meaning="When the oldest undecided transaction was sent; null without any, or if unknown.",
             rule=if_else(all_of(_IS_HALF, fact("pending") > 0), fact("oldest_ms"), None),
-            advice="Look for the producer group of that time.",
+            advice="Find the producer group of that time.",
         ),
         Quantity(
             name="undecided_for_ms",
             unit="ms",
-            meaning="How long the oldest undecided transaction has waited for a decision; null where there is none.",
+            meaning="How long the oldest undecided transaction has waited for a decision; null without any.",
             rule=if_else(all_of(_IS_HALF, fact("pending") > 0), _age(fact("oldest_ms")), None),
             advice="Above undecided_ms, no producer of its group answers the checks.",
         ),
@@ -78,7 +78,7 @@ WAITING_STATUSES: Final = (
         level=Level.ERR,
         meaning="Timers or delayed messages are delivered too late.",
         rule=fact("lateness_ms") >= fact("late_ms"),
-        advice="Look at the findings of the node: a paused stage, a full disk or an overloaded node.",
+        advice="Check the findings of the node: a paused stage, a full disk or an overloaded node.",
     ),
     Status(
         name="UNDECIDED",
@@ -90,7 +90,7 @@ WAITING_STATUSES: Final = (
     Status(
         name="IN_TIME",
         level=Level.OK,
-        meaning="What waits in the node is in time.",
+        meaning="All waiting messages of the node are in time.",
         rule=all_of((fact("lateness_ms") < fact("late_ms")) | _IS_HALF),
         advice="Nothing.",
     ),
@@ -136,5 +136,5 @@ def judge_waiting(sample: ScheduledSample, now_ms: int, limits: Limits = DEFAULT
         figures={name: facts[name] for name in WAITING},
         status=status,
         level="UNKNOWN" if known is None else known.level.name,
-        advice="Look whether the node can read its store." if known is None else known.advice,
+        advice="Check whether the node can read its store." if known is None else known.advice,
     )

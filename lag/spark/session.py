@@ -71,7 +71,7 @@ def settings_of(options: SessionOptions) -> dict[str, str]:
         ValueError: `cores` is below 1.
     """
     if options.cores is not None and options.cores < 1:
-        raise ValueError(f"cores is {options.cores}: a session has one at least")
+        raise ValueError(f"a session needs at least one core, got {options.cores}")
     found = {
         "spark.app.name": options.name,
         "spark.sql.session.timeZone": "UTC",
@@ -95,7 +95,7 @@ def settings_of(options: SessionOptions) -> dict[str, str]:
 
 
 def session(options: SessionOptions | None = None) -> SparkSession:
-    """Return the process's session, made by `options` if there is none; one that is there takes those of `spark.sql`.
+    """Return the process's session, created with `options` if missing; an existing one receives `spark.sql` ones.
 
     Workers run this very Python: Spark would otherwise take the first `python3` on the path.
 

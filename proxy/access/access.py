@@ -27,15 +27,15 @@ from proxy.access.rules import Patterns, Rules
 
 DENIED = declare(
     "pyddmq_access_denied_total",
-    "Calls, results that ride on calls, and requests to the admin port that were denied (docs/security.md). reason: "
-    "right (no rule gives it), owner (it is another principal's), proof (a token that proves nothing), site (a page or "
-    "a name of another site), limited (too many tries to sign in)",
+    "Denied calls, results sent with calls, and requests to the admin port (docs/security.md). reason: "
+    "right (no rule allows it), owner (another principal owns it), proof (invalid token), site (a page or "
+    "name of another site), limited (too many sign-ins)",
     ("method", "reason"),
 )
 SIGNED_IN = declare("pyddmq_access_sign_ins_total", "Connections authenticated by a token", ("way",))
 OPEN = declare(
     "pyddmq_access_open",
-    "1 where `access: open` holds: nothing says who may do what on the Thrift ports, and they may be anywhere",
+    "1 with `access: open`: the Thrift ports have no access rules, and may listen on any address",
     kind="gauge",
 )
 
@@ -185,7 +185,7 @@ class Access:
         def take(found: object) -> None:
             self._is_reading = False
             if isinstance(found, AccessUnreadable):
-                text = f"{found}: what was read before stays in force"
+                text = f"{found}: the files read before stay in force"
                 self._limited_log.note("access_file_refused", text=text)
             elif isinstance(found, Exception):
                 self._limited_log.fault("access_file_fault", found, kind="access")

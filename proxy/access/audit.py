@@ -34,7 +34,7 @@ class AuditUnwritable(Exception):
     """
 
     def __init__(self, why: str) -> None:
-        self.text = f"The audit trail cannot be written ({why}), and nothing is changed that it does not tell of."
+        self.text = f"The audit trail cannot be written ({why}), so changes are refused: each change must be recorded."
         super().__init__(self.text)
 
 

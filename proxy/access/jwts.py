@@ -112,23 +112,26 @@ def _seconds(value: object) -> float | None:
 def _public_key(key: JwtKey, pem: bytes, at: int) -> Any:
     where = ("access", "jwt", at, "file")
     if b"PRIVATE KEY" in pem:
-        raise AccessUnreadable(where, f"{key.file} holds a private key; give the public one, and keep this one away")
+        raise AccessUnreadable(
+            where,
+            f"{key.file} contains a private key; configure the public key, and keep the private key away from the node",
+        )
     try:
         import jwt
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
     except ImportError as error:
-        text = "needs PyJWT and cryptography; install them: pip install 'pyddmq[server]'"
+        text = "needs PyJWT and cryptography: pip install 'pyddmq[server]'"
         raise AccessUnreadable(("access", "jwt"), text) from error
     try:
         public = load_pem_public_key(pem)
     except Exception as error:
         raise AccessUnreadable(
-            where, f"{key.file} is not a public key in PEM; write one, `openssl pkey -pubout`"
+            where, f"{key.file} is not a public key in PEM; write one with `openssl pkey -pubout`"
         ) from error
     for algorithm in key.algorithms:
         try:
             jwt.get_algorithm_by_name(algorithm).prepare_key(public)
         except Exception as error:
-            text = f"{algorithm} cannot be checked by the key in {key.file}; list what it signs by"
+            text = f"the key in {key.file} cannot verify {algorithm}; list the algorithms that the key signs with"
             raise AccessUnreadable(("access", "jwt", at, "algorithms"), text) from error
     return public

@@ -96,10 +96,10 @@ class Rules:
             given = rule.resources.get(action)
             found = None if given is None else given.match(name)
             if found is not None:
-                return Decision(True, at, f"{who} has {action} on {found}")
+                return Decision(True, at, f"{who} is granted {action} on {found}")
         if not mine:
             return Decision(False, None, f"no rule names {principal}")
-        return Decision(False, None, f"none of the rules that name {principal} gives {action} on {resource}")
+        return Decision(False, None, f"none of the rules that name {principal} grants {action} on {resource}")
 
     def naming(self, principal: str) -> Sequence[int]:
         """Which rules name a principal."""

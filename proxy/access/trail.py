@@ -26,7 +26,7 @@ from proxy.access.views import AuditEntry
 LINES = declare("pyddmq_audit_lines_total", "Lines of the audit trail; trail: changes, denials", ("trail",))
 LOST = declare(
     "pyddmq_audit_lost_total",
-    "Lines of the audit trail that could not be written: outcomes of changes, and denials; the log has them",
+    "Lines of the audit trail that could not be written: outcomes of changes, and denials; the log contains them",
     ("trail",),
 )
 

@@ -15,13 +15,13 @@ class AuditEntry(View, frozen=True, kw_only=True):
         outcome: `asked` (before a change is begun), then `done`, `refused` or `failed`; `denied`.
         principal: Who; empty where nothing says who may do what.
         way: How that is known: `token`, `jwt`, `certificate`, `network`, `anonymous`, or `adminToken`.
-        proof: Id of the token, or name of its key; empty where there is none.
-        address: Where it was asked from.
-        of: Number of the line that says what was asked, of an outcome; 0 else.
+        proof: Id of the token, or name of its key; empty without one.
+        address: Address of the client.
+        of: For an outcome: number of the line with the request; else 0.
         resource: Topic, group or the like, of a denial; empty else.
         asked: The body of the change as JSON, cut where it is long; empty for none.
         why: Why it was refused, failed or denied; empty else.
-        count: For how many this line stands.
+        count: Number of events that this line represents.
     """
 
     number: int

@@ -41,37 +41,37 @@ READY = declare("pyddmq_ready", "1 when /readyz answers 200, else 0.", kind="gau
 LOOP_LAG = declare(
     "pyddmq_event_loop_lag_seconds", "Worst lateness of the event loop over the last 10 to 20 s.", kind="gauge"
 )
-STORE_USED = declare("pyddmq_store_used_bytes", "Bytes that the data directory's files take.", kind="gauge")
+STORE_USED = declare("pyddmq_store_used_bytes", "Size of the files in the data directory.", kind="gauge")
 STORE_FREE = declare("pyddmq_store_free_bytes", "Bytes free on the data directory's file system.", kind="gauge")
 _GROUP_TOPIC = ("group", "topic")
-LAG = declare("pyddmq_group_lag_messages", "Messages not yet finished, over all queues.", _GROUP_TOPIC, "gauge")
-LAG_SECONDS = declare("pyddmq_group_lag_seconds", "Age of the oldest message not yet finished.", _GROUP_TOPIC, "gauge")
-IN_FLIGHT = declare("pyddmq_group_in_flight_messages", "Messages out with clients, unanswered.", _GROUP_TOPIC, "gauge")
+LAG = declare("pyddmq_group_lag_messages", "Unfinished messages, over all queues.", _GROUP_TOPIC, "gauge")
+LAG_SECONDS = declare("pyddmq_group_lag_seconds", "Age of the oldest unfinished message.", _GROUP_TOPIC, "gauge")
+IN_FLIGHT = declare("pyddmq_group_in_flight_messages", "Messages in flight with clients.", _GROUP_TOPIC, "gauge")
 WAITING = declare(
-    "pyddmq_group_waiting_messages", "Messages that wait for an earlier one of their key.", _GROUP_TOPIC, "gauge"
+    "pyddmq_group_waiting_messages", "Messages that wait for an earlier message of their key.", _GROUP_TOPIC, "gauge"
 )
-STUCK_KEYS = declare("pyddmq_group_stuck_keys", "Order keys whose head holds others up.", _GROUP_TOPIC, "gauge")
+STUCK_KEYS = declare("pyddmq_group_stuck_keys", "Order keys whose first message blocks others.", _GROUP_TOPIC, "gauge")
 PAUSED = declare(
     "pyddmq_group_paused", "1 while an operator has paused the group on this topic, else 0.", _GROUP_TOPIC, "gauge"
 )
 THROTTLED = declare(
     "pyddmq_group_throttled",
-    "1 while a limit holds back runnable messages; absent while it does not: maxTps, totalMaxTps, concurrency, "
-    "maxConsumeLag, httpMaxTps.",
+    "1 while a limit delays messages that could be delivered; absent otherwise: maxTps, totalMaxTps, "
+    "concurrency, maxConsumeLag, httpMaxTps.",
     ("group", "topic", "limit"),
     "gauge",
 )
 VERDICT = declare(
     "pyddmq_lag_verdict",
-    "Reported verdict on a group, 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN; absent with `enableAlarm: false`",
+    "Reported verdict on a group: 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN; absent with `enableAlarm: false`",
     ("group", "status", "alarm_group"),
     "gauge",
 )
 
 ATTENTION = declare(
     "pyddmq_attention",
-    "What needs attention, as the status page shows it: 1, or how many, per finding (docs/operations.md), group, "
-    "topic and severity (bad, watch); absent when it is over.",
+    "Findings of the status page: 1 or a count, per finding (docs/operations.md), group, topic and "
+    "severity (bad, watch); absent once resolved.",
     ("finding", "group", "topic", "severity"),
     "gauge",
 )
@@ -88,23 +88,26 @@ EXPIRES_SECONDS = declare(
 )
 EXPIRES_BYTES = declare(
     "pyddmq_group_expires_bytes",
-    "Bytes to be written until the oldest unfinished message is deleted for space; absent without lag or limit.",
+    "Bytes until the oldest unfinished message is deleted for space, at the earliest; absent without lag or limit.",
     _GROUP_TOPIC,
     "gauge",
 )
-PUSH_OUT = declare("pyddmq_push_requests_out", "Requests of a push that are out.", _GROUP_TOPIC, "gauge")
+PUSH_OUT = declare("pyddmq_push_requests_out", "Push requests in flight.", _GROUP_TOPIC, "gauge")
 PUSH_HELD = declare(
     "pyddmq_push_held_messages",
-    "Messages that a push's rate holds back.",
+    "Messages delayed by the rate limit of a push.",
     _GROUP_TOPIC,
     "gauge",
 )
 _URL = ("group", "topic", "url")
 PUSH_URL_IN = declare(
-    "pyddmq_push_url_in", "1 while a URL of the configuration takes messages, 0 while it is out.", _URL, "gauge"
+    "pyddmq_push_url_in",
+    "1 while messages are pushed to a configured URL, 0 while the URL is excluded after failures.",
+    _URL,
+    "gauge",
 )
 PUSH_URL_FAILURES = declare(
-    "pyddmq_push_url_failures", "Failures of a URL of the configuration in a row; 0 after a reply.", _URL, "gauge"
+    "pyddmq_push_url_failures", "Consecutive failures of a configured URL; 0 after a reply.", _URL, "gauge"
 )
 
 ZEROS_MAX = 1_000

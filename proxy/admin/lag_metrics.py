@@ -24,27 +24,26 @@ _KAFKA_QUEUE = ("cluster_name", "group", "topic", "partition")
 _KAFKA_PARTITION = ("cluster_name", "topic", "partition")
 
 MESSAGES = declare("pyddmq_lag_messages", "Messages of a queue from the committed offset to the end", _QUEUE, "gauge")
-UNFINISHED = declare("pyddmq_lag_unfinished_messages", "Those of them that are not finished", _QUEUE, "gauge")
+UNFINISHED = declare("pyddmq_lag_unfinished_messages", "Unfinished messages among these", _QUEUE, "gauge")
 SECONDS = declare(
     "pyddmq_lag_seconds",
-    "Age of the oldest unfinished message of a queue, at least where only that is known",
+    "Age of the oldest unfinished message of a queue, or its lower bound",
     _QUEUE,
     "gauge",
 )
 STATUS = declare(
     "pyddmq_lag_status",
-    "What the rules say of a queue (docs/lag-rules.md): 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN",
+    "Status of a queue by the lag rules (docs/lag-rules.md): 0 OK, 1 WARN, 2 ERR, 3 UNKNOWN",
     (*_QUEUE, "status"),
     "gauge",
 )
-CAUSE = declare(
-    "pyddmq_lag_cause", "1 of the cause that the rules find for a queue's status", (*_QUEUE, "cause"), "gauge"
+CAUSE = declare("pyddmq_lag_cause", "1 for the cause of a queue's status by the lag rules", (*_QUEUE, "cause"), "gauge")
+VELOCITY = declare(
+    "pyddmq_lag_velocity", "Growth of a queue's lag in messages per second; negative when it shrinks", _QUEUE, "gauge"
 )
-VELOCITY = declare("pyddmq_lag_velocity", "By how many messages a second a queue's lag grows; below 0 it falls", _QUEUE,
-                   "gauge")  # fmt: skip
 CATCH_UP = declare(
     "pyddmq_lag_catch_up_seconds",
-    "Until a queue's lag is worked off at present rates; absent where it does not fall",
+    "Time until a queue has caught up at present rates; absent unless its lag shrinks",
     _QUEUE,
     "gauge",
 )
@@ -55,7 +54,10 @@ GROUP_STATUS = declare(
     "gauge",
 )
 LEFT_OUT = declare(
-    "pyddmq_lag_queues_left_out", f"Queues without gauges of their own: the worst {QUEUES_MAX:,} have them", (), "gauge"
+    "pyddmq_lag_queues_left_out",
+    f"Queues without gauges of their own; only the worst {QUEUES_MAX:,} have them",
+    (),
+    "gauge",
 )
 PARTITIONS_LEFT_OUT = declare(
     "pyddmq_lag_partitions_left_out",
@@ -68,13 +70,13 @@ KAFKA_LAG = declare("kafka_consumergroup_group_lag", "As `pyddmq_lag_messages`",
 KAFKA_SECONDS = declare("kafka_consumergroup_group_lag_seconds", "As `pyddmq_lag_seconds`", _KAFKA_QUEUE, "gauge")
 KAFKA_RATIO = declare(
     "kafka_consumergroup_group_lag_retention_ratio",
-    "Part of the kept messages that is lag, in percent",
+    "Lag in percent of the stored messages",
     _KAFKA_QUEUE,
     "gauge",
 )
 KAFKA_LOST = declare(
     "kafka_consumergroup_group_messages_lost",
-    "Messages that retention took unfinished, of all time",
+    "Unfinished messages deleted by retention, over all time",
     _KAFKA_QUEUE,
     "gauge",
 )
@@ -85,7 +87,7 @@ MAX_SECONDS = declare(
 SUM_LAG = declare("kafka_consumergroup_group_sum_lag", "Sum of a group's lag", _KAFKA_GROUP, "gauge")
 TOPIC_LAG = declare("kafka_consumergroup_group_topic_sum_lag", "Sum of a group's lag in a topic", _KAFKA_TOPIC, "gauge")
 LATEST = declare("kafka_partition_latest_offset", "End of a queue", _KAFKA_PARTITION, "gauge")
-EARLIEST = declare("kafka_partition_earliest_offset", "First offset that a queue keeps", _KAFKA_PARTITION, "gauge")
+EARLIEST = declare("kafka_partition_earliest_offset", "First stored offset of a queue", _KAFKA_PARTITION, "gauge")
 
 LAG_NAMES = frozenset(
     {

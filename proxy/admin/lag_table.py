@@ -23,7 +23,7 @@ def lag_section(judged: Judgement, group: str | None = None) -> str:
         group: Only this one, queue by queue.
     """
     if not judged.lag.enabled:
-        return table("Lag", (), [], "Nothing is judged: `lag.enabled` is false.")
+        return table("Lag", (), [], "Lag is not judged: `lag.enabled` is false.")
     queues = [each for each in judged.queues if group in (None, each.group)]
     note = _note(judged, queues)
     if group is not None:

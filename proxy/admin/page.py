@@ -124,8 +124,8 @@ def _opened(node: LiveNode) -> str:
     if node.access != "open":
         return ""
     text = (
-        "<code>access: open</code><small>There are no rules: every client that reaches the Thrift ports may publish to "
-        "any topic, and pull and acknowledge for any group.</small>"
+        "<code>access: open</code><small>There are no access rules: every client that reaches the Thrift "
+        "ports may publish to any topic, and pull and acknowledge for any group.</small>"
     )
     return f'<ul class="look"><li class="warn">{text}</li></ul>'
 
@@ -162,7 +162,7 @@ def _tiles(node: LiveNode, groups: Sequence[GroupView], *, is_whole: bool) -> st
     tiles = [
         ("lag, messages", behind),
         ("age of the oldest", age(oldest)),
-        ("out with clients", f"{sum(topic.in_flight for topic in topics):,}"),
+        ("in flight with clients", f"{sum(topic.in_flight for topic in topics):,}"),
         ("waiting for their key", f"{sum(topic.waiting for topic in topics):,}"),
         ("keys held", f"{stuck:,}"),
     ]
@@ -286,7 +286,7 @@ def _stuck_table(groups: Sequence[GroupView], now_ms: int) -> str:
     ]
     total = sum(topic.stuck_keys_total for group in groups for topic in group.topics)
     header = ("Key", "Group", "Its first message", "#Deliveries", "Held by", "#Since", "#Behind it", "Last failure")
-    return table("Keys that hold others up", header, rows, "None: no message waits for its key.", total=total)
+    return table("Keys that block others", header, rows, "No message waits for its key.", total=total)
 
 
 def _out_table(groups: Sequence[GroupView], now_ms: int) -> str:
@@ -308,7 +308,7 @@ def _out_table(groups: Sequence[GroupView], now_ms: int) -> str:
     total = sum(group.in_flight_total for group in groups)
     note = f"summed up from {listed:,} of {amount(total, 'message')}" if listed < total else ""
     header = ("Client", "Group", "Topic", "#Messages", "The oldest", "#Since")
-    return table("Out with clients", header, [cells for _, cells in rows], "Nothing is out.", note=note)
+    return table("In flight with clients", header, [cells for _, cells in rows], "No message is in flight.", note=note)
 
 
 def _clients_table(node: LiveNode) -> str:
@@ -371,7 +371,7 @@ def _latencies_table(node: LiveNode, group: str | None) -> str:
         for each in latencies(node.metrics, group=group)
     ]
     header = ("What", "Of", "#Count", "#Half within", "#99 % within")
-    return table("Latency, last two minutes", header, rows, "Nothing happened.")
+    return table("Latency, last two minutes", header, rows, "No measurements.")
 
 
 def _since(since_ms: int, now_ms: int, late_seconds: float | None = None) -> Cell:

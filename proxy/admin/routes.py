@@ -96,7 +96,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
 }
 """Of each answer: nothing of it is kept, run, framed or taken for something else than it says."""
-_OPENING = "The store is being opened; ask again when /readyz says ready."
+_OPENING = "The store is opening; try again when /readyz reports ready."
 _NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
 BODY_BYTES_MAX = 64 * 1024
 SPAN_MS_MAX = 400 * 86_400_000
@@ -198,7 +198,7 @@ class Routes:
             route = request.match_info.route.resource
             kind = "" if route is None else route.canonical
             self._node.limited_log.fault("admin_request_failed", error, kind=kind, path=request.path)
-            text = "The node could not put this answer together; its log has the cause."
+            text = "The node could not produce this answer; the cause is in its log."
             response = self._refusal(500, text)
         response.headers.update(HEADERS)
         return response
@@ -235,9 +235,9 @@ class Routes:
     def _error(self, request: web.Request, error: web.HTTPException) -> web.Response:
         text = error.text or error.reason
         if error.status == 404 and error.text == "404: Not Found":
-            text = f"There is nothing at {request.path}; / lists what there is, docs/admin.md describes it."
+            text = f"There is nothing at {request.path}; / lists the paths, docs/admin.md describes them."
         elif error.status == 405:
-            text = f"{request.method} is not answered at {request.path}; use {error.headers.get('Allow', 'GET')}."
+            text = f"{request.method} is not allowed at {request.path}; use {error.headers.get('Allow', 'GET')}."
         response = self._said(request, error.status, text)
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
@@ -331,7 +331,7 @@ class Routes:
         return ([], 0) if self._audit is None else self._audit.recent(limit)
 
     async def _limits(self, request: web.Request) -> web.Response:
-        advice = "No client {!r} is counted; `pyddmq limits` and /api/limits list all."
+        advice = "No client {!r} is counted; `pyddmq limits` and /api/limits list all clients."
         return self._listed(request, "client", self._node.limits, advice)
 
     async def _losses(self, request: web.Request) -> web.Response:
@@ -360,7 +360,7 @@ class Routes:
         return self._listed(request, "group", listing, _NO_GROUP)
 
     async def _offsets(self, request: web.Request) -> web.Response:
-        advice = "No offsets of a group {!r} are known; `pyddmq offsets show` and /api/offsets list all."
+        advice = "No offsets of group {!r} are known; `pyddmq offsets show` and /api/offsets list all groups."
         return self._listed(request, "group", partial(answers.offsets, self._node), advice)
 
     async def _judged(self, request: web.Request) -> web.Response:
@@ -532,7 +532,7 @@ def _span(request: web.Request, name: str) -> int:
     except ValueError as error:
         raise web.HTTPBadRequest(text=f"{name}: {error}.") from error
     if not 0 < span_ms <= SPAN_MS_MAX:
-        raise web.HTTPBadRequest(text=f"{name} is {text!r}; it must be above 0 and at most 400d.")
+        raise web.HTTPBadRequest(text=f"{name} must be above 0 and at most 400d, got {text!r}.")
     return span_ms
 
 
@@ -554,7 +554,7 @@ def _limit(request: web.Request) -> int:
     text = request.query.get("limit", str(answers.LIMIT_DEFAULT))
     limit = whole_number(text, 9)
     if limit is None:
-        raise web.HTTPBadRequest(text=f"limit is {text!r}; it must be a whole number from 0 to {answers.LIMIT_MAX}.")
+        raise web.HTTPBadRequest(text=f"limit must be an integer from 0 to {answers.LIMIT_MAX}, got {text!r}.")
     return min(limit, answers.LIMIT_MAX)
 
 
@@ -569,4 +569,4 @@ async def _read(request: web.Request) -> None:
     except web.HTTPException:
         raise
     except Exception as error:
-        raise web.HTTPBadRequest(text="The body cannot be read as its headers say; send it whole.") from error
+        raise web.HTTPBadRequest(text="The body does not match its headers; send all of it.") from error

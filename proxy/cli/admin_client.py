@@ -133,11 +133,15 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
         by_tls = failure(address, error) if isinstance(error, OSError) else None
         if by_tls is not None:
             raise CliError(str(by_tls), ExitCode.CANNOT_CONNECT) from error
-        reason = "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+        reason = (
+            "no answer within the time limit"
+            if isinstance(error, TimeoutError)
+            else (error.strerror or str(error)).lower()
+        )
         text = (
             f"cannot connect to the admin port at {address}: {reason}. Is the node running? `pyddmq serve` starts one"
         )
-        raise CliError(f"{text}; --admin host:port names another.", ExitCode.CANNOT_CONNECT) from error
+        raise CliError(f"{text}; --admin host:port selects another node.", ExitCode.CANNOT_CONNECT) from error
     except http.client.HTTPException as error:
         raise _another(address) from error
     finally:
@@ -145,16 +149,14 @@ def _ask(  # noqa: PLR0917 - of a request, in their order
     try:
         if answer.status != http.client.OK:
             if raw.startswith(b"This port speaks TLS"):
-                text = f"the admin port at {address} speaks TLS; name it as https://{address}"
+                text = f"the admin port at {address} speaks TLS; pass --admin https://{address}"
                 raise CliError(text, ExitCode.CANNOT_CONNECT)
             with contextlib.suppress(msgspec.ValidationError):
                 message = msgspec.json.decode(raw, type=ErrorAnswer).error.message
                 # A name or an id that nothing has is 404, of whatever path.
                 code = ExitCode.NOT_FOUND if answer.status == http.client.NOT_FOUND else ExitCode.REFUSED
                 if is_kept_back and answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
-                    message += (
-                        f" (The token was kept back: it goes over TLS or the loopback alone, and {address} is neither.)"
-                    )
+                    message += " (The token was not sent: it is sent only over TLS or to loopback addresses.)"
                 raise CliError(f"the node refused: {message}", code)
             if answer.status not in also:
                 raise _another(address)
@@ -177,7 +179,7 @@ class _Encrypted(http.client.HTTPConnection):
 
 
 def _another(address: str) -> CliError:
-    text = f"what answers at {address} is not a pyddmq admin port of this version; name it with --admin host:port."
+    text = f"the server at {address} is not a pyddmq admin port of this version; pass another with --admin host:port."
     return CliError(text, ExitCode.CANNOT_CONNECT)
 
 

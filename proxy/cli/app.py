@@ -86,7 +86,7 @@ def run(arguments: Sequence[str], *, leave: Callable[[int], object] | None = Non
         An exit code of `ExitCode`.
     """
     if not open_streams():
-        sys.stderr.write("pyddmq: stdout is closed; give the command somewhere to print, if only /dev/null\n")
+        sys.stderr.write("pyddmq: stdout is closed; redirect it to a file or /dev/null\n")
         return ExitCode.USAGE
     as_json = _asks_for_json(arguments)
     if (removed := refusal(arguments)) is not None:
@@ -116,7 +116,7 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
 def _wrong_line(error: Any) -> str:
     """Return a UsageError in one sentence, with the command that shows the right way."""
     command = "pyddmq" if error.ctx is None else error.ctx.command_path
-    return f"{error.format_message().rstrip('.')}; `{command} --help` shows what there is"
+    return f"{error.format_message().rstrip('.')}; `{command} --help` lists the options"
 
 
 def _print_version(asked: bool) -> None:
@@ -245,7 +245,7 @@ def _check_texts(options: Mapping[str, Any]) -> None:
                 if isinstance(text, str):
                     text.encode()
             except UnicodeEncodeError as error:
-                said = f"the argument `{printable(text):.80}` is not UTF-8; write it in UTF-8"
+                said = f"the argument `{printable(text):.80}` is not valid UTF-8; encode it as UTF-8"
                 raise CliError(said, ExitCode.USAGE) from error
 
 

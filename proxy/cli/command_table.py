@@ -84,25 +84,25 @@ COMMANDS: Commands = {
 FOLDERS = (
     Folder(
         name="actions",
-        help="Look at actions and try them; `actions [NAME]` is short for `actions list [NAME]`.",
+        help="List actions and try them; `actions [NAME]` is short for `actions list [NAME]`.",
         meant="list",
         commands={"list": actions_command.list_actions, "try": actions_command.try_actions},
     ),
-    Folder(name="config", help="Look at configuration files.", commands={"check": config_command.check}),
+    Folder(name="config", help="Check configuration files.", commands={"check": config_command.check}),
     Folder(
         name="demo",
-        help="Show a running node at work, and check it; `demo [OPTIONS]` is short for `demo events`.",
+        help="Show a running node under load, and check it; `demo [OPTIONS]` is short for `demo events`.",
         meant="events",
         commands={"events": demo_command.events, "lag": demo_lag},
     ),
     Folder(
         name="access",
-        help="Make tokens for clients, and see why something is allowed or denied.",
+        help="Create tokens for clients, and explain why an operation is allowed or denied.",
         commands={"explain": access_commands.explain},
         folders=(
             Folder(
                 name="token",
-                help="Make, list and revoke the tokens by which clients say who they are.",
+                help="Create, list and revoke the tokens that authenticate clients.",
                 commands={
                     "create": access_commands.create,
                     "list": access_commands.list_tokens,
@@ -113,7 +113,7 @@ FOLDERS = (
     ),
     Folder(
         name="groups",
-        help="Look at consumer groups; `groups [GROUP]` is short for `groups show [GROUP]`.",
+        help="Show consumer groups; `groups [GROUP]` is short for `groups show [GROUP]`.",
         meant="show",
         commands={
             "show": node_commands.groups,
@@ -127,7 +127,7 @@ FOLDERS = (
     ),
     Folder(
         name="lag",
-        help="See how far groups are behind, and why; `lag [GROUP]` is short for `lag show [GROUP]`.",
+        help="Show how far groups are behind, and why; `lag [GROUP]` is short for `lag show [GROUP]`.",
         meant="show",
         commands={
             "show": lag_commands.show,
@@ -146,7 +146,7 @@ FOLDERS = (
     ),
     Folder(
         name="topics",
-        help="Look at topics and change them; `topics [TOPIC]` is short for `topics show [TOPIC]`.",
+        help="Show and change topics; `topics [TOPIC]` is short for `topics show [TOPIC]`.",
         meant="show",
         commands={
             "show": node_commands.topics,
@@ -157,12 +157,12 @@ FOLDERS = (
     ),
     Folder(
         name="offsets",
-        help="Look at the offsets of groups, and move them.",
+        help="Show and reset the offsets of groups.",
         commands={"show": offset_commands.show, "reset": offset_commands.reset},
     ),
     Folder(
         name="delays",
-        help="Look at messages of the delay levels, and cancel them.",
+        help="Show and cancel messages of the delay levels.",
         commands={
             "list": delay_commands.list_levels,
             "show": delay_commands.show,
@@ -171,7 +171,7 @@ FOLDERS = (
     ),
     Folder(
         name="dlq",
-        help="Look at dead letters, and send them again.",
+        help="Show dead letters, and redrive them.",
         commands={
             "list": dlq_commands.list_groups,
             "show": dlq_commands.show,
@@ -181,7 +181,7 @@ FOLDERS = (
     ),
     Folder(
         name="transactions",
-        help="Look at transactions, and decide them by hand.",
+        help="Show transactions, and commit or roll them back by hand.",
         commands={
             "list": transaction_commands.list_transactions,
             "show": transaction_commands.show,
@@ -193,7 +193,7 @@ FOLDERS = (
     ),
     Folder(
         name="timers",
-        help="Look at messages that wait for their moment, and change them.",
+        help="Show and change timed messages that are not due yet.",
         commands={
             "list": timer_commands.list_timers,
             "show": timer_commands.show,
@@ -206,17 +206,17 @@ FOLDERS = (
     ),
     Folder(
         name="messages",
-        help="Look at stored messages.",
+        help="Show and export stored messages.",
         commands={
             "show": messages_command.show,
             "query": messages_command.query,
             "export": messages_command.export,
         },
     ),
-    Folder(name="tls", help="Certificates for trying TLS.", commands={"dev": tls_dev_command.dev}),
+    Folder(name="tls", help="Create certificates for trying TLS.", commands={"dev": tls_dev_command.dev}),
     Folder(
         name="store",
-        help="Look at data directories.",
+        help="Inspect, check, back up and restore data directories.",
         commands={
             "broker-conf": store_command.broker_conf,
             "check": store_check_command.check,

@@ -44,15 +44,15 @@ def translate(error: ClientError | ClientMisuse, *, option: str) -> CliError:
     if isinstance(error, ClientMisuse):
         return CliError(str(error), ExitCode.USAGE)
     if isinstance(error, CannotConnect):
-        advice = f"Is the node running? `pyddmq serve` starts one; {option} host:port names another."
+        advice = f"Is the node running? `pyddmq serve` starts one; {option} host:port selects another."
         return CliError(f"{error}. {advice}", ExitCode.CANNOT_CONNECT)
     if isinstance(error, NotThrift):
-        return CliError(f"{error}. Name the right port with {option} host:port.", ExitCode.CANNOT_CONNECT)
+        return CliError(f"{error}. Pass the right port with {option} host:port.", ExitCode.CANNOT_CONNECT)
     if isinstance(error, CallRejected) and error.code == _UNKNOWN_METHOD:
-        text = f"this is not the port of {option}: {error.text}. Name the right one with {option} host:port."
+        text = f"this is not the port of {option}: {error.text}. Pass the right one with {option} host:port."
         return CliError(text, ExitCode.CANNOT_CONNECT)
     if isinstance(error, Unreachable):
-        return CliError(f"{error}. Look at the node's log; it may have stopped.", ExitCode.CANNOT_CONNECT)
+        return CliError(f"{error}. Look at the node's log; the node may have stopped.", ExitCode.CANNOT_CONNECT)
     if isinstance(error, Refused):
         again = " Trying again in a moment may help." if error.retriable else ""
         return CliError(f"the node refused: {error}.{again}", refusal_code(error))

@@ -20,5 +20,5 @@ def print_findings(found: Sequence[Finding]) -> None:
         print_line(f"  {'!!' if each.bad else ' !'} {printable(each.text)}")
         print_line(f"     {printable(each.advice)}")
     if len(found) > SHOWN_MAX:
-        print_line(f"  and {amount(len(found) - SHOWN_MAX, 'more finding')}: --json has all")
+        print_line(f"  and {amount(len(found) - SHOWN_MAX, 'more finding')}: --json shows all")
     print_line("")

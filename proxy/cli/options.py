@@ -21,7 +21,7 @@ TokenFile = Annotated[
         "--token-file",
         metavar="FILE",
         envvar="PYDDMQ_TOKEN_FILE",
-        help="File of the token by which to say who this is. Else that in PYDDMQ_TOKEN.",
+        help="File with the token that authenticates this client. The default is PYDDMQ_TOKEN.",
         readable=False,
     ),
 ]
@@ -32,7 +32,7 @@ AdminAddress = Annotated[
 StoppedData = Annotated[
     Path | None,
     typer.Option(
-        "--data", metavar="DIR", help="Instead of a node: a data directory that no node has open.", readable=False
+        "--data", metavar="DIR", help="Read a data directory that no node has open, instead of a node.", readable=False
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in a stable shape (docs/cli.md).")]

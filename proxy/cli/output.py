@@ -83,7 +83,7 @@ def writing(where: object) -> Iterator[None]:
         from conf.file_faults import file_fault, lowered
 
         reason = lowered(file_fault(error, where if isinstance(where, Path) else None, to="write"))
-        raise CliError(f"cannot write {where}: {reason}; give it another place", ExitCode.CHECK_FAILED) from error
+        raise CliError(f"cannot write {where}: {reason}; pass another file", ExitCode.CHECK_FAILED) from error
 
 
 def check_reader() -> None:

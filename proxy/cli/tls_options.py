@@ -20,7 +20,7 @@ TlsCa = Annotated[
         "--tls-ca",
         metavar="FILE",
         envvar="PYDDMQ_TLS_CA",
-        help="For addresses as tls://HOST:PORT: the CAs that are trusted (PEM); the system's when left out.",
+        help="For addresses as tls://HOST:PORT: the trusted CAs (PEM); the default is the system's.",
     ),
 ]
 TlsCertificate = Annotated[
@@ -31,7 +31,9 @@ TlsCertificate = Annotated[
 ]
 TlsKey = Annotated[
     str | None,
-    typer.Option("--tls-key", metavar="FILE", envvar="PYDDMQ_TLS_KEY", help="Its key, if in a separate file."),
+    typer.Option(
+        "--tls-key", metavar="FILE", envvar="PYDDMQ_TLS_KEY", help="Key of the certificate, if in a separate file."
+    ),
 ]
 TlsName = Annotated[
     str | None,
@@ -39,7 +41,7 @@ TlsName = Annotated[
         "--tls-name",
         metavar="NAME",
         envvar="PYDDMQ_TLS_NAME",
-        help="Name that the node's certificate must have; the host of the address when left out.",
+        help="Name that the node's certificate must have; the default is the host of the address.",
     ),
 ]
 

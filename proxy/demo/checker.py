@@ -79,17 +79,17 @@ class Checker:
         self.deliveries += 1
         out = self._out.get(seen.case)
         if out is not None and out != seen.case_sequence:
-            self.order.add(f"{seen.case}: event {seen.case_sequence} came while {out} was out")
+            self.order.add(f"{seen.case}: event {seen.case_sequence} arrived while {out} was in flight")
         self._out[seen.case] = seen.case_sequence
         expected = self._next.get(seen.case, 0)
         retrying = self._retrying.get(seen.case)
         if retrying is not None and retrying < seen.case_sequence:
-            self.retries.add(f"{seen.case}: event {seen.case_sequence} came before the retry of {retrying}")
+            self.retries.add(f"{seen.case}: event {seen.case_sequence} arrived before the retry of {retrying}")
         if seen.case_sequence == expected - 1 or out == seen.case_sequence:
             # Once more after a timeout or a lost answer.
             self.repeats += 1
         elif seen.case_sequence != expected:
-            self.order.add(f"{seen.case}: event {seen.case_sequence} came where {expected} was due")
+            self.order.add(f"{seen.case}: event {seen.case_sequence} arrived where {expected} was due")
         return self._failed[seen.sequence] < event.failures and not self._done[seen.sequence]
 
     def note_outcome(self, seen: Seen, *, success: bool) -> None:
@@ -120,13 +120,11 @@ class Checker:
         findings = Findings(self.retries.count, list(self.retries.examples))
         for event in self._events:
             if self._failed[event.sequence] and not self._done[event.sequence]:
-                findings.add(f"{event.case}: event {event.case_sequence} failed and never came again")
+                findings.add(f"{event.case}: event {event.case_sequence} failed and was never redelivered")
             elif self._done[event.sequence] and self._failed[event.sequence] < event.failures:
                 # More often is possible: a delivery that timed out and its successor may both be failed.
                 times = self._failed[event.sequence]
-                findings.add(
-                    f"{event.case}: event {event.case_sequence} came {times} times to be failed, not {event.failures}"
-                )
+                findings.add(f"{event.case}: event {event.case_sequence} failed {times} times, not {event.failures}")
         return findings
 
 
@@ -193,7 +191,7 @@ def _neighbours(events: Sequence[Event]) -> tuple[int, int]:
         if before is not None and before.failures == 0 and event.failures == 0:
             return before.sequence, event.sequence
         last[event.case] = event
-    raise ValueError("no case has two events in this run: use more --events")
+    raise ValueError("no case has two events in this run; use more --events")
 
 
 def _last_of_a_case(events: Sequence[Event]) -> int:
@@ -202,4 +200,4 @@ def _last_of_a_case(events: Sequence[Event]) -> int:
     for event in last.values():
         if event.failures == 0:
             return event.sequence
-    raise ValueError("every case of this run ends with a failure on purpose: use more --events")
+    raise ValueError("every case of this run ends with a failure on purpose; use more --events")

@@ -122,6 +122,6 @@ def checks_of(checker: Checker) -> tuple[Check, ...]:
     """Draw the three verdicts from what was seen."""
     return (
         Check(name="delivery", promise="every event was delivered and succeeded", findings=checker.missing()),
-        Check(name="order", promise="every case came in order, one event at a time", findings=checker.order),
+        Check(name="order", promise="the events of each case arrived in order, one at a time", findings=checker.order),
         Check(name="retry", promise="failed events were retried in place", findings=checker.unretried()),
     )

@@ -24,17 +24,17 @@ from proxy.limits.quota import AFTER_MS, Over, Quota
 
 HELD = declare(
     "pyddmq_limits_held_total",
-    "Calls after which their connection was held back for a limit of its client. client: principal, address; limit: "
-    "its key in the section limits",
+    "Calls whose connection was paused for a limit of its client. client: principal, address; limit: its "
+    "key in the section limits",
     ("client", "limit"),
 )
 REFUSED = declare(
     "pyddmq_limits_refused_total",
-    "Calls, messages, waiting pulls and connections that were refused for a limit of their client; labels likewise, "
+    "Calls, messages, waiting pulls and connections refused for a limit of their client; the same labels, "
     "and limit share",
     ("client", "limit"),
 )
-COUNTED = declare("pyddmq_limits_clients", "Clients that are counted for a limit of theirs", ("client",), kind="gauge")
+COUNTED = declare("pyddmq_limits_clients", "Clients that have limits", ("client",), kind="gauge")
 
 KEPT_MAX = 10_000
 """Clients of each kind without a connection that are kept."""

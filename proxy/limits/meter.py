@@ -241,9 +241,9 @@ class Meter:
             "connections": (self.connections_max, "connections"),
             "parkedPulls": (self.parked_max, "waiting pulls"),
             "openTransactions": (self.halves_max, "undecided transactions"),
-            "pendingTimers": (self.pending_max, "messages that wait for their moment"),
+            "pendingTimers": (self.pending_max, "pending timed messages"),
         }
         if limit in words:
             count, what = words[limit]
             return f"{count:,} {what}" if count is not None else what
-        return "its share of what is free"
+        return "its share of the free capacity"

@@ -31,7 +31,7 @@ class Over(NamedTuple):
         """A sentence for who is refused."""
         meter, limit = self.meter, self.limit
         above = "above its limit of" if limit.endswith("PerSecond") else "at its limit,"
-        return f"{meter.who} is {above} {meter.said(limit)}: come again in {self.after_ms} ms"
+        return f"{meter.who} is {above} {meter.said(limit)}; retry after {self.after_ms} ms"
 
 
 class Refuse(Protocol):

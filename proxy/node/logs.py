@@ -47,9 +47,9 @@ def configure(
         ValueError: An unknown style or level.
     """
     if style not in ("auto", "console", "json"):
-        raise ValueError(f"log style {style!r} is none of auto, console, json")
+        raise ValueError(f"invalid log style {style!r}; use auto, console or json")
     if level not in LEVELS:
-        raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
+        raise ValueError(f"invalid log level {level!r}; use one of {', '.join(LEVELS)}")
     target = sys.stderr if stream is None else stream
     terminal = target.isatty()
     sink = cast("TextIO", _Sink(target, lost or Counter()))

@@ -91,7 +91,7 @@ class PeriodicWork:
 
 _log = structlog.get_logger(__name__)
 
-TURNS = declare("pyddmq_turns_total", "Turns of the loop in which something was flushed")
+TURNS = declare("pyddmq_turns_total", "Turns of the event loop that flushed data")
 
 _FLUSH_ROUNDS_MAX = 8
 """Flushes of one turn: what a flush makes (dead letters) is flushed too, but a turn ends."""

@@ -157,7 +157,9 @@ class Reloader:
         return self._node.state not in ("ready", "failed")
 
     def _ended(self) -> ReloadResult:
-        return ReloadResult(accepted=False, problems=(f"the node is {self._node.state}: nothing can be changed now",))
+        return ReloadResult(
+            accepted=False, problems=(f"the node is {self._node.state}; changes are refused in this state",)
+        )
 
     def _changes(self, config: Config, *, accept_loss: bool) -> tuple[Changes, list[Refusal]]:
         """What a configuration changes, and why it may not."""
@@ -188,15 +190,15 @@ class Reloader:
         if not accept_loss or retaining.waiting is None:
             return ()
         retaining.change(retaining.waiting)
-        return ("the limits of retention that waited are in force",)
+        return ("the postponed retention limits are in force",)
 
     def _waiting_limits(self) -> list[str]:
         losses = self._node.opened.retaining.losses
-        return [f"the limits of retention are not in force: this {loss_sentence(losses)}"] if losses else []
+        return [f"the retention limits are not in force: this {loss_sentence(losses)}"] if losses else []
 
     def _still_draining(self, config: Config, changes: Changes) -> list[Refusal]:
         leaving = {group.name for group in self._node.leaving}
-        text = "was taken out a moment ago and still drains; reload again when it has left"
+        text = "was removed and still drains; reload again when it has drained"
         return [
             Refusal(group_path(config, name), f"group {name} {text}")
             for name, change in changes.groups.items()
@@ -316,7 +318,7 @@ def retention_key(old: NodeConfig, new: NodeConfig) -> str:
 
 def loss_sentence(losses: Mapping[str, int]) -> str:
     """Say how many messages of which groups would be deleted, and how to confirm it."""
-    return f"would delete messages at once that are not finished: {by_group(losses)}; {_CONFIRM}"
+    return f"would immediately delete unfinished messages: {by_group(losses)}; {_CONFIRM}"
 
 
 class _Unprepared(Exception):

@@ -22,9 +22,11 @@ LOG_SECONDS = 5.0
 """How often a long recovery says how far it is."""
 
 SCANNED = declare(
-    "pyddmq_recovery_scanned_bytes", "Bytes of the log that the recovery of this start has looked at.", kind="gauge"
+    "pyddmq_recovery_scanned_bytes", "Bytes of the log that the recovery of this start has read.", kind="gauge"
 )
-TO_SCAN = declare("pyddmq_recovery_total_bytes", "Bytes of the log that it has to look at.", kind="gauge")
+TO_SCAN = declare(
+    "pyddmq_recovery_total_bytes", "Bytes of the log that the recovery of this start must read.", kind="gauge"
+)
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)

@@ -16,9 +16,9 @@ class RecoveryView(View, frozen=True, kw_only=True):
     """How far an opening is.
 
     Attributes:
-        phase: `log` while the commit log is scanned, `acks` while the ack journal is replayed, `waiting` while it is
-            found out which delayed messages, timers and transactions are pending, `topics` and `groups` while those of
-            the configuration are made.
+        phase: `log`: the commit log is scanned; `acks`: the ack journal is replayed; `waiting`: pending delayed
+            messages, timers and transactions are determined; `topics` and `groups`: those of the configuration are
+            created.
         scanned_bytes: Bytes of the log looked at.
         total_bytes: Bytes to look at, the empty rest of preallocated files included, which passes quickly.
         percent: 0 to 100 of the log.
@@ -39,7 +39,7 @@ class RecoveryView(View, frozen=True, kw_only=True):
         if self.phase == "waiting":
             return "the log is read for delays, timers and transactions that were delivered or decided"
         if self.phase in ("topics", "groups"):
-            return f"the {self.phase} of the configuration are made"
+            return f"the {self.phase} of the configuration are created"
         left = "" if self.eta_seconds is None else f", about {self.eta_seconds:.0f} s left"
         return f"{self.percent:.0f} % of {self.total_bytes:,} bytes of the log{left}"
 

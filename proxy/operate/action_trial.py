@@ -55,7 +55,7 @@ class Step:
         data: `job.data` after it.
         outgoing: What was gathered up to here.
         events: What it counted and noted.
-        seconds: How long it took.
+        seconds: Its duration.
         preview: What it would have sent, where it was not run; secrets are left out.
     """
 
@@ -195,12 +195,12 @@ def subscription_of(
     config = loads(yaml, file=file, actions=registry).config
     found = config.groups.get(group)
     if found is None:
-        raise TrialMissing(f"{file} has no group {group!r}; there are {', '.join(config.groups) or 'none'}")
+        raise TrialMissing(f"{file} has no group {group!r}; its groups are {', '.join(config.groups) or 'none'}")
     for each in found.topics:
         if each.topic == topic:
             return each
     names = ", ".join(each.topic for each in found.topics)
-    raise TrialMissing(f"group {group!r} has no topic {topic!r}; there are {names or 'none'}")
+    raise TrialMissing(f"group {group!r} has no topic {topic!r}; its topics are {names or 'none'}")
 
 
 async def run_trial(
@@ -256,19 +256,19 @@ async def run_trial(
 def meaning_of(answer: Answer, *, last: bool) -> str:
     """Return what an answer would lead to, as a sentence without its full stop."""
     if answer is Status.CONTINUE:
-        return "consumed: it has passed the last action" if last else "goes on"
+        return "consumed by the last action" if last else "next action"
     if answer is Status.FINISH:
         return "consumed"
     if answer is Status.FAIL:
-        return "a business failure: again as retryIntervals says, then to the dead letters"
+        return "a business failure: retried by retryIntervals, then a dead letter"
     if isinstance(answer, Unprocessable):
-        return f"to the dead letters at once: {text_of(answer)}"
+        return f"a dead letter immediately: {text_of(answer)}"
     if isinstance(answer, Failed):
-        return f"a business failure: again as retryIntervals says, then to the dead letters: {text_of(answer)}"
+        return f"a business failure: retried by retryIntervals, then a dead letter: {text_of(answer)}"
     if isinstance(answer, RetryLater):
-        return f"again after {answer.delay_ms} ms, which counts as no attempt: {text_of(answer)}"
-    assert isinstance(answer, Exception), "a trial waits for what was kept"
-    return f"an error: again up to maxRetry times, then to the dead letters: {described(answer)}"
+        return f"again after {answer.delay_ms} ms, not counted as an attempt: {text_of(answer)}"
+    assert isinstance(answer, Exception), "a trial waits for deferred messages"
+    return f"an error: retried up to maxRetry times, then a dead letter: {described(answer)}"
 
 
 def _not_run_step(action: Action, job: TrialJob, context: TrialContext, *, last: bool) -> Step:
@@ -283,12 +283,12 @@ def _not_run_step(action: Action, job: TrialJob, context: TrialContext, *, last:
 
 def _not_run(action: Action) -> str:
     if action.is_gate:
-        return "order per key holds from here on"
+        return "order per key from here"
     if action.name == "PullServer":
-        return "waits for a pull client, whose answer decides"
+        return "waits for a pull client, whose result decides"
     if action.name == "LowLevel":
-        return "clients fetch it by offsets of their own"
-    return "not run: it would have this message now"
+        return "clients fetch it by their own offsets"
+    return "not run: it would receive this message now"
 
 
 def _step(

@@ -189,14 +189,14 @@ class LiveNode:
             return ()
         if state == "failed":
             since = self._node.failed_at_ms
-            why = self._node.failure or "The write side is down."
+            why = self._node.failure or "The node does not accept writes."
             return (f"{why}.", f"Since {moment_text(since)}.") if since else (why,)
         if state == "starting":
-            return ("The store is being opened.",)
+            return ("The store is opening.",)
         recovery = self.recovery
         if recovery is not None:
-            return (f"The store is being recovered: {recovery.sentence}.",)
-        return ("It is stopping, and waits for what is out with clients.",)
+            return (f"The store is recovering: {recovery.sentence}.",)
+        return ("The node is stopping, and waits for messages in flight.",)
 
     @property
     def recovery(self) -> RecoveryView | None:

@@ -38,14 +38,14 @@ def parse_moment(text: str, now_ms: int, *, span_is_age: bool = True) -> int:
         return check_moment(moment_ms)
     if ago := _AGO.fullmatch(text):
         if not span_is_age and ago[3] is None:
-            raise ValueError(f"{text!r} may be in the future or in the past; write `in {text}` or `{text} ago`")
+            raise ValueError(f"{text!r} is ambiguous: future or past; write `in {text}` or `{text} ago`")
         return max(0, now_ms - round(float(ago[1]) * _UNIT_MS[ago[2]]))
     if ahead := _AHEAD.fullmatch(text):
         return now_ms + round(float(ahead[1]) * _UNIT_MS[ahead[2]])
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a valid moment; write {FORMS}") from None
+        raise ValueError(f"{text!r} is not a valid time; write {FORMS}") from None
     if when.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; add Z for UTC or an offset such as +01:00")
     return check_moment(round((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))

@@ -19,5 +19,5 @@ def throttled_text(push: PushView) -> str:
         rate = f"{push.rate:,.10g}/s" if push.rate is not None else "its rate"
         parts.append(f"{push.held:,} wait for {rate}")
     if push.slow:
-        parts.append(f"the receiver asked to slow down: {push.slow:,} requests at a tenth of the rate")
+        parts.append(f"the receiver requested a lower rate: {push.slow:,} requests at a tenth of the rate")
     return "; ".join(parts)

@@ -19,19 +19,19 @@ from upstream.delivery.group import ConsumerGroup
 
 HELD = declare(
     "pyddmq_memory_held_bytes",
-    "What the node holds for clients (connections) and groups (jobs), as of the last second",
+    "Memory held for clients (connections) and groups (jobs), as of the last second",
     ("what",),
     kind="gauge",
 )
-LIMIT = declare("pyddmq_memory_max_bytes", "The ceiling of what is held (memoryMax)", kind="gauge")
+LIMIT = declare("pyddmq_memory_max_bytes", "Limit of the held memory (memoryMax)", kind="gauge")
 LEVEL = declare(
     "pyddmq_memory_pressure",
-    "Measures in force: 0 none, 1 eased (no reading ahead), 2 slowed, 3 refusing, 4 closing",
+    "Measure in force: 0 none, 1 eased (no reading ahead), 2 slowed, 3 refusing, 4 closing",
     kind="gauge",
 )
 MEASURES = declare(
     "pyddmq_memory_measures_total",
-    "How often a measure came into force: eased, slowed, refusing, closing",
+    "Times that a measure came into force: eased, slowed, refusing, closing",
     ("measure",),
 )
 

@@ -73,15 +73,16 @@ class ListenError(Exception):
         self.taken = error.errno == errno.EADDRINUSE
         if self.taken:
             text = (
-                f"port {port} on {host} is taken: stop the other process, or choose another port (0 takes a free one)"
+                f"port {port} on {host} is in use; stop the other process, or choose another port (0 "
+                "selects a free one)"
             )
         elif error.errno == errno.EACCES:
-            text = f"port {port} on {host} needs privileges: choose a port of 1024 or above"
+            text = f"port {port} on {host} needs privileges; choose a port of 1024 or above"
         elif error.errno == errno.EADDRNOTAVAIL:
-            text = f"host {host} is not an address of this machine: use 127.0.0.1, 0.0.0.0 or one of its own addresses"
+            text = f"host {host} is not an address of this machine; use 127.0.0.1, 0.0.0.0 or one of its own addresses"
         elif error.errno is None or error.errno <= 0:
             # A host name that does not resolve: the resolver has numbers of its own, below 0.
-            text = f"host {host} has no address ({error.strerror or error}): give an address of this machine"
+            text = f"host {host} has no address ({error.strerror or error}); use an address of this machine"
         else:
             text = f"cannot listen on {address_text(host, port)}: {os.strerror(error.errno)}"
         super().__init__(text)

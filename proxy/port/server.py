@@ -49,8 +49,8 @@ REQUESTS = declare("pyddmq_requests_total", "Thrift calls received", ("service",
 CONNECTIONS = declare("pyddmq_connections", "Thrift connections open now", ("service",), kind="gauge")
 CONNECTIONS_REFUSED = declare(
     "pyddmq_connections_refused_total",
-    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory, expired, revoked, "
-    "limit and the like",
+    "Connections closed by the server: garbage, http, too_many, address, idle, descriptors, memory, "
+    "expired, revoked, limit and others",
     ("service", "reason"),
 )
 CALLS_FAILED = declare(
@@ -60,17 +60,17 @@ CALLS_FAILED = declare(
 )
 
 _WHY = {
-    "too_many": "as many connections are open as maxConnections allows",
-    "address": "as many connections of this address are open as maxConnectionsPerAddress allows",
-    "idle": "it was idle for longer than idleTimeout, and another one needs its place",
-    "descriptors": "the process has too few file descriptors: raise its limit of open files (`ulimit -n`)",
+    "too_many": "the maximum number of connections is open (maxConnections)",
+    "address": "the maximum number of connections from this address is open (maxConnectionsPerAddress)",
+    "idle": "it was idle for longer than idleTimeout, and a new connection needed its place",
+    "descriptors": "the process has too few file descriptors; raise its limit of open files (`ulimit -n`)",
     "memory": "the node is short of memory (memoryMax)",
     "slow_frame": "a frame took longer than frameTimeout to arrive",
-    "slow_reader": "it read less than 64 KiB of its replies within writeTimeout, and more of them wait",
-    "expired": "the token by which it said who it is has expired",
-    "limit": "as many connections of this client are open as the section limits allows",
-    "limit_idle": "it was idle for longer than its client's idleTimeout under limits",
-    "revoked": "the token by which it said who it is, or its key, was taken out",
+    "slow_reader": "it read less than 64 KiB of its pending replies within writeTimeout",
+    "expired": "the token that authenticated it has expired",
+    "limit": "the maximum number of connections of this client is open (section `limits`)",
+    "limit_idle": "it was idle for longer than the idleTimeout of its client (section `limits`)",
+    "revoked": "the token that authenticated it, or its key, was removed",
 }
 """Sentences for the reasons that are ours."""
 
@@ -459,7 +459,7 @@ class ThriftServer:
 
     def _unknown(self, method: str) -> str:
         other = {"consumer": "producer", "producer": "consumer"}.get(self.service)
-        return f"unknown method {method!r}: this is the {self.service} port, the {other} port is another one"
+        return f"unknown method {method!r}; this is the {self.service} port, the {other} port is separate"
 
     def _refuse(self, reason: str, connection: Connection, text: str = "") -> None:
         """Count a connection that is closed and tell of it, once a minute for each reason (D25)."""

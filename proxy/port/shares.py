@@ -16,7 +16,9 @@ from typing import Protocol
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 
-DEFERRED = declare("pyddmq_connections_deferred_total", "Times that a connection's frames had to wait for others' turn")
+DEFERRED = declare(
+    "pyddmq_connections_deferred_total", "Times that frames of a connection waited for the turn of others"
+)
 
 SLICE_FRAMES = 64
 """Frames of one connection at a time."""

@@ -24,23 +24,23 @@ class ExitCode(enum.IntEnum):
     OK = 0, "done"
     CHECK_FAILED = (
         1,
-        "a check of `demo` or `config check --kafka` failed, or a command failed in a way that has no code of its own",
+        "a check of `demo` or `config check --kafka` failed, or a command failed without a code of its own",
     )
     USAGE = 2, "the command line is wrong: unknown option, missing or malformed argument"
     CONFIG_INVALID = 3, "the configuration cannot be read or is invalid; every problem is printed with file and line"
-    CANNOT_CONNECT = 4, "nothing answers at the address, or it is not pyddmq, or its other port"
-    REFUSED = 5, "the node answered no: illegal message, too fast, too late, decided otherwise, shutting down"
+    CANNOT_CONNECT = 4, "no server answers at the address, or it is not pyddmq, or its other port"
+    REFUSED = 5, "the node refused: illegal message, too fast, too late, already decided, shutting down"
     DATA_UNUSABLE = (
         6,
-        "the data directory is in use by another process, unwritable, of another format, or a folder of other files",
+        "the data directory is in use by another process, not writable, of another format, or not a data directory",
     )
-    PORT_TAKEN = 7, "a port cannot be listened on: taken, not allowed, or no address of this machine"
-    WRONG_PYTHON = 8, "this Python is too old, or has pyddmq's client alone, without the extra `server`"
+    PORT_TAKEN = 7, "the node cannot listen on a port: in use, not allowed, or not an address of this machine"
+    WRONG_PYTHON = 8, "this Python is too old, or has only pyddmq's client, without the extra `server`"
     STORE_FAILED = 9, "the node stopped because its store failed"
-    DAMAGE_FOUND = 10, "`store check` found damage, or something that it can mend"
-    NOT_FOUND = 11, "what was named is not there: no such message, timer, transaction, group, topic, queue"
+    DAMAGE_FOUND = 10, "`store check` found damage, or problems that it can repair"
+    NOT_FOUND = 11, "not found: message, timer, transaction, group, topic or queue"
     INTERRUPTED = 130, "ended by Ctrl-C (SIGINT)"
-    OUTPUT_CLOSED = 141, "the reader of the output closed it, as `head` does"
+    OUTPUT_CLOSED = 141, "the reader closed the output, as `head` does"
     TERMINATED = 143, "ended by SIGTERM"
 
 

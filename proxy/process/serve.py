@@ -186,9 +186,7 @@ def serve(options: ServeOptions, *, disk: Disk | None = None, leftovers: Leftove
     metrics = Metrics()
     _set_up_logs(config, metrics)
     if sys.flags.optimize:
-        text = (
-            "Python runs with -O or PYTHONOPTIMIZE: checks that end a fault before it does harm are off; start without"
-        )
+        text = "Python runs with -O or PYTHONOPTIMIZE, which turns off checks that stop a fault early; start without it"
         _log.warning("assertions_off", text=text)
     for warning in loaded.warnings:
         _log.warning("config_warning", text=str(warning))
@@ -258,9 +256,10 @@ def _tell_of_descriptors(descriptors_max: int, config: Config) -> None:
     if descriptors_max < connections or files < min(queues, StoreOptions().queue_files_max):
         wanted = connections + DESCRIPTORS_KEPT_MAX
         text = (
-            f"{descriptors_max:,} connections and files of {files:,} queues can be open at once; maxConnections is "
-            f"{connections:,}, and there are {queues:,} queues. Connections above it are closed, and queue files are "
-            f"opened again for each use. Set `ulimit -n {wanted}`, or LimitNOFILE={wanted} for systemd."
+            f"{descriptors_max:,} connections and files of {files:,} queues can be open at once. "
+            f"maxConnections is {connections:,}, and there are {queues:,} queues. Further connections are "
+            f"closed, and queue files are reopened for each use. Set `ulimit -n {wanted}`, or "
+            f"LimitNOFILE={wanted} for systemd."
         )
         _log.warning("open_files_limited", connections=descriptors_max, queues=queues, text=text)
 
@@ -367,7 +366,7 @@ async def _serve(
         manager.ready("serving")
         await stop.wait()
         _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
-        manager.stopping("waits for what is out with clients")
+        manager.stopping("waits for messages in flight")
         await node.stop(hurry=hurry)
         _log.info("stopped")
     finally:
@@ -489,15 +488,11 @@ def _announce(options: ServeOptions, node: Node, admin: AdminServer) -> None:
     addresses = _addresses(node, admin)
     producer, consumer = (_shown(addresses, service, "tls://") for service in ("producer", "consumer"))
     data = str(Path(node.config.node.data).resolve())
-    hint = "the sample; name your own with --config" if options.sample else "changes are taken while the node runs"
+    hint = "the sample; pass your own with --config" if options.sample else "changes apply while the node runs"
     text = (
-        f"pyddmq is ready\n"
-        f"  producers  {producer}   (Thrift, framed)\n"
-        f"  consumers  {consumer}   (Thrift, framed)\n"
-        f"  status     {admin_url(admin)}\n"
-        f"  data       {data}\n"
-        f"  config     {options.config}   ({hint})\n"
-        f"Ctrl-C stops it after what is out to clients has been answered."
+        f"pyddmq is ready\n  producers  {producer}   (Thrift, framed)\n  consumers  {consumer}   (Thrift, "
+        f"framed)\n  status     {admin_url(admin)}\n  data       {data}\n  config     {options.config}   "
+        f"({hint})\nCtrl-C stops it once messages in flight are answered."
     )
     _log.info(
         "ready",

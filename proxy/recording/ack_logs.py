@@ -20,10 +20,8 @@ from upstream.delivery.group import ConsumerGroup
 from upstream.figures.endings import Ending, ended_jobs
 from upstream.job import Delivery, UpstreamJob
 
-WRITTEN = declare("pyddmq_ack_log_messages_total", "Messages that the ack log of a group has", ("group",))
-DROPPED = declare(
-    "pyddmq_ack_log_dropped_total", "Messages that the ack log of a group should have and could not get", ("group",)
-)
+WRITTEN = declare("pyddmq_ack_log_messages_total", "Messages in the ack log of a group", ("group",))
+DROPPED = declare("pyddmq_ack_log_dropped_total", "Messages missing in the ack log of a group", ("group",))
 
 SECONDS = 1.0
 """How long an ending waits to be written."""

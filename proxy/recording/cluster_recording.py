@@ -122,8 +122,8 @@ class ClusterRecording:
         reader.close()
         if reader.head is not None and (reader.head.cluster, reader.head.node) != (origin.cluster, origin.node):
             raise JournalOfOthers(
-                f"{self._folder} has the lag journal of {reader.head.node} in {reader.head.cluster}, and this would be "
-                f"{origin.node} in {origin.cluster}; give another folder"
+                f"{self._folder} has the lag journal of {reader.head.node} in {reader.head.cluster}, not of "
+                f"{origin.node} in {origin.cluster}; pass another folder"
             )
         now_ms = self._clock.wall_ms()
         since_ms = (now_ms - Limits().window_ms) // FILE_MS * FILE_MS

@@ -55,7 +55,7 @@ class Notes:
             self.add(EventKind.LEFT, group, detail="the group is no longer configured")
         for key in left:
             if key.group in groups:
-                self.add(EventKind.LEFT, key.group, key.topic, queue=key.queue, detail="the queue is no longer there")
+                self.add(EventKind.LEFT, key.group, key.topic, queue=key.queue, detail="the queue no longer exists")
         self._keys = now
 
     def take(self) -> list[LagEvent]:
@@ -63,7 +63,7 @@ class Notes:
         events, self._events = self._events, []
         if self._left_out:
             last = events[-1]
-            text = f"{self._left_out} more events are left out"
+            text = f"{self._left_out} more events are omitted"
             events.append(LagEvent(time_ms=last.time_ms, kind=last.kind, detail=text))
             self._left_out = 0
         return events

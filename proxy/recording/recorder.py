@@ -35,10 +35,10 @@ from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.tiers import TierRounds
 from proxy.recording.verdicts import NodeVerdicts, config_of
 
-ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node noted where its groups stand")
-DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Of those, rounds that could not be written to the lag journal")
-QUEUES = declare("pyddmq_lag_queues", "Queues of groups that the last round noted", kind="gauge")
-BUSY_US = declare("pyddmq_lag_round_microseconds_total", "Time that the node's loop spent on rounds, in microseconds")
+ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node sampled the lag of its groups")
+DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Rounds that could not be written to the lag journal")
+QUEUES = declare("pyddmq_lag_queues", "Queues sampled in the last round", kind="gauge")
+BUSY_US = declare("pyddmq_lag_round_microseconds_total", "Time of the event loop spent on rounds, in microseconds")
 
 STEP_SECONDS = 0.001
 STEP_PIECES = 64

@@ -12,7 +12,7 @@ from lag.journal.tiers import TierLimits, Tiers, TierWork
 from lag.journal.writer import FOLDER
 from proxy.recording.node import Observed
 
-DELETED = declare("pyddmq_lag_files_deleted_total", "Files of the lag journal that were deleted: old, or over bytesMax")
+DELETED = declare("pyddmq_lag_files_deleted_total", "Deleted files of the lag journal: old, or over bytesMax")
 
 ROUND_SECONDS = 3_600.0
 _STEPS_MAX = 1_000

@@ -27,7 +27,7 @@ CHANGES = declare(
 )
 POSTS = declare(
     "pyddmq_lag_webhook_posts_total",
-    "Posts of changed verdicts by outcome: sent, failed (tried again), refused and dropped (both lost)",
+    "Posts of changed verdicts by outcome: sent, failed (retried), refused and dropped (both lost)",
     ("outcome",),
 )
 SHARE = 0.005

@@ -48,7 +48,7 @@ RECORDS_LOST_AT_PULL = declare(
 )
 
 _REFUSING = Pressure.REFUSING
-_LOW_LEVEL = "group {!r} is low level: use fetch and ack, or take LowLevel out of its actions"
+_LOW_LEVEL = "group {!r} is low level; use fetch and ack, or remove LowLevel from its actions"
 
 
 class ConsumerService:
@@ -363,21 +363,21 @@ class ConsumerService:
         if group.is_low_level:
             return PullCode.LOW_LEVEL, _LOW_LEVEL.format(group.name)
         if not group.consumes:
-            text = f"group {request.group!r} has no enabled topic: enable one in the configuration"
+            text = f"group {request.group!r} has no enabled topic; enable one in the configuration"
             return PullCode.GROUP_DISABLED, text
         if request.topic is not None and not group.has_topic(request.topic):
             return self._topic_refusal(group, request.topic)
         if refused is None or self._budget.level >= _REFUSING:
-            return PullCode.OVERLOADED, "the node is short of memory (memoryMax): pull again in a moment"
+            return PullCode.OVERLOADED, "the node is short of memory (memoryMax); pull again later"
         return _code_of(refused), str(refused)
 
     @staticmethod
     def _topic_refusal(group: ConsumerGroup, topic: str) -> tuple[PullCode, str]:
         if any(each.topic == topic for each in group.config.topics):
-            text = f"topic {topic!r} is disabled for group {group.name!r}: enable it in the configuration"
+            text = f"topic {topic!r} is disabled for group {group.name!r}; enable it in the configuration"
             return PullCode.GROUP_DISABLED, text
         known = ", ".join(group.topic_names())
-        return PullCode.NO_SUCH_TOPIC, f"group {group.name!r} does not subscribe {topic!r}: it has {known}"
+        return PullCode.NO_SUCH_TOPIC, f"group {group.name!r} does not subscribe to {topic!r}; it has {known}"
 
     def _leave_unanswered(self, connection: Connection, refused: ProgressFailed) -> None:
         leave_unanswered(connection, _code_of(refused), self._runtime)
@@ -418,7 +418,7 @@ class ConsumerService:
             pull = WaitingPull(slot, call, group, connection, self._lingers)
             pull.park(request.topic, request.count_max, linger_ms)
         except ParkedFull as error:
-            slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}: use fewer connections", connection))
+            slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}; use fewer connections", connection))
 
     # Positional, because one is made for every pull.
     def _send(  # noqa: PLR0917

@@ -36,7 +36,7 @@ def check_action(message: Mapping[str, Any]) -> int:
     """Return ADD or CANCEL. Raises Refusal: it is neither (code 32)."""
     action = message.get("action", 0)
     if action not in (ADD, CANCEL):
-        text = f"action is {action}: 1 adds a message, 2 cancels one"
+        text = f"invalid action {action}; use 1 to add a message, 2 to cancel one"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_ACTION, text)
     return int(action)
 
@@ -54,7 +54,10 @@ def check_add(message: Mapping[str, Any], *, now_s: int, interval_max: int) -> O
     """
     at_s = message.get("timestamp", 0)
     if not SECONDS_MIN <= at_s <= now_s + AHEAD_SECONDS_MAX:
-        text = f"timestamp is {at_s}: use seconds since 1970, from {SECONDS_MIN} to 62 days from now{_in_seconds(at_s)}"
+        text = (
+            f"invalid timestamp {at_s}; use seconds since 1970, from {SECONDS_MIN} to 62 days from "
+            f"now{_in_seconds(at_s)}"
+        )
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_TIMESTAMP, text)
     kind = message.get("dmsgtype", 0)
     _check_kind(kind)
@@ -63,48 +66,48 @@ def check_add(message: Mapping[str, Any], *, now_s: int, interval_max: int) -> O
     interval = message.get("interval", 0)
     if kind == ONCE:
         if times != 0:
-            text = f"times is {times}, but a message of type 2 is delivered once: leave it 0, or use type 3 or 4"
+            text = f"invalid times {times}: a message of type 2 is delivered once; use 0, or type 3 or 4"
             raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_TIMES, text)
         if not 0 <= interval <= NUMBER_MAX:
-            text = f"interval is {interval}: leave it out for type 2"
+            text = f"invalid interval {interval}: type 2 has no interval; omit it"
             raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_INTERVAL, text)
     else:
         expire_s = message.get("expire", 0)
         _check_loop(kind, at_s=at_s, times=times, expire_s=expire_s, interval=interval, interval_max=interval_max)
     uuid = message.get("uuid", "")
     if not UUID.fullmatch(uuid):
-        text = f"uuid is {uuid[:40]!r}: give each message one of its own, 8-4-4-4-12 digits and lower-case letters"
+        text = f"invalid uuid {uuid[:40]!r}; use a unique one per message, 8-4-4-4-12 digits and lower-case letters"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
     return Occurrence(at_s, kind, expire_s, times, 0, interval, 0, uuid)
 
 
 def _check_loop(kind: int, *, at_s: int, times: int, expire_s: int, interval: int, interval_max: int) -> None:
     if not 0 < times <= NUMBER_MAX:
-        text = f"times is {times}: a loop has 1 to {NUMBER_MAX} deliveries"
+        text = f"invalid times {times}; use 1 to {NUMBER_MAX} deliveries for a loop"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_TIMES, text)
     if not at_s < expire_s <= SECONDS_MAX:
         text = (
-            f"expire is {expire_s}: use seconds since 1970, later than the timestamp {at_s}, of ten digits"
-            f"{_in_seconds(expire_s)}"
+            f"invalid expire {expire_s}; use seconds since 1970 with ten digits, later than the timestamp "
+            f"{at_s}{_in_seconds(expire_s)}"
         )
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_EXPIRE, text)
     if kind == LOOP and not INTERVAL_MIN <= interval <= min(interval_max, NUMBER_MAX):
-        text = f"interval is {interval}: use {INTERVAL_MIN} to {min(interval_max, NUMBER_MAX)} seconds"
+        text = f"invalid interval {interval}; use {INTERVAL_MIN} to {min(interval_max, NUMBER_MAX)} seconds"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_INTERVAL, text)
     if kind == GROWING and not BASE_MIN <= interval <= NUMBER_MAX:
-        text = f"interval is {interval}: the base of the growing gaps is {BASE_MIN} to {NUMBER_MAX}"
+        text = f"invalid interval {interval}; use a base of {BASE_MIN} to {NUMBER_MAX} for growing gaps"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_LOOP_EXPONENT_BASE, text)
 
 
 def _in_seconds(number: int) -> str:
     """Say what to write where a number of seconds is probably one of milliseconds."""
     seconds = number // 1000
-    return f"; it looks like milliseconds: write {seconds}" if SECONDS_MIN <= seconds <= SECONDS_MAX else ""
+    return f"; this looks like milliseconds, write {seconds}" if SECONDS_MIN <= seconds <= SECONDS_MAX else ""
 
 
 def _check_kind(kind: int) -> None:
     if kind not in (ONCE, LOOP, GROWING):
-        text = f"dmsgtype is {kind}: 2 is delivered once, 3 every interval, 4 with growing gaps"
+        text = f"invalid dmsgtype {kind}; use 2 for one delivery, 3 for a fixed interval, 4 for growing gaps"
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_MSG_TYPE, text)
 
 
@@ -119,12 +122,15 @@ def check_cancel(message: Mapping[str, Any]) -> Occurrence:
     occurrence = parse_id(text)
     if occurrence is None:
         said = (
-            f"uniqDelayMsgId is {text[:120]!r}: give the id that sendDelaySync returned (`send_delay` of the client). "
-            "Operators cancel one of deliverAtMs or delayMs by `pyddmq timers cancel`, of delayLevel by `delays cancel`"
+            f"invalid uniqDelayMsgId {text[:120]!r}; use the id returned by sendDelaySync (`send_delay` of "
+            "the client). Operators cancel messages of deliverAtMs or delayMs with `pyddmq timers cancel`, "
+            "those of delayLevel with `delays cancel`"
         )
         raise Refusal(ResultCode.FAIL_ILLEGAL_UNIQ_DELAY_MSG_ID, said)
     _check_kind(occurrence.kind)
     if occurrence.sequence != 0:
-        said = f"the id names inner topic {occurrence.sequence}, and there is none but 0 here: it is another system's"
+        said = (
+            f"the id names inner topic {occurrence.sequence}, but only 0 exists here; the id belongs to another system"
+        )
         raise Refusal(ResultCode.FAIL_ILLEGAL_DELAY_INNER_TOPIC_SEQ, said)
     return occurrence

@@ -58,8 +58,8 @@ _OUTCOMES = {CancelOutcome.CANCELLED: 1, CancelOutcome.TOO_LATE: 2, CancelOutcom
 """As `DelayResult.cancelOutcome` (D33)."""
 _OUTCOME_TEXTS = {
     CancelOutcome.CANCELLED: "cancelled",
-    CancelOutcome.TOO_LATE: "too late: the last delivery was made before",
-    CancelOutcome.UNKNOWN: "unknown: the topic has no such message, or its records are deleted",
+    CancelOutcome.TOO_LATE: "too late: the last delivery has been made",
+    CancelOutcome.UNKNOWN: "unknown: the topic does not have this message, or its records were deleted",
 }
 
 

@@ -133,20 +133,20 @@ class FetchService:
         group = self._groups.get(name)
         own = self._settings().broker_cluster
         if cluster not in ("", own):
-            text = f"cluster {cluster!r} is not this node's: name {own!r}, or none"
+            text = f"cluster {cluster!r} is not the cluster of this node; pass {own!r}, or omit it"
             raise FetchRefused(PullCode.OTHER_CLUSTER, text)
         if group is None:
             raise FetchRefused(PullCode.NO_SUCH_GROUP, f"no group {name!r} is configured on this node")
         if not group.consumes:
-            text = f"group {name!r} has no enabled topic: enable one in the configuration"
+            text = f"group {name!r} has no enabled topic; enable one in the configuration"
             raise FetchRefused(PullCode.GROUP_DISABLED, text)
         if not group.is_low_level:
-            text = f"group {name!r} is pulled: use pull and submit, or write actions: [LowLevel] for its topics"
+            text = f"group {name!r} is not low level; use pull and submit, or write actions: [LowLevel] for its topics"
             raise FetchRefused(PullCode.NOT_LOW_LEVEL, text)
         if self._budget.level >= Pressure.REFUSING:
-            raise FetchRefused(PullCode.OVERLOADED, "the node is short of memory (memoryMax): fetch again in a moment")
+            raise FetchRefused(PullCode.OVERLOADED, "the node is short of memory (memoryMax); fetch again later")
         if self._waiting >= self._settings().max_parked_pulls:
-            raise FetchRefused(PullCode.OVERLOADED, f"{self._waiting} fetches wait already: use fewer connections")
+            raise FetchRefused(PullCode.OVERLOADED, f"{self._waiting} fetches already wait; use fewer connections")
         return self._fetching_of(group)
 
     def _fetching_of(self, group: ConsumerGroup) -> Fetching:
@@ -283,7 +283,7 @@ class FetchService:
 def _consumer(name: str) -> str:
     """Check a consumerId. Raises ArgumentsError."""
     if not 0 < len(name) <= CONSUMER_CHARS_MAX:
-        raise ArgumentsError(f"a consumerId of {len(name)} characters: 1 to {CONSUMER_CHARS_MAX} are allowed")
+        raise ArgumentsError(f"invalid consumerId of {len(name)} characters; use 1 to {CONSUMER_CHARS_MAX}")
     return name
 
 

@@ -89,7 +89,7 @@ class KeyedSends:
         """
         given = [key for key in keys if key is not None]
         if len(given) != len(keys):
-            text = "some messages of the batch have a uniqKey and others have none: give it to all or none"
+            text = "some messages of the batch have a uniqKey and others have none; set it for all or none"
             raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
         try:
             judged = self._deduplication.judge(given)
@@ -97,8 +97,8 @@ class KeyedSends:
             raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, error.text) from error
         if judged.places is None or self.in_kafka.has_hole_before(judged):
             text = (
-                f"message {given[0].decode()} comes after one of its producer that is missing here: send in order "
-                "from that on, or under a new name"
+                f"message {given[0].decode()} follows a message of its producer that is missing here; "
+                "resend from that message in order, or under a new name"
             )
             raise Refusal(ResultCode.FAIL_GAP, text)
         return judged

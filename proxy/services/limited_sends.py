@@ -16,7 +16,7 @@ from proxy.services.message_rules import Limited, Refusal
 from proxy.wire.call import Call
 from upstream.budget import Budget, Pressure
 
-SENDS_WAITED = declare("pyddmq_sends_waited_total", "Sends above a rate that were tried once more after a wait (R95)")
+SENDS_WAITED = declare("pyddmq_sends_waited_total", "Sends above a rate that were retried after a wait (R95)")
 
 MARGIN_MS = 10
 """What is kept of a send's timeout for the answer to reach its client."""

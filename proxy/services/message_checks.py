@@ -242,8 +242,8 @@ class MessageChecks:
 
     def _body_refusal(self, content: Buffer | None) -> Refusal:
         if not content:
-            return Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty: neither body nor value holds a byte")
-        text = f"the body has {len(content)} bytes, the limit is {self._body_bytes_max}"
+            return Refusal(ResultCode.FAIL_ILLEGAL_MSG, "the body is empty; set body or value")
+        text = f"the body has {len(content)} bytes; the limit is {self._body_bytes_max}"
         return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
 
     @staticmethod
@@ -258,11 +258,11 @@ class MessageChecks:
         """Take the rate tokens of one message, its topic's and the node's (R94). Raises Limited: one is not there."""
         limit, node_limit = port.limit, port.node_limit
         if limit is not None and _spent(limit):
-            text = f"topic {port.topic.name} is above its maxTps: send more slowly"
+            text = f"topic {port.topic.name} is above its maxTps; send more slowly"
             raise Limited(text, port.retry_ms, after_ms=_after_ms(limit))
         if node_limit is not None:
             if _spent(node_limit):
-                text = "the node is above its maxTps: send more slowly, or to another node"
+                text = "the node is above its maxTps; send more slowly, or to another node"
                 raise Limited(text, port.retry_ms, after_ms=_after_ms(node_limit))
             node_limit.take(1)
         if limit is not None:
@@ -289,13 +289,13 @@ class MessageChecks:
     def _no_topic(self, text: str) -> Refusal:
         topic = self._topics.get(text)
         if is_system(text) or (topic is not None and topic.system):
-            why = f"{text} is a topic of the broker's own: it takes no sends"
+            why = f"{text} is an internal topic of the broker; clients cannot send to it"
         elif self._disabled(text):
-            why = f"topic {text} is disabled: set `enabled: true` for it in the configuration"
+            why = f"topic {text} is disabled; set `enabled: true` for it in the configuration"
         elif topic is not None:
-            why = f"topic {text} is not served: it is not in the configuration"
+            why = f"topic {text} is not served; it is not in the configuration"
         else:
-            why = f"no topic {text!r}: add it under topics in the configuration"
+            why = f"no topic {text!r}; add it under topics in the configuration"
             return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, why)
         return Refusal(ResultCode.FAIL_TOPIC_NOT_ALLOWED, why)
 
@@ -304,14 +304,15 @@ def _check_kafka(port: KafkaPort, *, transactional: bool, waits: bool) -> None:
     """Check that a message is of a kind that a topic of Kafka takes. Raises Refusal."""
     if transactional or waits:
         code = ResultCode.FAIL_TOPIC_IS_NOT_DELAY if waits else ResultCode.FAIL_ILLEGAL_MSG
-        text = f"delays, timers and transactions on Kafka topics are not built yet, and {port.topic.name} is one"
+        text = (
+            f"topic {port.topic.name} is in Kafka, and delays, timers and transactions on Kafka topics are not "
+            "supported yet"
+        )
         raise Refusal(code, text)
 
 
 def _mixed_refusal() -> Refusal:
-    text = (
-        "some messages of the batch have a uniqKey and this one has not, or the other way round: give it to all or none"
-    )
+    text = "some messages of the batch have a uniqKey and others have none; set it for all or none"
     return Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
 
 
@@ -347,14 +348,14 @@ def _checked_delay(level: int | None, deliver_at_ms: int | None, delay_ms: int |
     asked = Delay(level or 0, deliver_at_ms or 0, delay_ms or 0)
     if min(asked) < 0:
         if asked.level < 0:
-            text = f"delayLevel {level} is negative: use 1 and above (docs/delays.md), or leave it out"
+            text = f"delayLevel {level} is negative; use 1 and above (docs/delays.md), or omit it"
         elif asked.delay_ms < 0:
-            text = f"delayMs {delay_ms} is negative: give the milliseconds to wait, or leave it out"
+            text = f"delayMs {delay_ms} is negative; use the milliseconds to wait, or omit it"
         else:
-            text = f"deliverAtMs {deliver_at_ms} is negative: give milliseconds since 1970, or leave it out"
+            text = f"deliverAtMs {deliver_at_ms} is negative; use milliseconds since 1970, or omit it"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
     if asked.count(0) < 2:
-        text = "of delayLevel, deliverAtMs and delayMs a message takes one: leave the others out"
+        text = "delayLevel, deliverAtMs and delayMs exclude each other; set only one"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
     if asked.deliver_at_ms:
         try:

@@ -88,16 +88,16 @@ class PropertyRules:
             block = b"TAGS\x01%b\x02%b" % (tags, block)
         # Two separators for a pair mean that no name or value brought its own (D7).
         if len(block) - len(block.translate(None, b"\x01\x02")) != 2 * pairs:
-            raise _illegal("key, tags, property names and values must not hold the characters 0x01 and 0x02")
+            raise _illegal("key, tags, property names and values must not contain the characters 0x01 and 0x02")
         if len(block) > PROPERTIES_BYTES_MAX:
-            raise _illegal(f"key, tags and properties take {len(block)} bytes, the limit is {PROPERTIES_BYTES_MAX}")
+            raise _illegal(f"key, tags and properties have {len(block)} bytes; the limit is {PROPERTIES_BYTES_MAX}")
         return block
 
     def _check_names(self, names: tuple[bytes, ...]) -> bytes:
         """Return the pairs of these names with a gap for each value, as `%` fills it."""
         for name in names:
             if name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIXES):
-                raise _illegal(f"property {shown(name)!r} is a name of the broker's own: choose another")
+                raise _illegal(f"property {shown(name)!r} is reserved by the broker; choose another name")
             if not name.strip():
                 raise _illegal("a property has a blank name")
         pairs = b"".join([name.replace(b"%", b"%%") + b"\x01%b\x02" for name in names])

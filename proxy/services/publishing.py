@@ -26,8 +26,8 @@ SENDS_REFUSED = declare(
 )
 PUBLISH_SECONDS = declare_histogram(
     "pyddmq_publish_seconds",
-    "Messages stored, from when their frame was received until its reply may leave; half messages and those that wait "
-    "for a moment included. Their flush is everybody's, so that topics do not differ",
+    "Time from the receipt of a frame until its reply may be sent, for stored messages; half messages and "
+    "timed messages included. The flush is shared, so topics do not differ",
     bounds=range(6, 25),
 )
 
@@ -140,10 +140,10 @@ class Publishing:
     def check_open(self) -> None:
         """Pass while messages are taken. Raises Refusal: the node is draining, or short of memory."""
         if self._state() == "draining":
-            text = "the node is draining: send to another node, or again in a moment"
+            text = "the node is draining; send to another node, or again later"
             raise Refusal(ResultCode.FAIL_SERVER_SHUTDOWN, text)
         if self.budget.level >= _REFUSING:
-            text = "the node is short of memory (memoryMax): send again in a moment"
+            text = "the node is short of memory (memoryMax); send again later"
             raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
     def refuse(

@@ -41,10 +41,10 @@ from proxy.wire.values import SendMessage
 from pyddmq.codes import PullCode, ResultCode
 from upstream.fetch.fetching import ACKS_REFUSED
 
-_PULL_TEXT = "the node is starting: pull again in a moment"
-_SEND_TEXT = "the node is starting: send to another node, or again in a moment"
-_END_TEXT = "the node is starting: send the decision again in a moment"
-_FETCH_TEXT = "the node is starting: fetch again in a moment"
+_PULL_TEXT = "the node is starting; pull again later"
+_SEND_TEXT = "the node is starting; send to another node, or again later"
+_END_TEXT = "the node is starting; send the decision again later"
+_FETCH_TEXT = "the node is starting; fetch again later"
 
 
 class StartingService:

@@ -58,7 +58,7 @@ FETCHES_REFUSED = declare(
     "Fetches of checks answered with a TApplicationException, by reason",
     ("reason",),
 )
-HALVES = declare("pyddmq_transactions_halves_total", "Halves that producers stored, by topic", ("topic",))
+HALVES = declare("pyddmq_transactions_halves_total", "Half messages stored, by topic", ("topic",))
 
 CHECKS_MAX = 256
 """Checks of one reply."""
@@ -368,9 +368,9 @@ class TransactionService:
         except Refusal as refusal:
             return "group", refusal.text
         if self._budget.level >= Pressure.REFUSING:
-            return "memory", "the node is short of memory (memoryMax): fetch again in a moment"
+            return "memory", "the node is short of memory (memoryMax); fetch again later"
         if self.parked >= self._settings().max_parked_pulls:
-            return "parked", f"{self.parked} fetches of checks wait already: use fewer connections"
+            return "parked", f"{self.parked} fetches of checks already wait; use fewer connections"
         return None
 
     def _start(self, slot: ReplySlot | None, connection: Connection, call: Call, request: CheckCall) -> None:
@@ -464,9 +464,11 @@ def _row(check: Check) -> CheckRow:
 def _check_group(group: str) -> None:
     """Check the name of a producer group. Raises Refusal."""
     if not group.strip():
-        raise Refusal(ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, "no producerGroup: name the group that decides it")
+        raise Refusal(
+            ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, "no producerGroup; name the group that decides the transaction"
+        )
     if len(group.encode()) > GROUP_BYTES_MAX or not group.isprintable():
-        text = f"producerGroup {group[:140]!r} is not allowed: use at most {GROUP_BYTES_MAX} printable bytes"
+        text = f"invalid producerGroup {group[:140]!r}; use at most {GROUP_BYTES_MAX} printable bytes"
         raise Refusal(ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, text)
 
 
@@ -475,6 +477,6 @@ def _checked_ending(request: Ending, group: str) -> State:
     _check_group(group)
     state = _STATES.get(request.state)
     if state is None:
-        text = f"state {request.state} is none: 8 commits, 12 rolls back, 0 says that it is not known yet"
+        text = f"invalid state {request.state}; use 8 to commit, 12 to roll back, 0 if it is not known yet"
         raise Refusal(ResultCode.FAIL_ILLEGAL_TRANSACTION_STATE, text)
     return state

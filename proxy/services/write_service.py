@@ -72,9 +72,9 @@ def _declaration(fields: dict[str, object]) -> Declaration:
     assert isinstance(rows, int), "the interface definition says so"
     wrong = [each for each in (name.encode(), producer) if parse_key(each + b"F" * 12) is None]
     if wrong or not _is_digest(run) or not _is_digest(digest):
-        text = "a write has a name and a producer of 20 digits, and a run and a digest of 32 (docs/deduplication.md)"
+        text = "a write needs a name and a producer of 20 digits, and a run and a digest of 32 (docs/deduplication.md)"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
     if batch < 0 or rows < 0 or not 0 <= partition <= PARTITIONS_MAX:
-        text = f"batch and rows of a write are not negative, and a batch has {PARTITIONS_MAX} partitions at most"
+        text = f"batch and rows of a write must not be negative, and a batch has at most {PARTITIONS_MAX} partitions"
         raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
     return Declaration(name, batch, run, partition, rows, digest, bool(fields.get("ends")), producer)

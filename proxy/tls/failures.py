@@ -20,21 +20,23 @@ class Failure(NamedTuple):
 
 SENTENCES = {
     "timeout": "the handshake took longer than tls.handshakeTimeout",
-    "plain_text": "what came is no TLS: write tls://HOST:PORT (https:// for the admin port), or use the plain port",
-    "http": "what came is HTTP without TLS",
-    "version": "the client knows no version of TLS that is taken here (tls.minimumVersion)",
-    "cipher": "the client knows no cipher that is taken here",
-    "no_certificate": "the client showed no certificate, and this port requires one",
-    "unknown_ca": "the client's certificate is of none of the CAs in tls.clientCa",
+    "plain_text": (
+        "the received bytes are not TLS; write tls://HOST:PORT (https:// for the admin port), or use the plain port"
+    ),
+    "http": "the received bytes are HTTP without TLS",
+    "version": "the client supports no TLS version that is allowed here (tls.minimumVersion)",
+    "cipher": "the client supports no cipher that is allowed here",
+    "no_certificate": "the client sent no certificate, and this port requires one",
+    "unknown_ca": "no CA in tls.clientCa issued the client's certificate",
     "expired": "the client's certificate has expired",
-    "not_yet_valid": "the client's certificate is not valid yet; are the clocks right?",
+    "not_yet_valid": "the client's certificate is not valid yet; check the clocks",
     "revoked": "the client's certificate is revoked",
-    "crl": "tls.crl has no list of the CA of the client's certificate that is in force",
+    "crl": "tls.crl has no valid list of the CA of the client's certificate",
     "bad_certificate": "the client's certificate is refused",
     "refused_by_client": "the client refuses the node's certificate",
-    "resumed": "the client took up an earlier session, which is not taken where certificates are asked for",
-    "too_long": "the client sent more than a handshake may have",
-    "ended": "the client went away before the handshake was over",
+    "resumed": "the client resumed an earlier session, which is not allowed where client certificates are requested",
+    "too_long": "the client sent more bytes than a handshake may have",
+    "ended": "the client closed the connection during the handshake",
     "other": "the handshake failed",
 }
 """By the word under which it is counted."""

@@ -91,7 +91,7 @@ class RealTlsFiles:
         try:
             context.load_cert_chain(files.certificate, files.key)
         except (OSError, ssl.SSLError) as error:
-            raise TlsFileBad("certificate", files.certificate, f"OpenSSL does not take it: {_said(error)}") from error
+            raise TlsFileBad("certificate", files.certificate, f"OpenSSL rejects it: {_said(error)}") from error
         leaf = chain[0]
         facts = {"subject": leaf.subject.rfc4514_string(), "not_after_ms": _epoch_ms(leaf.not_valid_after_utc)}
         if files.client_certificates == "none":
@@ -136,9 +136,9 @@ def _read(field: str, path: str) -> bytes:
         with open(path, "rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise TlsFileBad(field, path, f"cannot be read ({file_fault(error, path)}); name a PEM file") from error
+        raise TlsFileBad(field, path, f"cannot be read ({file_fault(error, path)}); configure a PEM file") from error
     if len(content) > FILE_BYTES_MAX:
-        raise TlsFileBad(field, path, f"has more than {FILE_BYTES_MAX} bytes; name a PEM file")
+        raise TlsFileBad(field, path, f"has more than {FILE_BYTES_MAX} bytes; configure a PEM file")
     return content
 
 
@@ -151,7 +151,7 @@ def _certificates(field: str, path: str) -> list[Any]:
         found = x509.load_pem_x509_certificates(content)
     except ValueError as error:
         what = "the node's certificate" if field == "certificate" else "the certificates of the client CA"
-        reason = f"has no certificate that can be read; it must hold {what} in PEM (-----BEGIN CERTIFICATE-----)"
+        reason = f"has no readable certificate; it must contain {what} in PEM (-----BEGIN CERTIFICATE-----)"
         raise TlsFileBad(field, path, reason) from error
     return list(found)
 
@@ -163,16 +163,14 @@ def _check_key(files: TlsFiles, leaf: Any) -> None:
     try:
         key = serialization.load_pem_private_key(content, None)
     except TypeError as error:
-        reason = (
-            "is encrypted, and nobody is there to type a passphrase; write it without one (`openssl pkey`), mode 0600"
-        )
+        reason = "is encrypted, and the node has no passphrase; write the key without one (`openssl pkey`), mode 0600"
         raise TlsFileBad("key", files.key, reason) from error
     except Exception as error:
         # Besides ValueError, of kinds that the package knows and OpenSSL does not take.
-        reason = "has no private key that can be read; it must hold one in PEM (-----BEGIN PRIVATE KEY-----)"
+        reason = "has no readable private key; it must contain one in PEM (-----BEGIN PRIVATE KEY-----)"
         raise TlsFileBad("key", files.key, reason) from error
     if _public_bytes(key.public_key()) != _public_bytes(leaf.public_key()):
-        reason = f"does not belong to the certificate in {files.certificate}; the two come as a pair"
+        reason = f"does not belong to the certificate in {files.certificate}; configure the key of that certificate"
         raise TlsFileBad("key", files.key, reason)
 
 
@@ -185,10 +183,10 @@ def _take_crls(context: ssl.SSLContext, path: str) -> dict[str, Any]:
         parts = [part.partition(end)[0] for part in content.split(begin)[1:]]
         lists = [x509.load_pem_x509_crl(b"%s%s%s\n" % (begin, part, end)) for part in parts]
         if not lists:
-            raise ValueError("there is none")
+            raise ValueError("it has none")
         context.load_verify_locations(cafile=path)
     except (OSError, ValueError, ssl.SSLError) as error:
-        reason = "has no revocation list that can be read; it must hold them in PEM (-----BEGIN X509 CRL-----)"
+        reason = "has no readable revocation list; it must contain lists in PEM (-----BEGIN X509 CRL-----)"
         raise TlsFileBad("crl", path, reason) from error
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 

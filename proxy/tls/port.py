@@ -18,18 +18,18 @@ FAILED = declare(
 )
 ENDED = declare(
     "pyddmq_tls_connections_ended_total",
-    "Connections ended since their client certificate holds no more: expired, unknown_ca, revoked",
+    "Connections closed since their client certificate is no longer valid: expired, unknown_ca, revoked",
     ("service", "reason"),
 )
 EXPIRES = declare(
     "pyddmq_tls_certificate_expires_seconds",
-    "Seconds until the certificate of a TLS port expires, below 0 once it has; as of the last second",
+    "Seconds until the certificate of a TLS port expires, negative afterwards; as of the last second",
     ("service",),
     kind="gauge",
 )
 CRL_EXPIRES = declare(
     "pyddmq_tls_crl_expires_seconds",
-    "Seconds until the first of a TLS port's revocation lists expires; its clients are refused then",
+    "Seconds until the first revocation list of a TLS port expires; then the clients of its CA are refused",
     ("service",),
     kind="gauge",
 )

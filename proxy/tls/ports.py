@@ -19,7 +19,7 @@ from proxy.tls.handshakes import Handshakes
 from proxy.tls.port import TlsPort
 
 RELOADS = declare(
-    "pyddmq_tls_reloads_total", "Readings of the certificates of TLS ports: applied, refused", ("outcome",)
+    "pyddmq_tls_reloads_total", "Reloads of the certificates of TLS ports: applied, refused", ("outcome",)
 )
 SWEEPS_A_LOOK = 5
 """How often the files are looked at: each so manieth second."""
@@ -122,7 +122,7 @@ class TlsPorts:
                 _log.error(
                     "tls_reload_refused",
                     port=name,
-                    text=f"{error}; the certificates in force stay, until this is mended",
+                    text=f"{error}; the present certificates stay in force until this is fixed",
                 )
                 return Unusable(self._config.place(name, error.field), str(error))
         return contexts

@@ -77,7 +77,7 @@ class TextError(MessageError):
 
     def __init__(self, field: str) -> None:
         self.field = field
-        super().__init__(f"the {field} is not UTF-8: encode it so, or put other bytes into the body")
+        super().__init__(f"the {field} is not UTF-8; encode it as UTF-8, or put the bytes into the body")
 
 
 class WireMisuse(ValueError):

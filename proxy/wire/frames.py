@@ -221,19 +221,19 @@ class FrameSplitter:
             text = f"This port speaks framed Thrift, not HTTP.{hint}"
             return FrameError(text, reason="http", answer=_http_answer(text))
         if head[:2] in (b"\x80\x01", b"\x82\x21"):
-            text = "a Thrift call without a frame: wrap the client's transport in TFramedTransport"
+            text = "a Thrift call without a frame; wrap the client's transport in TFramedTransport"
             return FrameError(text, reason="unframed")
         if head[0] == 0x16 and head[1] == 0x03:
-            text = "a TLS greeting: this port serves no TLS; use the port under `tls`, or connect without it"
+            text = "a TLS greeting, and this port does not speak TLS; use the port under `tls`, or connect without TLS"
             return FrameError(text, reason="tls", answer=ALERT)
         if size == 0:
             return FrameError(
-                "a frame of 0 bytes: send nothing between calls; each frame holds one whole Thrift message",
+                "a frame of 0 bytes; each frame must have one whole Thrift message",
                 reason="empty",
             )
         if size < 0:
             return FrameError(
-                f"a frame of {size} bytes: that is not a valid frame length; connect with a client of framed Thrift",
+                f"a frame of {size} bytes is not valid; connect with a client of framed Thrift",
                 reason="negative",
             )
         text = _too_long(size, limit)
@@ -242,8 +242,8 @@ class FrameSplitter:
 
 def _too_long(size: int, limit: int) -> str:
     return (
-        f"a frame of {size} bytes: the limit is {limit} (maxReadBufferBytes); send fewer or smaller messages at once, "
-        "and if the number makes no sense, see that the client speaks framed Thrift"
+        f"a frame of {size} bytes; the limit is {limit} (maxReadBufferBytes); send fewer or smaller "
+        "messages at once. If the number makes no sense, check that the client speaks framed Thrift"
     )
 
 

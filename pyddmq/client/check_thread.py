@@ -59,7 +59,7 @@ class CheckThread:
             ClientMisuse: Called by the listener itself.
         """
         if threading.current_thread() is self._thread:
-            raise ClientMisuse("a listener cannot close its own producer: close it from another thread")
+            raise ClientMisuse("a listener cannot close its own producer; close it from another thread")
         self._closing.set()
         for _ in range(max(1, round(timeout_seconds / _CLOSE_STEP_SECONDS))):
             if self._checks.is_fetching:

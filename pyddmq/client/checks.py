@@ -173,7 +173,7 @@ async def run_transaction(
     listener: AsyncTransactionListener,
     call: Submits,
 ) -> TransactionResult:
-    """Store a message half, run the local transaction, and tell the node its outcome.
+    """Store a half message, run the local transaction, and send its outcome to the node.
 
     Args:
         wire: The interface definitions.

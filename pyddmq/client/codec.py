@@ -20,10 +20,10 @@ _FRAME_LENGTH = struct.Struct(">i")
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split `host:port` or `tls://host:port` (an IPv6 host stands in brackets).
+    """Split `host:port` or `tls://host:port` (an IPv6 host in brackets).
 
     Raises:
-        ClientMisuse: It is no such text.
+        ClientMisuse: The text has another form.
     """
     scheme, has_scheme, rest = address.partition("://")
     host, _, port = (rest if has_scheme else address).rpartition(":")
@@ -117,7 +117,7 @@ class Codec:
 def reason_of(error: OSError) -> str:
     """Return why a connection failed, for a sentence."""
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no answer within the time limit"
     return (error.strerror or str(error) or type(error).__name__).lower()
 
 
@@ -132,7 +132,7 @@ def _builder(protocol: str) -> Callable[[bytes], tuple[Any, Any]]:
         "compact": (transports.TMemoryBuffer, protocols.TCompactProtocol),
     }
     if protocol not in kinds:
-        raise ClientMisuse(f"unknown protocol {protocol!r}; there are: {', '.join(kinds)}")
+        raise ClientMisuse(f"unknown protocol {protocol!r}; use one of {', '.join(kinds)}")
     buffer_class, protocol_class = kinds[protocol]
 
     def build(content: bytes) -> tuple[Any, Any]:

@@ -161,7 +161,7 @@ class Connection:
         """Connect, unless that is done.
 
         Raises:
-            CannotConnect: Nobody listens there, or answers; TlsFailed, which is one: there is no TLS with it.
+            CannotConnect: No server listens there, or answers; its subclass TlsFailed: the TLS handshake failed.
             ClientMisuse: A file of `tls` or the token's cannot be used, or a token would go over a network as it is.
             AccessRefused: The node does not take the token.
             NotThrift: Something else answers.

@@ -90,7 +90,7 @@ def outcome_of(result: Any, _attempts: int) -> CancelOutcome:
 
 def _kind(every: int | None, growth: int | None) -> int:
     if every is not None and growth is not None:
-        raise ClientMisuse("give `every` or `growth`, not both")
+        raise ClientMisuse("`every` and `growth` exclude each other; pass one")
     return LOOP if every is not None else GROWING if growth is not None else ONCE
 
 

@@ -16,7 +16,7 @@ class ClientError(Exception):
     """Root of everything the client raises, but for `ClientMisuse`.
 
     Attributes:
-        retriable: Whether the same call may succeed later without anybody changing anything.
+        retriable: Whether the same call may succeed later without any change.
         undecided: Whether the call may have taken effect all the same, by any of its attempts.
         attempts: How often it was sent, or was to be sent.
     """
@@ -64,7 +64,7 @@ class Unreachable(ClientError):
 
 
 class CannotConnect(Unreachable):
-    """Nobody accepts connections at the address: this attempt sent nothing.
+    """No server accepts connections at the address: this attempt sent nothing.
 
     Attributes:
         reason: What the system says.
@@ -78,7 +78,7 @@ class CannotConnect(Unreachable):
 class TlsFailed(CannotConnect):
     """A connection by TLS cannot be had: a certificate, a name or a version does not fit. Nothing was taken of a call.
 
-    To try again does not help, so that nobody does.
+    A retry cannot succeed, so none is made.
     """
 
     retriable = False
@@ -99,12 +99,12 @@ class CallTimedOut(Unreachable):
 
 
 class NotThrift(ClientError):
-    """What came back is no framed Thrift: something else listens at this address."""
+    """The reply is not framed Thrift: another kind of server listens at this address."""
 
     undecided = True
 
     def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"what answers at {address} is not a pyddmq Thrift port: {reason}")
+        super().__init__(f"the server at {address} is not a pyddmq Thrift port: {reason}")
         self.address = address
 
 
@@ -114,7 +114,7 @@ class Refused(ClientError):
     Attributes:
         code: The stable code of the answer.
         text: The node's sentence.
-        retry_after_ms: When the node says that it may be asked again, from its answer on; 0 where it does not say.
+        retry_after_ms: Time until the next call, as requested by the node; 0 if the node did not say.
     """
 
     def __init__(self, code: int, text: str) -> None:
@@ -160,7 +160,7 @@ class SendFailed(SendRefused):
 
 
 class IllegalMessage(SendRefused):
-    """Code 11: the message breaks a rule (size, key, tags, property names); sending it again cannot help."""
+    """Code 11: the message violates a rule (size, key, tags, property names); sending it again cannot help."""
 
 
 class SendTimedOut(SendRefused):
@@ -192,12 +192,13 @@ class NodeShuttingDown(SendRefused):
 class SequenceGap(SendRefused):
     """Code 48: the node knows nothing of a message numbered before this one; this attempt stored nothing.
 
-    The client goes on under another name by itself; it is raised only when an earlier attempt may have been stored.
+    The client continues under another name automatically; it is raised only when an earlier attempt may have been
+    stored.
     """
 
 
 class PullRefused(Refused):
-    """A PullException; `retriable` tells whether asking again later may help."""
+    """A PullException; `retriable` says whether a later retry may succeed."""
 
 
 SEND_REFUSALS: dict[int, type[SendRefused]] = {

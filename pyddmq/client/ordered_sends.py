@@ -159,7 +159,7 @@ class OrderedSends:
     def check_open(self) -> None:
         """Raise ClientMisuse where it is closed."""
         if self._is_closed:
-            raise ClientMisuse("this producer is closed: make a new one")
+            raise ClientMisuse("this producer is closed; create a new one")
 
     def give_up(self) -> None:
         """End all that is under way, which `run` is not any more."""

@@ -35,12 +35,11 @@ _CLOSE_STEP_SECONDS = 0.05
 class Producer(Sending):
     """Sends messages to one node; a context manager. Threads may share it: their calls go one after the other.
 
-    A message is sent again at most `resends` times after a failure that another try may cure: no answer, or the codes
-    10, 12, 15 and 20. DDMQ's SDK does so twice and tells nobody (S9); here the default is one resend, the receipt
-    counts the attempts, and `on_resend` hears of each. Messages are numbered, so that a resend whose first try was
-    stored after all is answered with its receipt and stores nothing twice; only a node that does not know numbers
-    (DDMQ's own) makes a duplicate of it. It is never a reordering: nothing else is sent meanwhile, and what `send_soon`
-    has under way is numbered.
+    A message is sent again at most `resends` times after a failure that may be temporary: no answer, or the codes 10,
+    12, 15 and 20. DDMQ's SDK resends twice without a report (S9). Here the default is one resend, the receipt counts
+    the attempts, and `on_resend` is called for each. Messages are numbered: if the first attempt was stored, the resend
+    is answered with its receipt and stores nothing twice. Only a node without numbers (DDMQ's own) stores a duplicate.
+    Resends never change the order: no other message is sent before, and messages of `send_soon` are numbered.
     """
 
     _connection_class = Connection
@@ -87,13 +86,13 @@ class Producer(Sending):
             partition_id: Queue by number.
             delay_level: Delivered after the delay of that level; the receipt then has no queue and offset.
             deliver_at_ms: Delivered at that moment, ms since the epoch; likewise, and the receipt has a handle.
-            delay_ms: Delivered so many ms after receipt; likewise.
+            delay_ms: Delivered this number of ms after receipt; likewise.
             timeout_ms: In the place of the producer's own.
 
         Raises:
             Unreachable: No answer; the message may be stored when its `sent` says so.
             SendRefused: The node refused it; the subclass and `code` say why, `stored` whether it may be stored.
-            ClientMisuse: The body is no bytes, a value does not fit its field, or the producer is closed.
+            ClientMisuse: The body is not bytes, a value does not fit its field, or the producer is closed.
         """
         message = OutgoingMessage(
             topic=topic,
@@ -112,24 +111,25 @@ class Producer(Sending):
     def send_soon(self, message: OutgoingMessage, *, timeout_ms: int | None = None) -> SendFuture:
         """Have a message sent behind those before it, in the background; waits for room only.
 
-        Up to `in_flight_max` messages are under way over a connection of their own, and are stored in the order in
-        which they were given, also when some have to be sent again. Other calls of this producer wait for them.
-        `on_resend` is called in the background.
+        Up to `in_flight_max` messages are in flight over a separate connection. They are stored in the order of the
+        calls, also when some have to be sent again. Other calls of this producer wait for them. `on_resend` is called
+        in the background.
 
         Returns:
-            A future of its receipt. Its exception is what `send` raises; `flush` tells of one that nobody asks for.
+            A future of its receipt. Its exception is what `send` raises; `flush` raises the first one that was not
+            read.
 
         Raises:
-            ClientMisuse: The body is no bytes, or the producer is closed.
+            ClientMisuse: The body is not bytes, or the producer is closed.
         """
         request = send_request(self._idl, message, timeout_ms or self._timeout_ms)
         return (self._soon or self._begin_soon()).submit(request)
 
     def flush(self) -> None:
-        """Wait until all that was given to `send_soon` before has ended. Leaving a `with` block does so, too.
+        """Wait until all earlier messages of `send_soon` have ended. Leaving a `with` block does so, too.
 
         Raises:
-            ClientError: The first that failed whose future nobody asks.
+            ClientError: The first failure whose future was not read.
             ClientMisuse: Called by `on_resend`.
         """
         self._wait_for_soon()
@@ -172,7 +172,7 @@ class Producer(Sending):
         Args:
             topic: Name of the topic.
             body: The message's bytes.
-            at: When it is delivered first, to the second, rounded up; what is past means now.
+            at: Time of the first delivery, rounded up to the second; a past time means now.
             every: Makes it a loop: seconds from one delivery to the next, at least 3.
             growth: Makes it a loop with growing gaps: of growth, growth squared, ... seconds, at most a day.
             times: Deliveries of a loop; without it `expire` ends it.
@@ -185,8 +185,8 @@ class Producer(Sending):
             Its id, DDMQ's uniqDelayMsgId, which `cancel_delay` takes. Deliveries have ids of their own, as key.
 
         Raises:
-            ClientMisuse: `every` and `growth` together, a loop without an end, an end without a loop, a moment
-                without a zone, a body that is no bytes, or the producer is closed.
+            ClientMisuse: `every` and `growth` together, a loop without an end, or an end without a loop; a time without
+                a zone; a body that is not bytes; or the producer is closed.
             Unreachable: No answer; the message may be stored when its `sent` says so.
             SendRefused: The node refused it.
         """
@@ -214,12 +214,12 @@ class Producer(Sending):
 
         Raises:
             Unreachable: No answer; the cancel may be in force.
-            SendRefused: The node refused it; code 30 says that this is no id.
+            SendRefused: The node refused it; code 30 means that this is not a valid id.
         """
         return self._call(cancel_request(self._idl, delay_id, topic, timeout_ms or self._timeout_ms))
 
     def close(self) -> None:
-        """Close the connection; calls in other threads, and what `send_soon` has under way, are given up.
+        """Close the connection; calls in other threads, and messages of `send_soon` in flight, are abandoned.
 
         Harmless the second time.
 
@@ -275,7 +275,7 @@ class Producer(Sending):
 
     def _check_thread(self) -> None:
         if self._soon is not None and self._soon.is_own_thread:
-            raise ClientMisuse("on_resend cannot call its own producer, which is at its call still")
+            raise ClientMisuse("on_resend cannot call its own producer, whose call is still running")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -289,9 +289,9 @@ class Producer(Sending):
 
     def _begin_call(self) -> None:
         if self._closing.is_set():
-            raise ClientMisuse("this producer is closed: make a new one")
+            raise ClientMisuse("this producer is closed; create a new one")
         if self._is_calling:
-            raise ClientMisuse("on_resend cannot call its own producer, which is at its call still")
+            raise ClientMisuse("on_resend cannot call its own producer, whose call is still running")
         self._is_calling = True
 
     def _call(self, request: Request[T]) -> T:

@@ -39,7 +39,8 @@ class OutgoingMessage:
         partition_id: 0 and above: that queue mod queues; -1: by hash_id or key; -2 and below: random (R96).
         delay_level: Delivered after the delay of that level; 0: at once.
         deliver_at_ms: Delivered at that moment, ms since the epoch; 0 and the past: at once.
-        delay_ms: Delivered so many ms after the node has received it; 0: at once. One of the three may be given.
+        delay_ms: Delivered this number of ms after the node has received it; 0 means immediately. Only one of the three
+            may be set.
     """
 
     topic: str
@@ -61,8 +62,8 @@ class SendReceipt:
     Attributes:
         code: Always 0; other codes are exceptions.
         msg: The node's text.
-        message_id: The unique key that the broker stamped on the message; "" when the node tells no receipts (DDMQ's).
-        qid: Queue, `<cluster>_<broker>_<number>`; "" when not told, as of a delayed message.
+        message_id: The unique key that the broker assigned to the message; "" if the node sends no receipts (DDMQ's).
+        qid: Queue, `<cluster>_<broker>_<number>`; "" if unknown, as for a delayed message.
         offset: Offset in the queue; -1 likewise.
         attempts: How often the message was sent: above 1 it may be stored more than once, unless `numbered`.
         handle: Names a message sent with `deliver_at_ms` or `delay_ms` for a later change of mind; "" for others.

@@ -56,8 +56,8 @@ class Sending:
             on_resend: Called with the failure before each resend.
             deduplicate: Number messages, so that a node stores none twice (docs/deduplication.md). Without numbers, and
                 at a node that does not know them, sends under way together go one after the other, in their order.
-            patience_ms: How long a send goes on, beyond `resends`, while no node answers, or it starts or stops.
-                Only where the node is known to store nothing twice: it has told so since the producer was made.
+            patience_ms: How long a send continues, beyond `resends`, while no node answers, or it starts or stops. Only
+                for nodes that reported, since the producer was created, that they store nothing twice.
             in_flight_max: Sends under way at the same time: of an `AsyncProducer`, and of `Producer.send_soon`.
 
         Raises:
@@ -120,8 +120,8 @@ class TransactionSending(Sending, Generic[L]):
             group: The producer group: programs that can say what became of each other's transactions.
             listener: Runs local transactions and knows what became of them.
             timeout_ms: How long the node may take for a half, and for a decision.
-            resends: How often a half is sent again, and a decision that was not answered. A half that may be stored
-                only where the node has told that it knows messages by their numbers.
+            resends: How often a half is sent again, and a decision that was not answered. A half that may already be
+                stored is sent again only to nodes that deduplicate messages by number.
             resend_pause_ms: Wait before each.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
@@ -129,11 +129,11 @@ class TransactionSending(Sending, Generic[L]):
                 PYDDMQ_TOKEN of the environment; "" for none.
             on_resend: Called with the failure before each.
             deduplicate: Number messages, as for `Producer`, like the next one.
-            patience_ms: How long a send goes on, beyond `resends`, while nobody answers.
+            patience_ms: How long a send continues, beyond `resends`, while no node answers.
             in_flight_max: As for `Producer`.
             check_batch_size: Checks fetched at once.
             check_linger_ms: How long a fetch waits at the node.
-            on_check_error: Told of each fetch that failed, in the background; the next one follows after a pause of
+            on_check_error: Called for each fetch that failed, in the background; the next one follows after a pause of
                 0.1 to 5 s.
 
         Raises:

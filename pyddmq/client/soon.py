@@ -131,7 +131,7 @@ class SoonSends:
 
     def _check_open(self) -> None:
         if self._closing.is_set():
-            raise ClientMisuse("this producer is closed: make a new one")
+            raise ClientMisuse("this producer is closed; create a new one")
 
     def _take(self, send: Send) -> None:
         try:

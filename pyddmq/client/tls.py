@@ -22,7 +22,7 @@ class Tls:
     Attributes:
         ca: PEM file with the CAs that are trusted for the node's certificate; None: those of the system.
         certificate: PEM file with the client's own certificate, where the node asks for one.
-        key: PEM file with its key; None: it stands in the same file.
+        key: PEM file with its key; None means the same file.
         server_name: Name that the node's certificate must have; None: the host of the address.
     """
 
@@ -45,7 +45,7 @@ class Tls:
                 file = self.certificate if self.key is None else f"{self.certificate} with key {self.key}"
                 raise ClientMisuse(_bad_file("client certificate", file, error)) from error
         elif self.key is not None:
-            raise ClientMisuse("a TLS key without its certificate; name both")
+            raise ClientMisuse("a TLS key without its certificate; pass both")
         return context
 
 
@@ -100,28 +100,28 @@ def failure(address: str, error: OSError) -> TlsFailed | None:
     return TlsFailed(address, f"the handshake failed: {reason.replace('_', ' ').lower() or error}")
 
 
-_WRONG_CA = "its certificate is of no CA that is trusted here; name the file of its CA (ca, --tls-ca)"
+_WRONG_CA = "no trusted CA issued its certificate; pass the file of its CA (ca, --tls-ca)"
 _VERIFY = {
-    9: "its certificate is not valid yet; are the clocks of both sides right?",
+    9: "its certificate is not valid yet; check the clocks of both sides",
     10: "its certificate has expired; the node needs a new one",
     **dict.fromkeys((2, 18, 19, 20, 21), _WRONG_CA),
-    **dict.fromkeys((62, 64), "its certificate has another name; give the one that it has (server_name, --tls-name)"),
+    **dict.fromkeys((62, 64), "its certificate has another name; pass that name (server_name, --tls-name)"),
 }
 """By OpenSSL's codes of what is wrong with a certificate."""
 _OWN = "the node refuses the client's certificate"
 _REASONS = {
-    "WRONG_VERSION_NUMBER": "the port there speaks no TLS; leave out tls://, or name its TLS port",
-    "UNEXPECTED_MESSAGE": "the port there speaks no TLS; leave out tls://, or name its TLS port",
-    "CERTIFICATE_REQUIRED": "the node wants a client certificate; name yours (certificate, --tls-certificate)",
+    "WRONG_VERSION_NUMBER": "the port does not speak TLS; remove tls://, or use its TLS port",
+    "UNEXPECTED_MESSAGE": "the port does not speak TLS; remove tls://, or use its TLS port",
+    "CERTIFICATE_REQUIRED": "the node requires a client certificate; pass one (certificate, --tls-certificate)",
     "ALERT_HANDSHAKE_FAILURE": "the node refuses the handshake; it may want a client certificate, or know no common "
     "cipher",
-    "ALERT_UNKNOWN_CA": f"{_OWN}: it is of no CA that the node knows",
+    "ALERT_UNKNOWN_CA": f"{_OWN}: no CA that the node trusts issued it",
     "ALERT_CERTIFICATE_EXPIRED": f"{_OWN}: it has expired, or is not valid yet",
     "ALERT_CERTIFICATE_REVOKED": f"{_OWN}: it is revoked",
     "ALERT_BAD_CERTIFICATE": f"{_OWN}: it is not valid (yet), or cannot be used for a client",
     "ALERT_UNSUPPORTED_CERTIFICATE": f"{_OWN}: it cannot be used for a client",
-    "PROTOCOL_VERSION": "no version of TLS is common to both sides; the node takes 1.2 or 1.3",
-    "UNSUPPORTED_PROTOCOL": "no version of TLS is common to both sides; the client takes 1.2 and 1.3",
+    "PROTOCOL_VERSION": "no TLS version is common to both sides; the node supports 1.2 and 1.3",
+    "UNSUPPORTED_PROTOCOL": "no TLS version is common to both sides; the client supports 1.2 and 1.3",
 }
 """By a part of OpenSSL's names of what went wrong."""
 

@@ -70,7 +70,7 @@ class SigningIn:
         token = token_of(self._token)
         if token is not None and not (is_encrypted or is_loopback(peer)):
             raise ClientMisuse(
-                f"a token goes over TLS or the loopback alone, and {self._address} is neither: write tls://..."
+                f"a token is sent only over TLS or to loopback addresses; write tls://... for {self._address}"
             )
         return token
 
@@ -78,13 +78,13 @@ class SigningIn:
         """Return what is raised for the answer to the call."""
         if isinstance(error, CallRejected):
             if error.code == 1:
-                return AccessRefused(error.code, f"{self._address} knows no tokens; bring none")
+                return AccessRefused(error.code, f"{self._address} does not support tokens; do not send one")
             return AccessRefused(error.code, error.text)
         if isinstance(error, Unreachable):
             # Nothing of the call for which it was opened has left.
             return CannotConnect(self._address, f"it did not answer {METHOD}")
         if type(error).__name__ == "AccessDenied":
-            return AccessRefused(getattr(error, "code", 0), getattr(error, "message", None) or "it takes no such token")
+            return AccessRefused(getattr(error, "code", 0), getattr(error, "message", None) or "it rejects the token")
         return error
 
 

@@ -40,11 +40,11 @@ class TransactionProducer(TransactionSending[TransactionListener], Producer):
     def send_in_transaction(
         self, message: OutgoingMessage, arg: Any = None, *, timeout_ms: int | None = None
     ) -> TransactionResult:
-        """Store a message half, run the local transaction, and tell the node its outcome.
+        """Store a half message, run the local transaction, and send its outcome to the node.
 
-        Once the half is stored nothing raises but what is no `Exception` (an interrupt): a failure of `execute` is the
-        state UNKNOWN with its text as remark, a decision that could not be told is in the result's `problem`, and the
-        node asks `check`.
+        Once the half is stored, only an interrupt (not an `Exception`) is raised. A failure of `execute` is the state
+        UNKNOWN with its text as remark. If the decision could not be sent, the result's `problem` says why, and the
+        node checks the transaction.
 
         Args:
             message: What is delivered on commit. A delay begins with the commit.
@@ -52,12 +52,12 @@ class TransactionProducer(TransactionSending[TransactionListener], Producer):
             timeout_ms: In the place of the producer's own.
 
         Raises:
-            Unreachable: No answer; where its `sent` says so the half may be stored: `check` is asked about an id that
+            Unreachable: No answer; if `sent` is true, the half may be stored: `check` is then called with an id that
                 `execute` never saw.
             SendRefused: The node refused the half; `execute` has not run.
         """
         if self._closing.is_set():
-            raise ClientMisuse("this producer is closed: make a new one")
+            raise ClientMisuse("this producer is closed; create a new one")
         self.start()
         timeout_ms = timeout_ms or self._timeout_ms
         steps = run_transaction(

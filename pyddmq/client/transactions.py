@@ -66,8 +66,8 @@ class TransactionListener(Protocol):
     def check(self, message: TransactionMessage) -> LocalState | None:
         """Say what became of a local transaction, perhaps of another process.
 
-        Called in a thread of its own, one check after the other. An id that nobody has heard of belongs to a
-        transaction that never began: ROLLBACK, if no other process may still be in `execute` with it.
+        Called in a separate thread, one check after the other. An unknown id belongs to a transaction that never began:
+        return ROLLBACK, if no other process may still be in `execute` with it.
 
         Args:
             message: The message with its transaction id and the number of the check.
@@ -104,12 +104,12 @@ class TransactionResult:
     Attributes:
         status: "SEND_OK": the half is stored; everything else is an exception.
         message_id: Id (UNIQ_KEY) of the message; also the transaction's.
-        queue_offset: The half's place among the node's halves; -1 when not told.
+        queue_offset: Offset of the half message in the node's half queue; -1 if unknown.
         transaction_id: Known to `execute`.
         state: What `execute` answered; UNKNOWN when it failed.
         remark: Text of its exception; "" without one.
         decided: Whether the node has answered that the state, COMMIT or ROLLBACK, is durable. If not, it asks `check`.
-        problem: Why the decision could not be told, or was refused; "" otherwise.
+        problem: Why the decision could not be sent, or was refused; "" otherwise.
         attempts: How often the half was sent.
     """
 

@@ -65,7 +65,7 @@ class Process:
         self.still = True
 
     def go_on(self, loop: VirtualLoop) -> None:
-        """Run what was due meanwhile, in the next turn, and then what comes."""
+        """Run overdue callbacks in the next turn, and then later ones."""
         self.still = False
         waiting, self._waiting = self._waiting, []
         for context, call in waiting:
@@ -74,11 +74,11 @@ class Process:
             woken()
 
     def wait(self, call: Callable[[], object]) -> None:
-        """Have something called, in the present context, when it goes on."""
+        """Call something, in the present context, when it continues."""
         self._waiting.append((contextvars.copy_context(), call))
 
     def when_woken(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the process goes on: what the kernel kept for it."""
+        """Call `callback` when the process continues: data that the kernel kept for it."""
         self._woken.append(callback)
 
     def when_killed(self, callback: Callable[[], None]) -> None:
@@ -282,7 +282,7 @@ class VirtualClock:
         return self._loop.time()
 
     def sleep(self, seconds: float) -> None:
-        """Let the loop's time go on; what is due meanwhile runs afterwards, as when a callback takes so long."""
+        """Advance the loop's time; callbacks due in that time run afterwards, as after a long callback."""
         self._loop.pass_time(seconds)
 
     def step(self, delta_ms: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class ManualClock:
-    """A clock that stands still until `advance`; satisfies `pyddmq.broker.Clock`.
+    """A clock that only moves with `advance`; satisfies `pyddmq.broker.Clock`.
 
     Args:
         wall_ms: Wall clock at the beginning, in ms since the epoch.
@@ -39,7 +39,7 @@ class ManualClock:
         return self._monotonic + self._suspended
 
     def suspend(self, seconds: float) -> None:
-        """Suspend the machine for `seconds`: the monotonic clock stands still, as Linux's does."""
+        """Suspend the machine for `seconds`: the monotonic clock does not move, as on Linux."""
         self._suspended += seconds
         self._wall_ms += seconds * 1000
 
@@ -126,7 +126,7 @@ class ManualScheduler:
         return made
 
     def run_until_idle(self, turns_max: int = 100_000) -> None:
-        """Run turns until nothing is ready; time stands still.
+        """Run turns until nothing is ready; time does not move.
 
         Raises:
             RuntimeError: It did not become idle within `turns_max` turns.
@@ -148,7 +148,7 @@ class ManualScheduler:
         self.run_until_idle()
 
     def next_due(self) -> float | None:
-        """When the next timer is due, in monotonic seconds; None when there is none."""
+        """When the next timer is due, in monotonic seconds; None without one."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None

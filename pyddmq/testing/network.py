@@ -472,7 +472,7 @@ class SimNetwork:
         return client
 
     def reset(self, transport: SimTransport) -> None:
-        """Cut a connection: both ends get a reset after some of what is on its way."""
+        """Cut a connection: both ends receive a reset after some of the bytes in flight."""
         for end in (transport, transport._peer):
             end._cut_pipe()
         for end in (transport, transport._peer):
@@ -498,7 +498,7 @@ class SimNetwork:
             end._peer._lose_later(ConnectionResetError("the process ended"))
 
     def woken(self, process: Process | None) -> None:
-        """Let a process that stood still take what has arrived meanwhile."""
+        """Let a paused process read the data that has arrived."""
         for end in self._transports:
             if end.process is process:
                 end._peer._arm()

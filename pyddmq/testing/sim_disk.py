@@ -181,8 +181,8 @@ class SimLock:
 class SimDisk:
     """A tree of files in memory that can lose unsynced data, tear writes, fail and fill up.
 
-    It satisfies `pyddmq.broker.Disk`. After `kill` or `crash` the same object is the disk of the next start: open files
-    and locks are gone, and injected faults with them.
+    It satisfies `pyddmq.broker.Disk`. After `kill` or `crash` the same object is the disk of the next start, without
+    open files, locks and injected faults.
 
     Attributes:
         capacity_bytes: Space for all files together; None is unlimited. Beyond it writes raise ENOSPC.
@@ -244,7 +244,7 @@ class SimDisk:
         return False
 
     def open_to_others(self, path: str) -> bool:
-        """Whether other users may read a folder; there are none."""
+        """Whether other users may read a folder; always false."""
         self.check_alive()
         return False
 
@@ -358,7 +358,7 @@ class SimDisk:
         return (1 << 62) if self.capacity_bytes is None else max(self.capacity_bytes - self._used(), 0)
 
     def total_bytes(self, path: str) -> int:
-        """The capacity; what is in use when that was set below it."""
+        """The capacity; the bytes in use if it was set below them."""
         self.check_alive()
         return (1 << 62) + self._used() if self.capacity_bytes is None else max(self.capacity_bytes, self._used())
 

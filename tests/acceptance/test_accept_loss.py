@@ -58,4 +58,4 @@ def test_deletion_of_a_topic_says_which_groups_have_not_finished_it(start_node: 
     wait_for(lambda: groups(node) == {"permits-audit"}, "the group to leave")
     unsure = command("topics", "delete", "orders", "--force", *node.admin())
     assert unsure.code == ExitCode.USAGE
-    assert "not finished are 1 of group billing; pass --yes orders to delete" in unsure.err
+    assert "unfinished: 1 of group billing; pass --yes orders to delete" in unsure.err

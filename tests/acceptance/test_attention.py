@@ -53,7 +53,7 @@ def test_refused_and_vanished_configuration_show_until_they_are_mended(start_nod
     assert command("reload", *node.admin()).out == "nothing changed\n"
     file.unlink()
     wait_for(lambda: kinds(node) == {"config_missing"}, "the file to be missed")
-    assert "is gone since" in command("stats", *node.admin()).out
+    assert "is missing since" in command("stats", *node.admin()).out
     missing = command("reload", "--json", *node.admin())
     assert (missing.code, json.loads(missing.out)["accepted"]) == (ExitCode.REFUSED, False)
     file.write_text(CONFIGURATION)

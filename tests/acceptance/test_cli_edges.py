@@ -102,7 +102,7 @@ def test_output_that_cannot_be_written_is_named() -> None:
     full = shell("pyddmq version > /dev/full")
     assert (full.returncode, full.stderr) == (
         ExitCode.CHECK_FAILED,
-        "pyddmq: cannot write the output: no space left on device; give it another place\n",
+        "pyddmq: cannot write the output: no space left on device; pass another file\n",
     )
     closed = shell("pyddmq version >&-")
     assert closed.returncode == ExitCode.USAGE
@@ -228,7 +228,7 @@ def test_option_cannot_open_a_node_that_its_configuration_keeps_closed(tmp_path:
     done = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "data", "--host", "203.0.113.7")
     assert done.code == ExitCode.CONFIG_INVALID
     assert re.match(rf"{file}:\d+: node\.host: 203\.0\.113\.7 is not a loopback address", done.err)
-    assert "write a section `access` with `rules` beside node" in done.err
+    assert "add a section `access` with `rules` beside node" in done.err
     assert "`access: open`" in done.err
     assert not (tmp_path / "data").exists()
 
@@ -263,7 +263,7 @@ def test_action_that_cannot_be_made_is_a_sentence(
     node = start_node()
     file = tmp_path / "node.yaml"
     file.write_text(shaky)
-    why = ":9: groups[permits-audit].topics[permits].actions: action 'shaky:Shaky' cannot be made: OSError: no bank"
+    why = ":9: groups[permits-audit].topics[permits].actions: action 'shaky:Shaky' cannot be created: OSError: no bank"
     status, answer = api(node, "/api/reload", "POST")
     assert (status, answer["problems"]) == (409, [f"{file}{why}"])
     served = command("serve", *FREE_PORTS, "--config", file, "--data", tmp_path / "other")

@@ -43,7 +43,7 @@ def test_argument_that_is_no_text_is_named(line: str) -> None:
     assert done.returncode == ExitCode.USAGE
     assert done.stderr.startswith("pyddmq: the argument `")
     assert r"\udcff" in done.stderr
-    assert "is not UTF-8" in done.stderr
+    assert "is not valid UTF-8" in done.stderr
 
 
 def test_body_and_paths_may_be_any_bytes(start_node: StartNode, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_serve_refuses_an_empty_option(option: str, tmp_path: Path) -> None:
     """An unset variable must not mean this folder, or every interface (W99)."""
     done = command("serve", *FREE_PORTS, option, "", cwd=tmp_path)
     assert done.code == ExitCode.USAGE
-    assert done.err == f"pyddmq: {option} is empty; give a value, or leave the option out\n"
+    assert done.err == f"pyddmq: {option} is empty; pass a value, or remove the option\n"
     assert list(tmp_path.iterdir()) == []
 
 

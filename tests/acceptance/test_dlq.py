@@ -97,9 +97,9 @@ def test_dead_letters_are_listed_shown_and_counted(node: NodeProcess) -> None:
 def test_redrive_is_a_dry_run_until_it_is_confirmed(node: NodeProcess) -> None:
     """Nothing goes without --yes; what went is recognised; the group gets it as a message of its own topic."""
     usage = command("dlq", "redrive", "billing", *node.admin())
-    assert "say which" in usage.err
+    assert "select dead letters" in usage.err
     turned = command("dlq", "redrive", "billing", "--from", "1h", "--until", "2h", *node.admin())
-    assert (turned.code, "turn them round" in turned.err) == (ExitCode.REFUSED, True)
+    assert (turned.code, "swap them" in turned.err) == (ExitCode.REFUSED, True)
     absent = command("dlq", "redrive", "billing", "--id", "nothing", "--yes", *node.admin())
     assert (absent.code, "has the id nothing" in absent.err) == (ExitCode.NOT_FOUND, True)
     dry = asked(node, "redrive", "billing", "--key", "k0")
@@ -145,7 +145,7 @@ def test_deleted_topic_is_said_and_costs_nothing(node: NodeProcess) -> None:
     assert command("dlq", "redrive", "second", "--all", "--to", "nowhere", "--yes", *node.admin()).code == 1
     answer = asked(node, "redrive", "second", "--all", "--to", "nowhere", "--yes", code=1)
     assert (answer["redriven"], answer["refused"]) == (0, 1)
-    assert answer["shown"][0]["why"] == "topic nowhere is not there; create it, or name another (--to)"
+    assert answer["shown"][0]["why"] == "topic nowhere does not exist; create it, or pass another (--to)"
     assert asked(node, "redrive", "second", "--all", "--to", "passing", "--yes")["redriven"] == 1
 
 

@@ -173,7 +173,7 @@ def test_offsets_of_a_stopped_store_are_shown_and_moved(start_node: StartNode, t
     shown = command("offsets", "show", *data, "--json").json_lines()[0]["offsets"]
     assert [(each["committed"], each["max"]) for each in shown] == [(4, 6)]
     reset = ["offsets", "reset", "billing", "--topic", "orders", "--shift-by", "-2", *data]
-    assert "2 finished messages delivered again; --yes does it" in command(*reset).out
+    assert "2 finished messages delivered again; pass --yes to apply" in command(*reset).out
     assert command(*reset, "--yes", "--json").json_lines()[0]["queues"][0]["to"] == 2
     assert command("offsets", "reset", "billing", "--topic", "orders", "--to-offset", "9", *data).code == 5
     assert command("offsets", "show", "--data", tmp_path / "nothing").code == 6
@@ -188,7 +188,7 @@ def test_reset_waits_for_what_is_out(node: NodeProcess) -> None:
         reset = ["offsets", "reset", "billing", "--topic", "orders", "--latest", "--yes", *node.admin()]
         refused = command(*reset, "--wait", "0")
         assert refused.code == 5
-        assert "still out with clients" in refused.err
+        assert "still in flight with clients" in refused.err
         assert command("offsets", "show", *node.admin(), "--json").json_lines()[0]["offsets"][0]["committed"] == 0
         assert command(*reset, "--force").code == 0
         consumer.ack(message)

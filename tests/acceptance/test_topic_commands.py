@@ -12,7 +12,7 @@ def test_life_of_a_topic(node: NodeProcess) -> None:
     """Made, written to, widened, shown, deleted after the name was given again, gone."""
     admin = node.admin()
     done = command("topics", "create", "made", "--queues", "2", *admin)
-    assert (done.code, done.out) == (ExitCode.OK, "topic made is there, with 2 queues\n")
+    assert (done.code, done.out) == (ExitCode.OK, "topic made exists, with 2 queues\n")
     assert command("send", "made", "x", "--partition", "0", *node.producer()).code == ExitCode.OK
     assert len(json.loads(command("topics", "alter", "made", "--queues", "3", "--json", *admin).out)["queues"]) == 3
     typed = command("topics", "alter", "made", "--type", "fifo", *admin)
@@ -42,5 +42,5 @@ def test_refusals_are_sentences(node: NodeProcess) -> None:
     fewer = command("topics", "alter", "orders", "--queues", "1", *admin)
     needed = command("topics", "delete", "orders", "--yes", "orders", "--force", *admin)
     assert (fewer.code, needed.code) == (ExitCode.REFUSED, ExitCode.REFUSED)
-    assert "can only get more" in fewer.err
-    assert "Group billing subscribes topic orders" in needed.err
+    assert "can only grow" in fewer.err
+    assert "Group billing subscribes to topic orders" in needed.err

@@ -157,12 +157,12 @@ def test_discarded_transactions_are_seen_decided_and_resumed(start_node: StartNo
     [committed] = asked(node, "commit", by_key["a"])
     assert (committed["wasDiscarded"], committed["refused"]) == (True, None)
     words = command("transactions", "rollback", by_key["b"], *node.admin())
-    assert "rolled back (it had been discarded)" in words.out
+    assert "rolled back (it was discarded before)" in words.out
     assert [each["id"] for each in listed(node, "discarded")] == [by_key["c"]]
     words = command("transactions", "resume", "--all", "--yes", *node.admin())
     assert "1 transaction resumed, 0 refused" in words.out
     [refused] = asked(node, "resume", by_key["b"], code=ExitCode.REFUSED)
-    assert "nothing to resume" in refused["refused"]
+    assert "only discarded transactions can be resumed" in refused["refused"]
     [line] = asked(node, "commit", by_key["c"])
     assert line["refused"] is None
     assert sorted(pulled(node, 2)) == [b"a", b"c"]

@@ -51,8 +51,8 @@ def test_change_that_cannot_be_audited_is_refused_and_not_begun() -> None:
         answer = await world.ask("/api/groups/pause", by="operator", **PAUSE)
         assert answer.status == 503
         assert answer.error == (
-            "The audit trail cannot be written (No space left on device), and nothing is changed that it does not tell "
-            "of. Free space in the data directory, and ask again."
+            "The audit trail cannot be written (No space left on device), so changes are refused: each change must be "
+            "recorded. Free space in the data directory, and try again."
         )
         assert world.done == []
         world.disk.fail("write", error=errno.ENOSPC, path_part="audit")
@@ -86,7 +86,7 @@ def test_outcomes_are_what_became_of_it() -> None:
     """Refused with its reason, failed by a fault; what is wrong in itself is no change, and has no line."""
 
     def refuse(_: object) -> object:
-        raise ChangeRefused(409, "It is out with a client.")
+        raise ChangeRefused(409, "It is in flight with a client.")
 
     def fail(_: object) -> object:
         raise RuntimeError("a fault")
@@ -108,7 +108,7 @@ def test_outcomes_are_what_became_of_it() -> None:
     told = [(each["what"], each["outcome"], each["why"]) for each in lines(world)]
     assert told == [
         ("pause", "asked", ""),
-        ("pause", "refused", "It is out with a client."),
+        ("pause", "refused", "It is in flight with a client."),
         ("resume", "asked", ""),
         ("resume", "failed", "RuntimeError"),
     ]

@@ -197,7 +197,7 @@ def test_parameter_that_is_given_twice_is_refused() -> None:
 
     async def scenario() -> None:
         answer = await world.ask("/api/groups?group=permits-audit&group=orders-billing", by="narrow")
-        assert (answer.status, answer.error) == (400, "A parameter is given twice: name each once.")
+        assert (answer.status, answer.error) == (400, "A parameter is repeated; pass each parameter once.")
 
     world.run(scenario)
 

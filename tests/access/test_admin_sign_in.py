@@ -240,10 +240,10 @@ def test_over_a_network_without_tls_nobody_signs_in_and_no_token_is_taken(monkey
     async def scenario() -> None:
         for answer in (await post(world, world.token("all")), await world.ask("/sign-in")):
             assert answer.status == 403
-            assert "Signing in is off on this port" in answer.text
+            assert "Sign-in is off on this port" in answer.text
             assert "<form" not in answer.text
         assert (await world.ask("/api/groups", by="all")).error == (
-            "A token is taken over TLS or the loopback alone: ask by https."
+            "A token is accepted only over TLS or from loopback addresses; use https."
         )
         assert (await world.ask("/api/topics?topic=permits")).status == 200
         refused = await world.ask("/", headers=HTML)

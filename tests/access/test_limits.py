@@ -104,7 +104,7 @@ def test_each_method_above_a_rate_has_its_answer(method: str) -> None:
         answer = reply.error or reply.value
         assert 0 < answer.retryAfterMs <= 3000
         text = getattr(answer, "message", None) or answer.msg
-        assert text == f"shop is above its limit of 1 requests a second: come again in {answer.retryAfterMs} ms"
+        assert text == f"shop is above its limit of 1 requests a second; retry after {answer.retryAfterMs} ms"
     other = world.client(port_of(method), AUDIT).call(method, **arguments)
     assert shape(other) != REFUSED[method] or method in ("submit", "ack", "endTransaction", "fetchChecks")
     if method == "submit":
@@ -206,7 +206,7 @@ def test_connection_without_a_place_is_told_so_and_closed() -> None:
     assert send(second).code == 0
     third = world.client("producer", SHOP)
     refused = send(third)
-    assert (refused.code, refused.msg) == (15, "shop is at its limit, 2 connections: come again in 1000 ms")
+    assert (refused.code, refused.msg) == (15, "shop is at its limit, 2 connections; retry after 1000 ms")
     first.transport.abort()
     assert send(third).code == 0
     fourth = world.client("consumer", SHOP)
@@ -287,7 +287,7 @@ def test_pending_timers_are_so_many_until_they_are_due_or_cancelled() -> None:
     refused = send(client, delayMs=5_000)
     assert refused.code == 15
     assert 0 < refused.retryAfterMs <= 1000
-    assert "at its limit, 3 messages that wait for their moment" in refused.msg
+    assert "at its limit, 3 pending timed messages" in refused.msg
     assert send(client).code == 0, "what does not wait is not counted"
     batch = client.call("sendBatchSync", messages=[message("orders"), message("orders", delayMs=9)]).value
     assert batch.code == 15
@@ -393,7 +393,7 @@ def test_client_at_its_limit_is_told_of_everywhere() -> None:
         send(client)
     live = LiveNode(world.node, Reloader(world.node, lambda: loads("node: {}")))
     [finding] = [each for each in judged(live).findings if each.finding == "client_limited"]
-    assert finding.text.startswith("The principal shop is held to its limit since ")
+    assert finding.text.startswith("The principal shop is at its limit since ")
     assert "1 requests a second (requestsPerSecond); 0 calls held back, 2 refused." in finding.text
     answer = live.limits(limit=10, name=None)
     assert answer is not None

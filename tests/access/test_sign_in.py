@@ -56,7 +56,7 @@ def test_wrong_token_ends_the_connection_and_never_falls_back(tmp_path: Path, ki
     client.send("sendSync", message=message("orders"), timeout=1000)
     world.run(1)
     answer = client.replies[0].error
-    assert (answer.code, answer.message) == (8, "the token is missing, wrong or expired: get a new one")
+    assert (answer.code, answer.message) == (8, "the token is missing, wrong or expired; use a new one")
     assert [reply.value.code for reply in client.replies[1:]] == [13]
     assert client.lost
     assert world.node.metrics.value(DENIED, "authenticate", "proof") == 1

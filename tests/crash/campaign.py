@@ -346,7 +346,9 @@ class Campaign:
             lambda: self._clock.wall_ms() > ends_ms and not self._node.waiting(),
             lambda: f"{self._node.waiting()} messages wait on",
         )
-        await self._wait(settled, lambda: f"not finished: {stats.lag}, last asked about at {self._halves.asked_ms}")
+        await self._wait(
+            settled, lambda: f"unfinished messages: {stats.lag}, last asked about at {self._halves.asked_ms}"
+        )
         stats.stopped = True
         everybody: list[Client] = [*self._clients, stats]
         for each in everybody:

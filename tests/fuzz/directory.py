@@ -75,7 +75,7 @@ class Fence(SimDisk):
         assert ".." not in parts, f"{path!r} leads up"
         assert "\0" not in path, f"{path!r} has a NUL"
         assert path in ("", "/") or any(path == each or path.startswith(f"{each}/") for each in self.inside), (
-            f"{path!r} lies outside"
+            f"{path!r} is outside"
         )
         assert all(len(part.encode("utf-8", "surrogatepass")) <= 255 for part in parts), f"{path!r} is no file's name"
 

@@ -33,14 +33,14 @@ def test_what_does_not_fit_is_told_and_nothing_is_made(
     assert f"--create --topic {group}.DLQ" in problems[f"groups.{group}"]
     assert "keeps messages for 1 s (retention.ms)" in problems[f"groups.{group}.{name}"]
     warnings = [(each["key"], each["text"]) for each in told["warnings"]]
-    for key, said in ((f"topics.{name}", "has but one broker"), ("kafka.main.commitTopic", "policy=compact")):
+    for key, said in ((f"topics.{name}", "has only one broker"), ("kafka.main.commitTopic", "policy=compact")):
         assert any(where == key and said in text for where, text in warnings), warnings
     assert not {missing, f"{group}.DLQ", f"c-{name}"} & topic_names(address), "it only looks"
     make_topic(address, f"{group}.DLQ", 1, {})
     quick = read.replace(f"{{topic: {name}}}", f"{{topic: {name}, retryIntervals: [], timeout: 10}}")
     config.write_text(kafka + quick)
     assert run(["config", "check", str(config), "--kafka"]) == ExitCode.OK
-    assert "and its clusters fit it" in capsys.readouterr().out
+    assert "and its clusters match it" in capsys.readouterr().out
 
 
 def test_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,4 +49,4 @@ def test_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, capsys: py
     config.write_text("kafka: {main: {bootstrapServers: '127.0.0.1:9'}}\n")
     assert run(["config", "check", str(config), "--kafka"]) == ExitCode.CANNOT_CONNECT
     [problem, _] = capsys.readouterr().out.splitlines()
-    assert "kafka.main: cannot be asked at 127.0.0.1:9" in problem
+    assert "kafka.main: cannot be queried at 127.0.0.1:9" in problem

@@ -151,9 +151,9 @@ groups:
   - {{group: g-host, topics: [{{topic: three}}]}}
 """
 SENTENCES = {
-    "g-password": "the cluster does not take the user: look at sasl.mechanism, sasl.username and sasl.password",
-    "g-authority": "the broker's certificate is refused: it is of no authority in ssl.ca.location, or for another host",
-    "g-host": "the broker's certificate is refused: it is of no authority in ssl.ca.location, or for another host",
+    "g-password": "the cluster rejects the user; check sasl.mechanism, sasl.username and sasl.password",
+    "g-authority": "the broker's certificate is rejected: no CA in ssl.ca.location issued it",
+    "g-host": "the broker's certificate is rejected: no CA in ssl.ca.location issued it",
 }
 
 
@@ -214,7 +214,7 @@ def test_commands_say_what_is_wrong(
     )  # fmt: skip
     command = ["lag", "record", "--once", "--config", str(config), "--kafka"]
     assert run([*command, "good", "--journal", str(tmp_path / "good")]) == 0
-    for name, sentence in (("password", "does not take the user"), ("host", "for another host")):
+    for name, sentence in (("password", "rejects the user"), ("host", "for another host")):
         # A survey that is named by servers alone is asked for its name; so is this one for its groups.
         assert run([*command, name, "--journal", str(tmp_path / name)]) == 1
         said = capsys.readouterr()

@@ -50,5 +50,5 @@ def test_program_that_consumes_by_range_is_named(
     by_range(f"g-{name}", name)
     _, heard = clients.join(f"g-{name}", [name])
     clients.until(lambda: heard.troubles, "a trouble")
-    assert "another program consumes in this group by range" in str(heard.troubles[0])
+    assert "another program consumes in this group with an assignment strategy" in str(heard.troubles[0])
     assert heard.given == {}

@@ -96,7 +96,7 @@ def test_span_of_which_little_is_known_ends_with_3(
     monkeypatch.setattr(lag_objective_command, "get", get)
     assert lag_objective_command.slo(objective="10m", since="30d", at_least=99.9) == 3
     assert "by-key: known 4 min 5" in (shown := capsys.readouterr().out)
-    assert "of 30 d, too little to say more: --coverage is 90 %" in shown
+    assert "of 30 d, too little for a result: --coverage is 90 %" in shown
     monkeypatch.setattr(
         lag_objective_command,
         "_of_files",

@@ -80,7 +80,7 @@ def test_reset_that_waits_in_vain_changes_nothing(world: World) -> None:
     [(place, _)] = caller.pull("by-key")
     task = reset_later(world, to="latest", wait_seconds=0.5)
     world.run(until=task.done, seconds=2)
-    with pytest.raises(ChangeRefused, match="still out with clients"):
+    with pytest.raises(ChangeRefused, match="still in flight with clients"):
         task.result()
     world.run(seconds=0.2)
     assert caller.pull("by-key") == []
@@ -130,10 +130,10 @@ def test_changes_are_refused_unless_the_node_is_ready(world: World) -> None:
     changes = {each.name: each for each in node_changes(world.node)}
     for name, body, sentence in [
         ("pause", PauseBody(group="nobody"), "There is no group 'nobody'"),
-        ("pause", PauseBody(group="by-key", topic="events"), "does not subscribe topic 'events'; it has: orders"),
+        ("pause", PauseBody(group="by-key", topic="events"), "does not subscribe to topic 'events'; it has: orders"),
         ("skip_message", HeadBody(group="by-key", topic="orders", queue=9, offset=0), "has no queue 9"),
         ("reset_offsets", ResetBody(group="x", topic="orders", to="latest"), "has no offsets on 'orders'"),
-        ("reset_offsets", ResetBody(group="by-key", topic="orders"), "Say where to"),
+        ("reset_offsets", ResetBody(group="by-key", topic="orders"), "Pass exactly one of"),
         ("reset_offsets", ResetBody(group="by-key", topic="orders", to_offset=5), "can be set to 0"),
     ]:
         with pytest.raises(ChangeRefused, match=sentence):
@@ -165,7 +165,7 @@ def test_group_cannot_be_moved_on_its_retry_topic() -> None:
     body = ResetBody(group="free", topic="%RETRY%free", to="earliest", dry_run=False)
     task = world.loop.create_task(cast("Any", found.run(body)))
     world.run(until=task.done, seconds=1)
-    with pytest.raises(ChangeRefused, match="cannot be moved there while it runs"):
+    with pytest.raises(ChangeRefused, match="cannot be reset there while it runs"):
         task.result()
 
 

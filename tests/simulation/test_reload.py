@@ -131,8 +131,8 @@ class NoBank(Action):
     ("change", "key", "text"),
     [
         (_take_another_port, "node.backlog", "cannot change while the node runs; restart it for 7"),
-        (_lower_the_queues, "topics.orders.queues", "queues only rise"),
-        (_name_a_broken_action, "groups[free].topics[events].actions", "cannot be made: OSError: no bank"),
+        (_lower_the_queues, "topics.orders.queues", "the number of queues can only grow"),
+        (_name_a_broken_action, "groups[free].topics[events].actions", "cannot be created: OSError: no bank"),
     ],
 )
 def test_reload_that_cannot_be_applied_names_the_place(

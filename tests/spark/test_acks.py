@@ -98,7 +98,7 @@ def test_damage_is_a_gap_and_all_else_is_read(spark: Any, tmp_path: Path) -> Non
 
 def test_path_without_a_log_is_told(spark: Any, tmp_path: Path) -> None:
     """With what would be right."""
-    with pytest.raises(Exception, match="has no ack log: give the data directory"):
+    with pytest.raises(Exception, match="has no ack log; pass the data directory"):
         read(spark, tmp_path).count()
 
 

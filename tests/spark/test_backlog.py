@@ -67,14 +67,14 @@ def test_positions_are_those_of_the_store_and_what_was_finished(store: str, tmp_
         ("g", "permits", 1, 0, 150, ()),
     ]
     assert positions(store, topics=["others"]) == []
-    with pytest.raises(OptionRefused, match=r"group 'x' has no offset in .*; groups that have one: g, h"):
+    with pytest.raises(OptionRefused, match=r"group 'x' has no offset in .*; groups with offsets: g, h"):
         positions(store, ["x"])
     (tmp_path / "p.json").write_text("{}")
     (tmp_path / "q.json").write_text("[[1]]")
     assert len(positions(store, progress=str(tmp_path / "p.json"))) == 2
-    with pytest.raises(OptionRefused, match="is no list of"):
+    with pytest.raises(OptionRefused, match="is not a list of"):
         positions(store, progress=str(tmp_path / "q.json"))
-    with pytest.raises(StoreUnreadable, match="is no store's folder"):
+    with pytest.raises(StoreUnreadable, match="is not a store"):
         positions(str(tmp_path))
 
 

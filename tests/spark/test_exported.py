@@ -125,7 +125,7 @@ def test_what_is_missing_is_told(spark: Any, shipped: Any, place: ExportPlace, t
     found = exported_gaps(spark, place.url, since_ms=NOON_MS, until_ms=END_MS)
     assert found == [(begin, f"{place.url}: n2: nothing was recorded for {11 * EVERY_MS // 1000} s (silent)")]
     name = next(each for each in place.names("queues") if "/date=2024-05-05/n2" in each)
-    with pytest.raises(OptionRefused, match="has no exported samples: `pyddmq lag export --to"):
+    with pytest.raises(OptionRefused, match="has no exported samples; `pyddmq lag export --to"):
         exported_gaps(spark, str(tmp_path), since_ms=NOON_MS, until_ms=END_MS)
     other = tmp_path / "queues" / "date=2024-05-05"
     other.mkdir(parents=True)
@@ -134,6 +134,6 @@ def test_what_is_missing_is_told(spark: Any, shipped: Any, place: ExportPlace, t
         (other / f"{'.'.join(file)}.{first:012d}-{last:012d}.parquet").write_bytes(
             (Path(place.url) / name).read_bytes()
         )
-    assert (NOON_MS, f"{tmp_path}: n2: 2 snapshots are not there (dropped)") in exported_gaps(
+    assert (NOON_MS, f"{tmp_path}: n2: 2 snapshots are missing (dropped)") in exported_gaps(
         spark, str(tmp_path), since_ms=NOON_MS, until_ms=END_MS
     )

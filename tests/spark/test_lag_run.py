@@ -59,7 +59,7 @@ def test_what_is_not_in_the_report_is_told(run: LagRun, report: Report) -> None:
     checks, _ = judge(run, replace(report, groups=bare))
     assert {check.name: check.findings.examples for check in checks if not check.passed} == {
         "poison": ["the report says nothing where BLOCKED, poison message was staged"],
-        "back": ["the report has no STOP, no consumer that is over"],
+        "back": ["the report has no earlier STOP, no consumer"],
     }
 
 

@@ -96,11 +96,11 @@ def test_group_of_many_topics_begins_at_its_commits(spark: Any, node: RunningNod
         ({"group": "none"}, "no group 'none' is configured on this node.*code 1"),
         ({"group": "pulled"}, "group 'pulled' is pulled, not fetched: write `actions: .LowLevel.`.*code 11"),
         ({"topic": "orders"}, "group 'spark' does not subscribe 'orders' on .*: it has empty, permits"),
-        ({"queue": "0,7"}, "option 'queue' names 7, which no topic of group 'spark' has"),
-        ({"cluster": "other"}, "the node is of another cluster"),
+        ({"queue": "0,7"}, "option 'queue' has 7, which no topic of group 'spark' has"),
+        ({"cluster": "other"}, "the node is not of the cluster"),
         ({"node": "127.0.0.1:1", "patience": "0"}, "no answer from 127.0.0.1:1: .*Connection refused"),
-        ({"node": "nowhere"}, "option 'node' is 'nowhere': write host:port"),
-        ({"path": "/tmp"}, "options 'node' and 'path' are both there"),
+        ({"node": "nowhere"}, "option 'node' is 'nowhere'; write host:port"),
+        ({"path": "/tmp"}, "options 'node' and 'path' exclude each other"),
         ({"startingOffsets": "first"}, "it is one of earliest, latest, committed"),
     ],
 )
@@ -123,7 +123,7 @@ def test_paused_group_is_told_and_not_waited_for_without_end(spark: Any, node: R
 
     node.call(paused)
     try:
-        with pytest.raises(Exception, match=r"gives nothing from offset 0 on.*is group 'spark' paused"):
+        with pytest.raises(Exception, match=r"returns nothing from offset 0.*group 'spark' is paused"):
             reading(spark, node, queue="0", patience="0").load().count()
     finally:
         node.call(resumed)

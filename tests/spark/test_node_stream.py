@@ -123,7 +123,7 @@ def test_what_retention_took_ends_a_query_or_is_passed_over(spark: Any, tmp_path
         fill(node, 80)
         start = expire(node)
         query = written(frame, tmp_path, availableNow=True)
-        with pytest.raises(Exception, match=f"begins at {start} by now: offsets 2 to {start - 1} are lost"):
+        with pytest.raises(Exception, match=f"begins at {start} : offsets 2 to {start - 1} are lost"):
             query.awaitTermination(60)
         frame = stream(spark, node, commitGroup="none", failOnDataLoss="false")
         query = written(frame, tmp_path, availableNow=True)
@@ -186,7 +186,7 @@ def test_ack_that_meets_a_starting_node_is_made_again(monkeypatch: pytest.Monkey
 def test_stream_of_files_is_refused(spark: Any, tmp_path: Path) -> None:
     """With what is right."""
     frame = spark.readStream.format("pyddmq_messages").option("path", str(tmp_path)).load()
-    with pytest.raises(Exception, match="a stream is read from a running node: give option 'node'"):
+    with pytest.raises(Exception, match="a stream reads from a running node; use option 'node'"):
         written(frame, tmp_path, availableNow=True).awaitTermination(60)
 
 

@@ -73,7 +73,7 @@ def test_batch_in_other_partitions_is_refused_and_goes_on_in_its_own(
 ) -> None:
     """As after a restart with another number of cores: it sends no row. Repeated in its own, each row is there once."""
     lines = Lines(spark, node, tmp_path)
-    with pytest.raises(Exception, match="did not take messages for 0 s"):
+    with pytest.raises(Exception, match="did not accept messages for 0 s"):
         lines.run(partitions=begun, patience=0)
     before = numbers(node, "slow")
     assert 0 < len(before) < 40
@@ -121,10 +121,10 @@ def test_batch_write_has_all_of_a_message_and_may_be_repeated(spark: Any, node: 
 @pytest.mark.parametrize(
     ("columns", "options", "sentence"),
     [
-        (["'1' as body"], {}, "a message has a body and a topic"),
-        (["'1' as body", "2 as n"], {"topic": "copies"}, "there is no column 'n' in a message"),
+        (["'1' as body"], {}, "a message needs a body and a topic"),
+        (["'1' as body", "2 as n"], {"topic": "copies"}, "a message has no column 'n'"),
         (["1 as body"], {"topic": "copies"}, "column 'body' is binary, and the frame has int"),
-        (["'1' as body"], {"topic": "copies", "mode": "overwrite"}, "messages are only ever added"),
+        (["'1' as body"], {"topic": "copies", "mode": "overwrite"}, "the sink only appends messages"),
         (["'1' as body"], {"topic": "nowhere"}, r"refuses messages \(code 1[34]\)"),
         (["'1' as body", "cast(null as string) as topic"], {}, "a row without topic"),
         (["'1' as body", "repeat('x', 256) as tags"], {"topic": "copies"}, r"refuses messages \(code 11\)"),

@@ -111,8 +111,8 @@ class TestLag:
         ("options", "sentence"),
         [
             ({}, "option 'path' is missing: the folder of a lag journal"),
-            ({"path": "/x", "since": "yesterday"}, "option 'since' is 'yesterday': write 2024-05-06T07:08:09Z"),
-            ({"path": "/x", "rows": "all"}, "option 'rows' is 'all': it is one of samples, events, gaps"),
+            ({"path": "/x", "since": "yesterday"}, "invalid option 'since' 'yesterday'; write 2024-05-06T07:08:09Z"),
+            ({"path": "/x", "rows": "all"}, "invalid option 'rows' 'all'; use one of samples, events, gaps"),
         ],
     )
     def test_wrong_options_are_refused_with_what_is_right(
@@ -181,7 +181,7 @@ class TestMessages:
         reading = spark.read.format("pyddmq_messages").option("path", str(store))
         with pytest.raises(Exception, match=r"there is no topic 'permit' in .*; it has permits"):
             reading.option("topic", "permit").load().count()
-        with pytest.raises(Exception, match="is no store's folder: it has no folder commitlog"):
+        with pytest.raises(Exception, match="is not a store: it has no folder commitlog"):
             spark.read.format("pyddmq_messages").option("path", str(tmp_path)).load().count()
 
     def test_backlog_of_a_group_begins_where_it_committed(self, spark: Any, store: Path) -> None:

@@ -137,7 +137,7 @@ def test_commands_bring_the_token_of_a_file(node: Node, monkeypatch: pytest.Monk
     monkeypatch.setenv("PYDDMQ_TLS_CA", f"{node.folder}/tls/ca.crt")
     refused = command("groups", "--admin", admin)
     assert refused.code == 5
-    assert "Say who you are" in refused.err
+    assert "Authentication required" in refused.err
     assert command("--token-file", file, "groups", "--admin", admin).code == 0
     assert command("--token-file", file, "groups", "pause", "billing", "--admin", admin).code == 0
     monkeypatch.setenv("PYDDMQ_TOKEN_FILE", file)
@@ -174,5 +174,5 @@ def test_token_is_kept_back_from_a_network_without_tls(node: Node, monkeypatch: 
     monkeypatch.setenv("PYDDMQ_TOKEN", node.token)
     refused = command("groups", "--admin", node.ready["admin"])
     assert refused.code == 5
-    assert "Say who you are" in refused.err
-    assert "The token was kept back: it goes over TLS or the loopback alone" in refused.err
+    assert "Authentication required" in refused.err
+    assert "The token was not sent: it is sent only over TLS or to loopback addresses" in refused.err

@@ -82,7 +82,7 @@ def test_reload_reads_certificates_and_is_refused_with_bad_ones(own: Certificate
     refused = run_now(reloader.applying(later))
     assert not refused.accepted
     assert "tls.key: " in refused.problems[0]
-    assert "has no private key that can be read" in refused.problems[0]
+    assert "has no readable private key" in refused.problems[0]
     assert world.node.config.node.max_tps is None
     assert shown(world) == "node-2"
 

@@ -57,7 +57,7 @@ def test_encrypted_key(certificates: Certificates, tmp_path: Path) -> None:
     secret = serialization.BestAvailableEncryption(b"secret")
     key = certificates.node.key
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
-    with pytest.raises(TlsFileBad, match="is encrypted, and nobody is there to type a passphrase"):
+    with pytest.raises(TlsFileBad, match="is encrypted, and the node has no passphrase"):
         RealTlsFiles().build(files(certificates, key=str(path)))
 
 

@@ -98,7 +98,7 @@ def test_files_are_for_their_owner_and_stay(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     before = (folder / "ca.crt").read_bytes()
     again = command("tls", "dev", folder)
-    assert (again.code, "exists; name another folder" in again.err) == (2, True)
+    assert (again.code, "exists; pass another folder" in again.err) == (2, True)
     assert (folder / "ca.crt").read_bytes() == before
 
 
@@ -110,7 +110,7 @@ def test_send_and_pull_by_the_command(node: NodeProcess, folder: Path) -> None:
     pulled = command(*by_tls(folder, "pull", "--consumer", consumer, "billing", "--count", "1"))
     assert "hello" in pulled.out, pulled.err
     refused = command("--tls-ca", folder / "ca.crt", "send", "--producer", producer, "orders", "hello")
-    assert "the node wants a client certificate" in refused.err
+    assert "the node requires a client certificate" in refused.err
     nothing = command("--tls-ca", "/no/such/file", "send", "--producer", producer, "orders", "hello")
     assert (nothing.code, "the CA in /no/such/file cannot be used" in nothing.err) == (2, True)
 
@@ -121,7 +121,7 @@ def test_admin_by_the_command(node: NodeProcess, folder: Path) -> None:
     shown = command("--tls-ca", folder / "ca.crt", "groups", "--admin", f"https://{address}", "--json")
     assert "billing" in shown.out, shown.err
     plain = command("groups", "--admin", address)
-    assert f"speaks TLS; name it as https://{address}" in plain.err
+    assert f"speaks TLS; pass --admin https://{address}" in plain.err
     host, port = address.split(":")
     context = Tls(ca=f"{folder}/ca.crt").context()
     connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=PATIENCE_SECONDS)
@@ -224,9 +224,9 @@ def test_spark_asks_a_node(node: NodeProcess, folder: Path, certificates: Certif
     with NodeClient(address, tls=tls_of(given)) as client:
         assert set(client.standings("spark")) == {"orders"}
     for change, said in (
-        ({"tlsCa": certificates.ca}, "its certificate is of no CA .*option tlsCa"),
+        ({"tlsCa": certificates.ca}, "no trusted CA issued its certificate.*option tlsCa"),
         ({"tlsServerName": "elsewhere"}, "its certificate has another name.*option tlsServerName"),
-        ({"tlsCertificate": "", "tlsKey": ""}, "the node wants a client certificate.*tlsCertificate, tlsKey"),
+        ({"tlsCertificate": "", "tlsKey": ""}, "the node requires a client certificate.*tlsCertificate, tlsKey"),
         ({"tlsCa": "/no/such/file"}, "the CA in /no/such/file cannot be used"),
     ):
         with (
@@ -235,6 +235,6 @@ def test_spark_asks_a_node(node: NodeProcess, folder: Path, certificates: Certif
         ):
             client.standings("spark")
     with pytest.raises(
-        OptionRefused, match="options tlsCa are for TLS, and option 'node' is 'h:1': write tls://host:port"
+        OptionRefused, match="options tlsCa are for TLS, and option 'node' is 'h:1'; write tls://host:port"
     ):
         tls_of({"node": "h:1", "tlsCa": "x"})

@@ -38,18 +38,18 @@ def checked_many(action: Action, answers: object, count: int) -> Sequence[Answer
         if len(answers) == count:
             return answers
         return [_miscounted(action, len(answers), count)] * count
-    return [ActionMisbehaved(f"{type(action).__name__} answered {shown(answers):.80}, not a list of statuses")] * count
+    return [ActionMisbehaved(f"{type(action).__name__} returned {shown(answers):.80}, not a list of statuses")] * count
 
 
 def _miscounted(action: Action, found: int, wanted: int) -> ActionMisbehaved:
-    return ActionMisbehaved(f"{type(action).__name__} answered {found} statuses for {wanted} jobs")
+    return ActionMisbehaved(f"{type(action).__name__} returned {found} statuses for {wanted} jobs")
 
 
 def no_answer(answer: object) -> Exception:
     """Return the error for what is neither a status nor an exception."""
     if inspect.iscoroutine(answer):
         answer.close()
-        return ActionMisbehaved("an action that is no `async def` answered an awaitable: make act (or act_many) async")
+        return ActionMisbehaved("an action that is not `async def` returned an awaitable: make act (or act_many) async")
     if isinstance(answer, BaseException):
         return as_exception(answer)
-    return ActionMisbehaved(f"an action answered {shown(answer):.80}, not a Status")
+    return ActionMisbehaved(f"an action returned {shown(answer):.80}, not a Status")

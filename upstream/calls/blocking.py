@@ -87,7 +87,9 @@ class BlockingCaller(Caller):
         answers: list[Answer] = []
         for job, copy, answer in zip(call.jobs, copies, cast("Sequence[Answer]", result), strict=True):
             if answer is Status.ASYNCHRONIZED:
-                answers.append(ActionMisbehaved("a blocking action answered ASYNCHRONIZED: it has nothing to keep"))
+                answers.append(
+                    ActionMisbehaved("a blocking action returned ASYNCHRONIZED, which only async actions may return")
+                )
                 continue
             if answer is Status.CONTINUE and job.state is _RUNNING:
                 copy.give_back(job)

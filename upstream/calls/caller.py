@@ -202,4 +202,4 @@ class Caller:
 
 
 def _nobody(jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob], /) -> None:
-    raise AssertionError("a caller is told whom to tell before its first call")
+    raise AssertionError("a caller needs its listener before its first call")

@@ -8,7 +8,7 @@ from pyddmq.actions import Message, Outgoing, Status
 from upstream.history import History
 from upstream.job import UpstreamJob
 
-_ELSEWHERE = "a blocking action answers by what act returns or raises: it has a copy of the job"
+_ELSEWHERE = "a blocking action works on a copy of the job; return a status or raise an error instead"
 
 
 class JobCopy:
@@ -50,11 +50,11 @@ class JobCopy:
 
     def answer(self, answer: Status | Exception) -> NoReturn:
         """Raise RuntimeError."""
-        raise RuntimeError(f"{_ELSEWHERE}; {answer!r} was not taken")
+        raise RuntimeError(f"{_ELSEWHERE}; {answer!r} was ignored")
 
     def finish(self, success: bool, reason: str = "") -> NoReturn:
         """Raise RuntimeError."""
-        raise RuntimeError(f"{_ELSEWHERE}; finish({success}, {reason!r}) was not taken")
+        raise RuntimeError(f"{_ELSEWHERE}; finish({success}, {reason!r}) was ignored")
 
     def __repr__(self) -> str:
         return f"<copy of job {self.topic} {self.qid}:{self.offset}>"

@@ -36,7 +36,7 @@ def mode_of(action: type[Action]) -> Mode:
     """
     awaits = inspect.iscoroutinefunction(action.act_many if answers_many(action) else action.act)
     if awaits and action.blocking:
-        raise ModeUnclear(f"{action.__name__} is async def and blocking: an async one must not block, so choose one")
+        raise ModeUnclear(f"{action.__name__} is async def and blocking; an async action must not block, so choose one")
     if awaits:
         return Mode.AWAITS
     return Mode.BLOCKS if action.blocking else Mode.PLAIN

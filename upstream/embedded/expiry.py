@@ -352,7 +352,7 @@ def _reason(job: UpstreamJob | None, expiring: ExpiringSegment, age_ms: int | No
     if limit is None:
         limit = f"its age of {(age_ms or 0) / 3_600_000:g} h"
     earlier = f"; before: {job.history.reason}" if job is not None and job.history and job.history.reason else ""
-    return f"expired: deleted by retention for {limit} before it was answered with success{earlier}"
+    return f"expired: deleted by retention for {limit} before it was finished{earlier}"
 
 
 def _units(queue: ConsumeQueue, start: int, end: int) -> Iterator[tuple[int, int, int]]:

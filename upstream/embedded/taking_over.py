@@ -24,7 +24,7 @@ from upstream.queues import TakeOver, TrackerOf
 
 POPPED_TAKEN = declare(
     "pyddmq_popped_taken_over_total",
-    "Messages that POP consumers of RocketMQ had in flight at the hand-over; they are delivered again.",
+    "Messages in flight with POP consumers of RocketMQ at the handover; they are delivered again.",
     ("group",),
 )
 
@@ -41,7 +41,7 @@ def taking_over(store: Store, queue_of: QueueOf, offsets: ConsumerOffsets) -> Ge
         if found is not None:
             return partial(take_over, found, queue_of, offsets)
         yield
-    raise AssertionError("it ends with what was found")
+    raise AssertionError("it ends with its findings")
 
 
 def take_over(

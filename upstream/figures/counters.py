@@ -9,12 +9,12 @@ from broker.runtime.metrics import Metrics, declare
 _LABELS = ("group", "topic")
 _REASONS = ("group", "topic", "reason")
 
-DELIVERED = declare("pyddmq_delivered_messages_total", "Messages handed to pulls, redeliveries included", _LABELS)
+DELIVERED = declare("pyddmq_delivered_messages_total", "Messages delivered to pulls, redeliveries included", _LABELS)
 PULLS = declare("pyddmq_delivered_batches_total", "Pulls answered with at least one message", _LABELS)
 FINISHED = declare("pyddmq_finished_messages_total", "Messages finished by a success or by an action", _LABELS)
 FAILED = declare("pyddmq_failed_attempts_total", "Attempts failed by a client's fail or an action's FAIL", _LABELS)
 ERRORS = declare("pyddmq_error_attempts_total", "Attempts failed by an exception in an action", _LABELS)
-TIMEOUTS = declare("pyddmq_timeout_attempts_total", "Deliveries whose timeout passed without an answer", _LABELS)
+TIMEOUTS = declare("pyddmq_timeout_attempts_total", "Deliveries whose timeout expired without a result", _LABELS)
 GIVEN_BACK = declare("pyddmq_given_back_messages_total", "Messages whose reply never left the node (D18)", _LABELS)
 LATE = declare("pyddmq_late_successes_total", "Successes of an earlier delivery or connection that counted", _LABELS)
 REPEATED = declare("pyddmq_repeated_successes_total", "Successes of offsets that were finished already", _LABELS)
@@ -31,8 +31,8 @@ UNKNOWN_QUEUE = declare(
 )
 SKIPPED = declare(
     "pyddmq_skipped_messages_total",
-    "Messages finished without delivery; by reason: tag_filter, pressure_traffic, damaged, gone, expired, "
-    "dead_letter_exhausted, operator",
+    "Messages finished without delivery; by reason: tag_filter, pressure_traffic, damaged, gone (deleted), "
+    "expired, dead_letter_exhausted, operator",
     _REASONS,
 )
 UNORDERED = declare("pyddmq_unordered_messages_total", "Messages without the configured order key", _LABELS)
@@ -54,12 +54,12 @@ UNDECIDED = declare(
 )
 BODIES_UNUSABLE = declare(
     "pyddmq_bodies_unusable_total",
-    "Messages dead-lettered because their body cannot be unpacked; by reason: too_large, damaged, unknown_compression, "
-    "no_library, inner_batch",
+    "Messages dead-lettered because their body cannot be decompressed; by reason: too_large, damaged, "
+    "unknown_compression, no_library, inner_batch",
     _REASONS,
 )
 RETRIED_LATER = declare(
-    "pyddmq_retried_later_total", "Messages that an action put off without counting an attempt", _LABELS
+    "pyddmq_retried_later_total", "Messages that an action deferred without counting an attempt", _LABELS
 )
 KEPT_IN_PLACE = declare(
     "pyddmq_retries_kept_in_place_total",
@@ -71,7 +71,7 @@ SENT_BACK_AGAIN = declare(
     "Failed messages sent back to the retry topic that had failed five times or more",
     _LABELS,
 )
-PARKED_REFUSED = declare("pyddmq_parked_pulls_refused_total", "Pulls refused because too many wait", ("group",))
+PARKED_REFUSED = declare("pyddmq_parked_pulls_refused_total", "Pulls refused because too many already wait", ("group",))
 READING_STOPPED = declare(
     "pyddmq_reading_stopped_total", "Times that reading stopped because too many jobs wait for their keys", _LABELS
 )

@@ -21,14 +21,13 @@ _BOUNDS = range(10, 34)
 
 HAND_OUT_SECONDS = declare_histogram(
     "pyddmq_hand_out_seconds",
-    "Messages handed to a client for the first time since the start, from when they were stored",
+    "Time from storing a message to its first delivery to a client, since the start",
     _LABELS,
     bounds=_BOUNDS,
 )
 END_TO_END_SECONDS = declare_histogram(
     "pyddmq_end_to_end_seconds",
-    "Messages finished by a success or by an action, from when they were stored, retries in place included; without "
-    "those that were not read again since the start",
+    "Time from storing a message to its success, retries in place included; only messages read since the start",
     _LABELS,
     bounds=_BOUNDS,
 )

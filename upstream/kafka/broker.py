@@ -26,7 +26,7 @@ from upstream.source import Appended, Counts, Stored, Stretch, Wanted
 DEAD_LETTER_SUFFIX = ".DLQ"
 LEFT_OUT = declare(
     "pyddmq_kafka_headers_left_out_total",
-    "Headers of Kafka records that no property can be named after: empty, or with 0x01 or 0x02 in it.",
+    "Headers of Kafka records that cannot be property names: empty, or with 0x01 or 0x02.",
     ("group", "topic"),
 )
 

@@ -48,7 +48,7 @@ def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mi
     """Yield all that does not fit, errors and warnings by their places."""
     settings = config.kafka[cluster]
     if facts.trouble:
-        text = f"cannot be asked at {settings.bootstrap_servers}: {facts.trouble}; {_advice(facts.trouble)}"
+        text = f"cannot be queried at {settings.bootstrap_servers}: {facts.trouble}; {_advice(facts.trouble)}"
         yield Mismatch(("kafka", cluster), True, text)
         return
     yield from _of_sessions(config, cluster, facts)
@@ -61,12 +61,12 @@ def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mi
         if is_expression(name):
             if not any(fits(name, each, whole=settings.group_protocol == "consumer") for each in facts.names):
                 yield Mismatch(
-                    path, False, f"fits no topic of {cluster} that can be seen; those that come will be read"
+                    path, False, f"matches no visible topic of {cluster}; topics that are created later will be read"
                 )
             continue
         found = facts.topics.get(name)
         if found is None:
-            yield _missing(path, name, cluster, facts, bad=True, for_what="it is sent to and read")
+            yield _missing(path, name, cluster, facts, bad=True, for_what="producers and groups here use it")
             continue
         yield from _of_copies(path, name, found, facts)
         yield from _of_sends(path, found, config)
@@ -79,21 +79,23 @@ def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mi
 
 def _advice(trouble: str) -> str:
     if "AUTHENTICATION" in trouble:
-        return "write a user and a secret that the brokers know (sasl.mechanism, sasl.username, sasl.password)"
+        return "configure a user and a secret that the brokers accept (sasl.mechanism, sasl.username, sasl.password)"
     if "SSL" in trouble:
-        return "write security.protocol and certificates that fit the brokers' (ssl.ca.location)"
-    return "write bootstrapServers that answer, with the security.protocol of their port"
+        return "configure security.protocol and certificates that match the brokers (ssl.ca.location)"
+    return "configure bootstrapServers that respond, with the security.protocol of their port"
 
 
 def _missing(
     path: tuple[str, ...], name: str, cluster: str, facts: ClusterFacts, *, bad: bool, for_what: str, more: str = ""
 ) -> Mismatch:
     if name in facts.hidden:
-        text = f"{name} may not be seen by this user ({facts.hidden[name]}); allow it Describe, Read and Write there"
+        text = f"this user may not describe {name} ({facts.hidden[name]}); grant Describe, Read and Write on it"
         return Mismatch(path, True, text)
     copies = min(3, facts.brokers)
     make = f"kafka-topics.sh --create --topic {name} --partitions 12 --replication-factor {copies}{more}"
-    return Mismatch(path, bad, f"{name} is not in {cluster}, or may not be seen, and {for_what}; make it: {make}")
+    return Mismatch(
+        path, bad, f"{name} does not exist in {cluster}, or is not visible, and {for_what}; create it: {make}"
+    )
 
 
 def _may(found: TopicFacts, operation: str) -> bool:
@@ -103,40 +105,38 @@ def _may(found: TopicFacts, operation: str) -> bool:
 def _of_copies(path: tuple[str, ...], name: str, found: TopicFacts, facts: ClusterFacts) -> Iterator[Mismatch]:
     if found.leaderless:
         text = (
-            f"{found.leaderless} of {found.partitions} partitions of {name} have no leader, so nothing goes to or from "
+            f"{found.leaderless} of {found.partitions} partitions of {name} have no leader, so they cannot be read or "
         )
-        yield Mismatch(path, True, text + "them; bring their brokers back")
+        yield Mismatch(path, True, text + "written; restart their brokers")
     if found.replicas < 2:
-        why = "and the cluster has but one broker" if facts.brokers < 2 else "so one lost disk loses it"
-        yield Mismatch(path, False, f"{name} has one copy, {why}; a replication factor of 3 would be right")
+        why = "and the cluster has only one broker" if facts.brokers < 2 else "so losing one disk loses the topic"
+        yield Mismatch(path, False, f"{name} has one copy, {why}; use a replication factor of 3")
     if not found.settings:
-        text = f"settings of {name} may not be seen, so nothing is said of them; allow this user DescribeConfigs there"
+        text = f"settings of {name} are not visible, so they are not checked; grant this user DescribeConfigs on it"
         yield Mismatch(path, False, text)
         return
     least = _number(found, "min.insync.replicas", 1)
     if found.in_sync < least:
-        text = (
-            f"{name} has a partition with {found.in_sync} copies in sync, and min.insync.replicas is {least}: no send "
-        )
-        yield Mismatch(path, True, text + "to it is taken; bring its brokers back")
+        text = f"{name} has a partition with {found.in_sync} copies in sync, and min.insync.replicas is {least}: every "
+        yield Mismatch(path, True, text + "send to it fails; restart its brokers")
     elif found.replicas > 1 and least < 2:
-        text = (
-            f"min.insync.replicas of {name} is 1, so what is acknowledged may be on one broker alone; 2 would be right"
-        )
+        text = f"min.insync.replicas of {name} is 1, so an acknowledged message may be on only one broker; set 2"
         yield Mismatch(path, False, text)
     elif 1 < found.replicas <= least:
-        text = f"min.insync.replicas of {name} is {least} of {found.replicas} copies, so one broker that is away stops "
-        yield Mismatch(path, False, text + f"its sends; {found.replicas - 1} would be right")
+        text = f"min.insync.replicas of {name} is {least} of {found.replicas} copies, so sends fail when one "
+        yield Mismatch(path, False, text + f"broker is down; set {found.replicas - 1}")
 
 
 def _of_sends(path: tuple[str, ...], found: TopicFacts, config: Config) -> Iterator[Mismatch]:
     if not _may(found, "WRITE"):
         yield Mismatch(
-            path, False, "this user may not send to it (code 13 for producers); allow it Write, or mean that"
+            path,
+            False,
+            "this user may not write to it (producers receive code 13); grant Write, unless this is intended",
         )
     if (largest := _number(found, "max.message.bytes", 0)) and largest < config.node.max_message_bytes:
-        text = f"takes no message above {largest} bytes (max.message.bytes), and node.maxMessageBytes is "
-        text += f"{config.node.max_message_bytes}; larger ones are refused with code 11: make the two equal"
+        text = f"accepts messages up to {largest} bytes (max.message.bytes), and node.maxMessageBytes is "
+        text += f"{config.node.max_message_bytes}; larger ones are refused with code 11; set both to the same value"
         yield Mismatch(path, False, text)
 
 
@@ -144,7 +144,7 @@ def _of_group(config: Config, group: GroupConfig, cluster: str, facts: ClusterFa
     path = ("groups", group.group)
     allowed = facts.groups.get(group.group)
     if allowed is not None and "READ" not in allowed:
-        text = f"this user may not join group {group.group} in {cluster}; allow it Read on that group"
+        text = f"this user may not join group {group.group} in {cluster}; grant Read on that group"
         yield Mismatch(path, True, text)
     whole = config.kafka[cluster].group_protocol == "consumer"
     buries = False
@@ -157,12 +157,12 @@ def _of_group(config: Config, group: GroupConfig, cluster: str, facts: ClusterFa
     if not buries:
         return
     if found is None:
-        why = "what is out of attempts goes there: until it can, its key waits"
+        why = "messages out of attempts go there: until it exists, their keys wait"
         yield _missing(path, letters, cluster, facts, bad=True, for_what=why)
         return
     yield from _of_copies(path, letters, found, facts)
     if not _may(found, "WRITE"):
-        text = f"this user may not write to {letters}, so what is out of attempts keeps its key waiting; allow it Write"
+        text = f"this user may not write to {letters}, so keys of messages out of attempts wait; grant Write"
         yield Mismatch(path, True, text)
 
 
@@ -170,19 +170,21 @@ def _of_reading(
     path: tuple[str, ...], name: str, subscription: SubscriptionConfig, found: TopicFacts
 ) -> Iterator[Mismatch]:
     if not _may(found, "READ"):
-        yield Mismatch(path, True, f"this user may not read {name}; allow it Read on that topic")
+        yield Mismatch(path, True, f"this user may not read {name}; grant Read on that topic")
     kept = _number(found, "retention.ms", -1)
     if kept < 0 or "delete" not in found.settings.get("cleanup.policy", "delete"):
         return
     schedule = schedule_ms(subscription)
     if schedule is None:
-        text = f"{name} keeps messages for {_span(kept)} (retention.ms), and what fails here is retried without end: "
-        yield Mismatch(path, False, text + "after that Kafka deletes it unfinished; end the schedule before")
+        text = f"{name} keeps messages for {_span(kept)} (retention.ms), and failed messages are retried without end: "
+        yield Mismatch(path, False, text + "after that Kafka deletes them unfinished; limit the retries")
     elif schedule >= kept:
         text = (
             f"{name} keeps messages for {_span(kept)} (retention.ms), and retries here take up to {_span(schedule)}: "
         )
-        yield Mismatch(path, True, text + f"Kafka deletes what still fails; give retention.ms {2 * schedule} or more")
+        yield Mismatch(
+            path, True, text + f"Kafka deletes messages that still fail; set retention.ms to {2 * schedule} or more"
+        )
 
 
 def schedule_ms(subscription: SubscriptionConfig) -> int | None:
@@ -198,19 +200,16 @@ def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Itera
     path, name = ("kafka", cluster, "commitTopic"), config.kafka[cluster].commit_topic
     found = facts.topics.get(name)
     if found is None:
-        why = (
-            "commits that are too large for their text are cut without it, so that some messages are delivered again "
-            "after a crash"
-        )
+        why = "without it, commits that are too large are cut, so that some messages are delivered again after a crash"
         more = " --config cleanup.policy=compact"
         yield _missing(path, name, cluster, facts, bad=False, for_what=why, more=more)
         return
     yield from _of_copies(path, name, found, facts)
     if found.settings and "delete" in found.settings.get("cleanup.policy", "delete"):
-        text = f"{name} deletes by age, also what commits name, and keeps the rest; its cleanup.policy must be compact"
+        text = f"{name} deletes by age, including records that commits refer to; set its cleanup.policy to compact"
         yield Mismatch(path, True, text)
     if not (_may(found, "READ") and _may(found, "WRITE")):
-        yield Mismatch(path, False, f"this user may not read and write {name}; allow it both, or large commits are cut")
+        yield Mismatch(path, False, f"this user may not read and write {name}; grant both, or large commits are cut")
 
 
 def _of_commit_texts(cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
@@ -218,8 +217,8 @@ def _of_commit_texts(cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
     limit = _whole(facts.settings.get(key))
     if limit is not None and limit <= TEXT_MAX:
         text = (
-            f"the brokers take {limit} bytes of text with a commit ({key}); what has no room goes to the commit topic, "
-            f"or is delivered again after a crash: set {TEXT_MAX + 1} on the brokers"
+            f"the brokers accept {limit} bytes of metadata with a commit ({key}); larger metadata goes to the commit "
+            f"topic, or messages are delivered again after a crash; set {TEXT_MAX + 1} on the brokers"
         )
         yield Mismatch(("kafka", cluster), False, text)
 
@@ -235,9 +234,7 @@ def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[
     if settings.group_protocol == "consumer":
         theirs = _whole(told.get("group.consumer.session.timeout.ms"))
         if theirs is not None and theirs != ours:
-            text = (
-                f"is {ours} ms, and that of the brokers is {theirs} (group.consumer.session.timeout.ms), which counts "
-            )
+            text = f"is {ours} ms, but the brokers' {theirs} (group.consumer.session.timeout.ms) applies "
             yield Mismatch(path, theirs < ours, text + f"with groupProtocol consumer; write {theirs}")
         return
     if settings.group_protocol == AUTO and (why := found_by(facts, ours).why):
@@ -245,9 +242,9 @@ def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[
     least = _whole(told.get("group.min.session.timeout.ms"))
     most = _whole(told.get("group.max.session.timeout.ms"))
     if least is not None and ours < least:
-        yield Mismatch(path, True, f"is {ours} ms, and the brokers take {least} at least; write that or more")
+        yield Mismatch(path, True, f"is {ours} ms, and the brokers accept at least {least}; set this or more")
     elif most is not None and ours > most:
-        yield Mismatch(path, True, f"is {ours} ms, and the brokers take {most} at most; write that or less")
+        yield Mismatch(path, True, f"is {ours} ms, and the brokers accept at most {most}; set this or less")
 
 
 def _of_offsets(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
@@ -255,7 +252,7 @@ def _of_offsets(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[M
     always = config.kafka[cluster].membership == "always"
     if minutes is not None and minutes * 60 < 2 * KEEP_SECONDS and not always:
         text = (
-            f"the brokers delete a group's offsets when it had no member for {_span(minutes * 60_000)} "
+            f"the brokers delete the offsets of a group without a member after {_span(minutes * 60_000)} "
             f"(offsets.retention.minutes), and a node joins an idle group every {_span(int(KEEP_SECONDS * 1000))}; set "
             f"it to {int(2 * KEEP_SECONDS / 60)} or more, or use membership `always`"
         )

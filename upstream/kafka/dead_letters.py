@@ -37,7 +37,7 @@ _REASON_BYTES = 4_000
 
 FAILED = declare(
     "pyddmq_kafka_dead_letters_refused_total",
-    "Dead letters that Kafka did not acknowledge; each is tried again.",
+    "Dead letters that Kafka did not acknowledge; each is retried.",
     ("group", "code"),
 )
 

@@ -24,7 +24,7 @@ from upstream.progress.tracker import OffsetTracker
 
 WENT_BACK = declare(
     "pyddmq_kafka_logs_went_back_total",
-    "Partitions whose log became shorter than where the group stood, or whose topic was created again.",
+    "Partitions whose log ends before the position of the group, or whose topic was created again.",
     ("group",),
 )
 

@@ -6,16 +6,20 @@ from dataclasses import dataclass
 
 from broker.runtime.metrics import declare
 
-PARTITIONS = declare("pyddmq_kafka_partitions", "Partitions that this node has of a Kafka group.", ("group",), "gauge")
+PARTITIONS = declare(
+    "pyddmq_kafka_partitions", "Partitions of a Kafka group that are assigned to this node.", ("group",), "gauge"
+)
 REVOKED = declare(
     "pyddmq_kafka_partitions_revoked_total", "Partitions that were released to other members.", ("group",)
 )
 LOST = declare(
-    "pyddmq_kafka_partitions_lost_total", "Partitions that others had before this node could give them up.", ("group",)
+    "pyddmq_kafka_partitions_lost_total",
+    "Partitions that were reassigned before this node could release them.",
+    ("group",),
 )
 FOREIGN = declare(
     "pyddmq_kafka_commit_texts_foreign_total",
-    "Texts beside committed offsets that are not this program's: the offset counts, nothing above it.",
+    "Metadata of committed offsets written by other programs: only the offset counts.",
     ("group",),
 )
 

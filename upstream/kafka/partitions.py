@@ -50,7 +50,7 @@ WAITING = "waiting for the cluster"
 """What a topic's state is while its partitions are not known."""
 NOT_IN = "not a member, since no client pulls here"
 """Likewise of a group that is pulled from other nodes, or from none (D56)."""
-NO_TOPIC = "no topic fits yet"
+NO_TOPIC = "no matching topic yet"
 """Likewise of an expression."""
 _LOOK_SECONDS = 0.02
 _TOPICS_SECONDS = 20.0

@@ -53,7 +53,10 @@ class Silence:
         silent = self._silent
         if not waits or silent < self._session_seconds:
             return None
-        text = f"the group's coordinator has not answered this member for {silent:.0f} s, and the cluster answers"
+        text = (
+            f"the group's coordinator has not responded to this member for {silent:.0f} s, although the cluster "
+            "responds"
+        )
         return KafkaFailure("STANDS", text)
 
     @property

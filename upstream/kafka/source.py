@@ -384,7 +384,7 @@ class KafkaSource:
         """
         held = self._held.get(job.group_queue)
         record = None if held is None else held.get(job.offset)
-        assert record is not None, f"the body of {job} is asked for before it was fetched"
+        assert record is not None, f"the body of {job} was requested before it was fetched"
         for why, headers in _MISSING.items():
             if record.headers is headers:
                 raise MessageUnreadable(why)

@@ -113,7 +113,7 @@ class TopicTroubles:
         """Return the topics with a trouble, each with a sentence."""
         since = self._clock.monotonic() - SHOWN_SECONDS
         found = {
-            topic: f"a log of topic {topic} went back, or the topic was created again; {lost} messages were lost"
+            topic: f"a log of topic {topic} was truncated, or the topic was created again; {lost} messages were lost"
             for topic, (lost, at) in self._back.items()
             if at >= since
         }
@@ -126,7 +126,7 @@ def _waits(place: Place, found: _OpenTransaction) -> str:
     since = datetime.fromtimestamp(found.wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"topic {place.topic}: open transaction since {since}; the {found.records} offsets of partition "
-        f"{place.partition} from {found.offset} on cannot be read before it ends"
+        f"{place.partition} from {found.offset} cannot be read before it ends"
     )
 
 

@@ -76,7 +76,7 @@ class SurveyProcess:
         except (EOFError, OSError):
             self._end()
             raise KafkaFailure(
-                "SURVEY_ENDED", "the process that asks the cluster has ended, and is started again"
+                "SURVEY_ENDED", "the process that queries the cluster has ended, and is started again"
             ) from None
         if isinstance(answer, tuple):
             code, text = answer
@@ -89,7 +89,7 @@ class SurveyProcess:
             refused = child.ask(self._given, ANSWER_SECONDS)
         except (EOFError, OSError):
             self._end()
-            raise KafkaFailure("SURVEY_ENDED", "the process that asks the cluster did not start") from None
+            raise KafkaFailure("SURVEY_ENDED", "the process that queries the cluster did not start") from None
         if refused is not None:
             self._end()
             kind, text = refused

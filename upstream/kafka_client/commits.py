@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
 def not_ours() -> KafkaFailure:
     """What is said of a commit for a partition that the member does not have."""
-    return KafkaFailure("ILLEGAL_GENERATION", "the partition is not this member's any more", fenced=True)
+    return KafkaFailure("ILLEGAL_GENERATION", "the partition no longer belongs to this member", fenced=True)
 
 
 class Commits:
@@ -97,7 +97,7 @@ class Commits:
         if self._flights and now >= self._sent_at + UNHEARD_SECONDS:
             unheard = [each for flight in self._flights for each in flight.asked]
             self._flights.clear()
-            self._tell(unheard, KafkaFailure("TIMED_OUT", "the answer to a commit did not come", unknown=True))
+            self._tell(unheard, KafkaFailure("TIMED_OUT", "no answer to a commit", unknown=True))
         if self._asked and not any(each.asked for each in self._flights) and now >= self._not_before:
             self._send(wait=False)
 

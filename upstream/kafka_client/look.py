@@ -22,7 +22,7 @@ ANSWER_SECONDS = 120.0
 """Every question has bounds of its own; a process that takes longer is ended."""
 MODULE = __name__
 _PROCESSES_MAX = 3
-_ENDED = "the process that asks the cluster has ended before it answered, three times: the cluster is being restarted?"
+_ENDED = "the process that queries the cluster ended three times without an answer; the cluster may be restarting"
 
 
 def look_beside(

@@ -46,7 +46,7 @@ def confluent() -> Any:
     try:
         import confluent_kafka
     except ImportError as error:
-        text = f"topics in Kafka need the package confluent-kafka ({error}); pip install 'pyddmq[kafka]'"
+        text = f"topics in Kafka need the package confluent-kafka ({error}): pip install 'pyddmq[kafka]'"
         raise KafkaUnusable(text) from error
     return confluent_kafka
 

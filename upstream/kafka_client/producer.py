@@ -136,7 +136,7 @@ class LibrdkafkaProducer:
             return
         known = self._known(topic)
         if len(known.held) >= HELD_MAX:
-            raise KafkaFailure("QUEUE_FULL", f"{HELD_MAX} records wait for the cluster's answer on {topic}")
+            raise KafkaFailure("QUEUE_FULL", f"{HELD_MAX} records wait for the cluster's response on {topic}")
         known.held.append(_Record(topic, partition, key, value, headers, done, self._clock.monotonic()))
         self._ask(topic, known)
 
@@ -282,7 +282,7 @@ class LibrdkafkaProducer:
         ]
         known.held = [each for each in known.held if each not in ended]
         for each in ended:
-            each.done(refusal or KafkaFailure(NOT_SENT, f"the cluster does not answer for topic {topic}"), -1, -1)
+            each.done(refusal or KafkaFailure(NOT_SENT, f"the cluster does not respond for topic {topic}"), -1, -1)
         if known.held:
             self._ask(topic, known)
 

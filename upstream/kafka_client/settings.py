@@ -210,7 +210,7 @@ class Settings:
         except (TypeError, ValueError) as error:
             problem = self.hide(str(error))
         # Outside of the handler: its cause would show the secret.
-        raise KafkaUnusable(f"librdkafka refuses the settings of {self.cluster}: {problem}; see kafka.{self.cluster}")
+        raise KafkaUnusable(f"librdkafka rejects the settings of {self.cluster}: {problem}; see kafka.{self.cluster}")
 
     def give_password(self, client: Any) -> None:
         """Give a client its new password, if there is one; called between its polls, in the thread that polls.

@@ -21,15 +21,14 @@ _ALL_DOWN = "ALL_BROKERS_DOWN"
 _LAPSE = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
 _ADVICE = {
     "INCONSISTENT_GROUP_PROTOCOL": (
-        "another program consumes in this group by range, or by another strategy than cooperative-sticky; stop it or "
-        "use another group"
+        "another program consumes in this group with an assignment strategy other than cooperative-sticky; "
+        "stop it or use another group"
     ),
-    "AUTHENTICATION": "the cluster does not take the user: look at sasl.mechanism, sasl.username and sasl.password",
-    "SASL_AUTHENTICATION_FAILED": "the cluster does not take the user: look at sasl.mechanism and its secrets",
+    "AUTHENTICATION": "the cluster rejects the user; check sasl.mechanism, sasl.username and sasl.password",
+    "SASL_AUTHENTICATION_FAILED": "the cluster rejects the user; check sasl.mechanism and its secrets",
 }
 _CERTIFICATE = (
-    "the broker's certificate is refused: it is of no authority in ssl.ca.location, or for another host than the one "
-    "that is connected to"
+    "the broker's certificate is rejected: no CA in ssl.ca.location issued it, or it is for another host name"
 )
 
 

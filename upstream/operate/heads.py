@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 _UNDECIDED = (
-    "The disk failed while its dead letter or retry was written; a restart tells whether that is there, and nothing "
-    "can be done to it before."
+    "The disk failed while its dead letter or retry was written. After a restart the node knows whether it "
+    "was stored; no command is possible before."
 )
-_SENDING = "It is on its way to the retry topic; in a moment it is finished here and delivered again from there."
+_SENDING = "It is being moved to the retry topic; then it is finished here and delivered again from there."
 
 
 class HeadRefused(Exception):
@@ -71,7 +71,7 @@ def find_head(group: ConsumerGroup, group_queue: GroupQueue, offset: int, *, key
     subscription = group.generation_of(group_queue)
     if subscription is None or subscription.draining:
         raise HeadRefused(
-            f"The subscription of topic {group_queue.topic} starts, drains or has ended; try again in a moment."
+            f"The subscription of topic {group_queue.topic} starts, drains or has ended; try again later."
         )
     job = group_queue.live.get(offset)
     if job is None or job.state in (State.FINISHED, State.ABANDONED):
@@ -82,7 +82,7 @@ def find_head(group: ConsumerGroup, group_queue: GroupQueue, offset: int, *, key
     if job.state is State.WAITING:
         head = _head_of(subscription, job)
         where = f": queue {head.queue_id}, offset {head.offset}" if head is not None else ""
-        raise HeadRefused(f"Offset {offset} waits for an earlier message of key {found!r}{where}; name that one.")
+        raise HeadRefused(f"Offset {offset} waits for an earlier message of key {found!r}{where}; select that message.")
     return Head(job, subscription)
 
 
@@ -91,12 +91,12 @@ def _why_absent(group: ConsumerGroup, group_queue: GroupQueue, offset: int) -> s
     if not queue.min_offset <= offset < queue.max_offset:
         held = f"offsets {queue.min_offset} to {queue.max_offset - 1}"
         is_empty = queue.min_offset == queue.max_offset
-        return f"Queue {group_queue.queue_id} of {queue.topic} holds {'no message' if is_empty else held}."
+        return f"Queue {group_queue.queue_id} of {queue.topic} has {'no message' if is_empty else held}."
     if group_queue.tracker.is_finished(offset):
         return (
-            f"Offset {offset} of queue {group_queue.queue_id} is finished already.{_where_retried(group, group_queue)}"
+            f"Offset {offset} of queue {group_queue.queue_id} is already finished.{_where_retried(group, group_queue)}"
         )
-    return f"Offset {offset} of queue {group_queue.queue_id} has not been read yet; nothing waits for it."
+    return f"Offset {offset} of queue {group_queue.queue_id} has not been read yet, and blocks no other message."
 
 
 def _where_retried(group: ConsumerGroup, group_queue: GroupQueue) -> str:
@@ -106,9 +106,9 @@ def _where_retried(group: ConsumerGroup, group_queue: GroupQueue) -> str:
         return ""
     name = group.retry_topic
     return (
-        f" If it failed, it is delivered again from {name}: `pyddmq timers list --topic '{name}'` lists messages that "
-        "wait, `timers reschedule ID --at now` delivers one now, `timers cancel ID` ends it. "
-        "Once it is there, name it with that topic, as `groups stuck` shows it."
+        f" If it failed, it is delivered again from {name}: `pyddmq timers list --topic '{name}'` lists "
+        "waiting messages, `timers reschedule ID --at now` delivers one now, `timers cancel ID` ends it. "
+        "Once it is delivered, select it with that topic, as `groups stuck` shows it."
     )
 
 
@@ -132,7 +132,7 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
             outcomes.retry_now(job)
         else:
             subscription.reopen_gate()
-        return Handled(True, "Its wait is over: the next pull gets it.")
+        return Handled(True, "Its wait has ended: the next pull receives it.")
     if job.state is State.OUT:
         holder = _insist(job, force)
         assert job.delivery is not None, "only a delivered job is out"
@@ -140,12 +140,12 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
         outcomes.leave_delivery(job)
         subscription.buffer.put_back([job])
         return Handled(
-            True, f"It was taken back from {holder}: the next pull gets it. A success from there still counts."
+            True, f"It was taken back from {holder}: the next pull receives it. A success from there still counts."
         )
     if job.state is State.STOPPED:
         outcomes.stops.try_again(job)
         subscription.pump()
-        return Handled(True, "It is tried again, with all of its attempts.")
+        return Handled(True, "It is retried, with all of its attempts.")
     if job.state is State.HELD:
         return _let_go(head, force)
     if job.state is State.BURYING:
@@ -156,12 +156,12 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
         raise HeadRefused(_UNDECIDED)
     if job.state is State.RUNNING:
         raise HeadRefused(
-            "An action has it; it is delivered again if the action fails. `skip` or `dead-letter` end it."
+            "An action is processing it; it is delivered again if the action fails. `skip` or `dead-letter` end it."
         )
     if job.group_queue.stopped:
         offset = min(outcomes.stops.queues[job.group_queue])
-        raise HeadRefused(f"Its queue is stopped by the message at offset {offset}; name that one.")
-    return Handled(False, "It waits for nothing: the next pull gets it, as far as concurrency and rate allow.")
+        raise HeadRefused(f"Its queue is blocked by the message at offset {offset}; select that one.")
+    return Handled(False, "It does not wait: the next pull receives it, as far as concurrency and rate allow.")
 
 
 def _journal_due_now(job: UpstreamJob, progress: Progress, clock: Clock) -> None:
@@ -215,33 +215,35 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
     """
     job, subscription = head
     if subscription.outcomes.leaving.is_dead_letter(job):
-        raise HeadRefused("It is a dead letter, and there are none of those; `skip` finishes it where it is.")
+        raise HeadRefused("It is itself a dead letter, and dead letters have no dead letters; `skip` finishes it.")
     if job.state is State.HELD:
-        raise HeadRefused("It is finished already; its key waits for the answer of its present holder. See `skip`.")
+        raise HeadRefused("It is already finished; its key waits for the result of its present holder. See `skip`.")
     if job.state is State.BURYING:
-        raise HeadRefused("It is on its way to the dead letters already, as soon as the store takes the record.")
+        raise HeadRefused("It is already being moved to the dead letters, as soon as the store accepts the record.")
     text = _may_end(head, force)
     held_gate = _take_out(head)
     subscription.outcomes.give_up(job, f"abandoned by an operator at {who}")
     _go_on(subscription, held_gate)
-    return Handled(True, f"It is in the dead letters.{text}")
+    return Handled(True, f"It is now a dead letter.{text}")
 
 
 def _may_end(head: Head, force: bool) -> str:
     """Refuse to end a job that somebody has, unless forced; returns what there is to say about that."""
     job, subscription = head
     if job.state is State.OUT:
-        return f" {_insist(job, force)} had it and may still be at work."
+        return f" {_insist(job, force)} had it and may still be processing it."
     if job.state is State.RUNNING:
         if not force:
-            raise HeadRefused("An action has it. With `force` it ends all the same, and what the action does is lost.")
-        return " An action had it and may still be at work."
+            raise HeadRefused(
+                "An action is processing it. Pass `force` to end it anyway; the work of the action is lost."
+            )
+        return " An action had it and may still be processing it."
     if job.state is State.SENDING:
         raise HeadRefused(_SENDING)
     if job.state is State.UNDECIDED and not subscription.outcomes.leaving.call_off(job):
         raise HeadRefused(_UNDECIDED)
     if job.state is State.BURYING and not subscription.outcomes.leaving.call_off(job):
-        raise HeadRefused("Its dead letter is being written; it is finished in a moment.")
+        raise HeadRefused("Its dead letter is being written; then it is finished.")
     return ""
 
 
@@ -250,8 +252,8 @@ def _insist(job: UpstreamJob, force: bool) -> str:
     holder = job.delivery.holder.address if job.delivery is not None else "an action"
     if not force:
         raise HeadRefused(
-            f"It is out with {holder}, which may still answer. With `force` it is taken back; then the next of its key "
-            "may run beside it."
+            f"It is in flight with {holder}, which may still answer. Pass `force` to take it back; then the "
+            "next of its key may be processed concurrently."
         )
     return holder
 
@@ -282,4 +284,4 @@ def _let_go(head: Head, force: bool) -> Handled:
     holder = _insist(job, force)
     subscription.outcomes.let_go(job)
     subscription.pump()
-    return Handled(True, f"It was finished already; its key no longer waits for {holder}.")
+    return Handled(True, f"It was already finished; its key no longer waits for {holder}.")

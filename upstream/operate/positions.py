@@ -63,8 +63,9 @@ class Target(NamedTuple):
         assert self.offset is not None, "exactly one is set"
         if not queue.min_offset <= self.offset <= queue.max_offset:
             raise TargetRefused(
-                f"Queue {queue.queue_id} can be set to {queue.min_offset} (its first message) up to {queue.max_offset} "
-                f"(its end), not to {self.offset}; name one queue, or use earliest, latest or a time."
+                f"Queue {queue.queue_id} can be set to {queue.min_offset} (its first message) up to "
+                f"{queue.max_offset} (its end), not to {self.offset}; select one queue, or use earliest, "
+                "latest or a time."
             )
         return self.offset
 
@@ -85,7 +86,7 @@ def trackers_of(
     }
     if not found:
         where = topic if queue_id is None else f"{topic}, queue {queue_id}"
-        raise PositionUnknown(f"Group {group!r} has no offsets on {where!r}; `pyddmq offsets show` lists all.")
+        raise PositionUnknown(f"Group {group!r} has no offsets on {where!r}; `pyddmq offsets show` lists all offsets.")
     return found
 
 

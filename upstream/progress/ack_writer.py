@@ -39,7 +39,7 @@ JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries writ
 JOURNAL_SYNCS = declare(
     "pyddmq_ack_journal_syncs_total", "Syncs of the ack journal; a new segment with its folder counts as one."
 )
-JOURNAL_SEGMENTS = declare("pyddmq_ack_journal_segments_total", "Segments of the ack journal begun.")
+JOURNAL_SEGMENTS = declare("pyddmq_ack_journal_segments_total", "Segments started in the ack journal.")
 JOURNAL_FAILURES = declare("pyddmq_ack_journal_failures_total", "Writes or syncs of the ack journal that failed.")
 
 
@@ -49,7 +49,7 @@ class ProgressFailed(StoreError):
     def __init__(self, what: str, cause: OSError) -> None:
         where = f" ({cause.filename})" if cause.filename else ""
         super().__init__(
-            f"{what} the ack journal failed{where}: {file_fault(cause)}; no ack is accepted. Check the disk, "
+            f"{what} the ack journal failed{where}: {file_fault(cause)}; acks are refused. Check the disk, "
             "then restart: everything acknowledged so far is kept"
         )
         self.cause = cause
@@ -61,8 +61,8 @@ class ProgressFull(ProgressFailed):
     def __init__(self, cause: OSError) -> None:
         StoreError.__init__(
             self,
-            "the disk is full, and so is the space set aside for acks; free some space: acks are accepted again by "
-            "themselves",
+            "the disk is full, and so is the space reserved for acks; free some space: then acks are "
+            "accepted again without a restart",
         )
         self.cause = cause
 
@@ -334,7 +334,7 @@ class AckWriter:
             self._journal.ensure_spare()
         except OSError as error:
             if self.on_failed is not None and error.errno not in NO_SPACE:
-                self._refuse("claiming space for", error)
+                self._refuse("reserving space for", error)
             else:
                 self.limited_log.note("ack_journal_reserve_missing", error=str(error))
 

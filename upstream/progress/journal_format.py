@@ -302,7 +302,7 @@ def decode(payload: memoryview) -> Iterator[Entry]:
 def _check_offsets(*offsets: int) -> None:
     """Refuse what no queue reaches: a right sum over nonsense must not make ranges of 2**63 offsets."""
     if not 0 <= min(offsets) <= max(offsets) <= OFFSET_MAX:
-        raise ValueError(f"offsets {offsets} lie outside of any queue")
+        raise ValueError(f"offsets {offsets} are outside of any queue")
 
 
 def _plain(form: struct.Struct, make: Callable[..., Entry]) -> Callable[[memoryview, int], tuple[Entry, int]]:

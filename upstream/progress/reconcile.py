@@ -38,10 +38,10 @@ OFFSETS_MISSING = declare(
     "pyddmq_offsets_missing_total", "Queues whose offset was missing in consumerOffset.json at start.", ("group",)
 )
 OFFSETS_CLAMPED = declare(
-    "pyddmq_offsets_clamped_total", "Queues whose offset lay beyond the end of the log at start.", ("group",)
+    "pyddmq_offsets_clamped_total", "Queues whose offset was beyond the end of the log at start.", ("group",)
 )
 ACKS_UNVOUCHED = declare(
-    "pyddmq_acks_unvouched_total", "Acks dropped because the log holds another record at their offset.", ("group",)
+    "pyddmq_acks_unvouched_total", "Acks dropped because the log has another record at their offset.", ("group",)
 )
 ACKS_DROPPED = declare(
     "pyddmq_acks_dropped_total",

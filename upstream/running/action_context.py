@@ -16,7 +16,7 @@ from upstream.views import PushView, SinkView
 
 EVENTS = declare(
     "pyddmq_action_events_total",
-    "What an action counts of its own, by the event's name: see docs/actions.md for those of the built-in ones",
+    "Events counted by actions, by the event's name: docs/actions.md lists those of the built-in actions",
     ("group", "topic", "action", "event"),
 )
 

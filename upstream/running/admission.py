@@ -22,7 +22,7 @@ from upstream.waiting.limits import TokenBucket
 
 THROTTLED = declare(
     "pyddmq_throttled_total",
-    "Times that runnable messages had to wait for a limit: maxTps (or totalMaxTps), concurrency",
+    "Times that messages ready for delivery waited for a limit: maxTps (or totalMaxTps), concurrency",
     ("group", "topic", "limit"),
 )
 _RUNNING = next_state(State.READY, Event.ADMIT)

@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 _LABELS = ("group", "topic", "action")
 SECONDS = declare_histogram(
     "pyddmq_action_seconds",
-    "Messages that an action had, by how long it had them: each message of a batch counts the batch's time. PullServer "
-    "is not among them",
+    "Duration of the action per message; a message of a batch counts the batch's time. PullServer is not included",
     _LABELS,
     bounds=range(6, 28),
 )
-OUT = declare("pyddmq_action_calls", "Calls of an async or blocking action that are out", _LABELS, kind="gauge")
+OUT = declare("pyddmq_action_calls", "Running calls of an async or blocking action", _LABELS, kind="gauge")
 STUCK = declare(
-    "pyddmq_action_calls_stuck", "Those of them that continue beyond their time limit", _LABELS, kind="gauge"
+    "pyddmq_action_calls_stuck", "Running calls of an action beyond their time limit", _LABELS, kind="gauge"
 )
 LATE = declare("pyddmq_action_time_limits_total", "Calls of an action that reached their time limit", _LABELS)
 
@@ -119,7 +118,7 @@ class Calling:
             self._line = self._of_node.pool.line(group, topic)
         for action in pipeline.before:
             if mode_of(type(action)) is not Mode.PLAIN:
-                raise TypeError(f"{action.name} comes before the order gate, where actions must answer at once")
+                raise TypeError(f"{action.name} comes before the order gate, where actions must answer immediately")
         self.before = [self._step(action) for action in pipeline.before]
         self.after = [self._step(action) for action in pipeline.after]
         self._callers = [step.caller for step in self.after if step.caller is not None]

@@ -61,7 +61,7 @@ class Gate:
                 onward.append(job)
                 continue
             if answer is Status.ASYNCHRONIZED:
-                self._outcomes.error(job, ActionMisbehaved("an action before the order gate answered ASYNCHRONIZED"))
+                self._outcomes.error(job, ActionMisbehaved("an action before the order gate returned ASYNCHRONIZED"))
             else:
                 carry_out(self._outcomes, job, answer)
             if job.state is State.READ:

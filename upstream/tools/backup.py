@@ -93,7 +93,7 @@ class Backup:
         """
         started = self.clock.wall_ms()
         if geometry_of(self.root, disk=self.source) is None:
-            raise StoreUnreadable(f"there is no store in {self.root}; name the data directory of a node")
+            raise StoreUnreadable(f"{self.root} has no store; pass the data directory of a node")
         _refuse_unless_empty(self.target, self.disk)
         files: dict[str, dict[str, Any]] = {}
         for path, data in self._small_files():
@@ -263,13 +263,13 @@ def read_manifest(folder: str, *, disk: Disk) -> dict[str, Any]:
         manifest = None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise BackupError(
-            f"{folder} is no whole backup: {MANIFEST} is missing or damaged, which is written last; "
-            "name a folder that `pyddmq store backup` finished"
+            f"{folder} is not a complete backup: {MANIFEST}, which is written last, is missing or damaged; "
+            "pass a folder that `pyddmq store backup` finished"
         )
     if manifest.get("format") != FORMAT_VERSION:
         raise BackupError(
-            f"{folder} was made by another version (format {manifest.get('format')}, this one knows {FORMAT_VERSION}); "
-            "restore it with the version that made it"
+            f"{folder} was written by another version (format {manifest.get('format')}, this version knows "
+            f"{FORMAT_VERSION}); restore it with the version that wrote it"
         )
     for path, line in manifest["files"].items():
         if not _is_inside(path):
@@ -278,7 +278,9 @@ def read_manifest(folder: str, *, disk: Disk) -> dict[str, Any]:
             )
         size = line.get("bytes") if isinstance(line, dict) else None
         if type(size) is not int or size < 0 or type(line.get("sha256")) is not str:
-            raise BackupError(f"{folder}/{MANIFEST} has no size and sum of {path[:200]!r}; do not trust this backup")
+            raise BackupError(
+                f"{folder}/{MANIFEST} has no size and checksum of {path[:200]!r}; do not trust this backup"
+            )
     return manifest
 
 
@@ -329,7 +331,7 @@ def _restore_file(source: str, target: str, line: dict[str, Any], disk: Disk, ad
     try:
         file = disk.open(source)
     except FileNotFoundError as error:
-        raise BackupError(f"{source} is missing; the backup is not whole, take another") from error
+        raise BackupError(f"{source} is missing; the backup is incomplete, use another") from error
     disk.make_folder(target.rpartition("/")[0])
     with closing(file), closing(disk.open(target, create=True)) as out:
         digest = hashlib.sha256()
@@ -340,7 +342,7 @@ def _restore_file(source: str, target: str, line: dict[str, Any], disk: Disk, ad
             out.write(at, [data])
             advance(len(data))
         if size != line["bytes"] or digest.hexdigest() != line["sha256"]:
-            raise BackupError(f"{source} is damaged: it differs from its sum in {MANIFEST}; take another backup")
+            raise BackupError(f"{source} is damaged: its checksum differs from {MANIFEST}; use another backup")
         out.sync()
 
 
@@ -353,8 +355,8 @@ def _refuse_links(folder: str, files: Iterable[str], disk: Disk) -> None:
             each = "/".join(parts[:count])
             if each not in looked_at and disk.is_link(f"{folder}/{each}"):
                 raise BackupError(
-                    f"{folder}/{each} is a symbolic link, which no backup has: it may lead anywhere; "
-                    "do not trust this backup, or copy it with links followed if you made them"
+                    f"{folder}/{each} is a symbolic link, and backups contain none; do not trust this "
+                    "backup. If you made the link, copy the folder with links followed"
                 )
             looked_at.add(each)
 
@@ -371,4 +373,4 @@ def _refuse_names(folder: str, disk: Disk, clock: Clock) -> None:
 
 def _refuse_unless_empty(folder: str, disk: Disk) -> None:
     if disk.list(folder):
-        raise BackupError(f"{folder} is not empty; name a new folder, or delete what a broken-off run has left there")
+        raise BackupError(f"{folder} is not empty; pass a new folder, or delete the remains of an interrupted run")

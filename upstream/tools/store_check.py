@@ -19,7 +19,7 @@ from upstream.progress.replay import Replay, replay
 
 FOLDER = "pyddmq/acks"
 _COME_AGAIN = "messages whose acks were in it are delivered again; none is lost"
-_ROLLED = "the journal is opened, which begins a new segment with all that could be read"
+_ROLLED = "the journal is opened, and a new segment starts with everything that could be read"
 
 
 def check_data(check: Check, progress: ProgressCallback | None = None) -> Iterator[Finding]:
@@ -57,7 +57,7 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
             contents[-1].number,
             text="no segment has a whole snapshot",
             costs="acks above the offsets in consumerOffset.json may be lost; " + _COME_AGAIN,
-            repair="a new segment; groups that are known nowhere else begin at the oldest message",
+            repair="a new segment; groups that are known nowhere else start at the oldest message",
         )
     elif whole:
         intact = [content for content in whole if content.intact]
@@ -133,7 +133,7 @@ def _check_retries(records: RecordCheck, offsets: Iterable[tuple[str, str, int, 
             severity=Severity.NOTE,
             file="consumequeue",
             text=f"{each.count:,} messages in {each.topic} are not consumed",
-            costs="POP consumers of RocketMQ alone receive them"
+            costs="only RocketMQ's POP consumers receive them"
             if each.pop
             else f"group {each.group} receives them only with `retryTopic: true`",
             count=each.count,
@@ -164,8 +164,8 @@ def _beyond(file: str, *place: str | int) -> Finding:
         kind="offset_beyond_log",
         severity=Severity.WARNING,
         file=file,
-        text=f"group {group} stands at {offset} of queue {queue_id} of topic {topic}, which ends at {end}",
-        costs="nothing: the next start sets it to the end, so that no later message is skipped",
+        text=f"group {group} is at {offset} of queue {queue_id} of topic {topic}, which ends at {end}",
+        costs="no data; the next start sets it to the end, so that no later message is skipped",
         repair="set to the end of its queue",
     )
 

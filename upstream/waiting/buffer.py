@@ -307,7 +307,7 @@ class PullBuffer:
             ParkedFull: `parked_max` pulls wait already.
         """
         if self.parked_count >= self.limits.parked_max:
-            raise ParkedFull(f"{self.parked_count} pulls wait already")
+            raise ParkedFull(f"{self.parked_count} pulls already wait")
         self._numbers += 1
         parked = Parked(self._numbers, topic, count_max, holder, wake)
         if topic is None:

@@ -28,12 +28,12 @@ def check_path(text: str) -> str:
     for found in _PLACE.finditer(text):
         if found.group(1) not in ("group", "topic", *_FORMS):
             known = ", ".join(f"${{{name}}}" for name in ("group", "topic", *_FORMS))
-            raise ValueError(f"{found.group()} names nothing; known are {known}")
+            raise ValueError(f"{found.group()} is unknown; use {known}")
     rest = _PLACE.sub("", text)
     if "$" in rest or "{" in rest or "}" in rest:
-        raise ValueError(f"{text!r} has a sign that begins or ends no ${{...}}")
+        raise ValueError(f"{text!r} has an incomplete ${{...}}")
     if ".." in text.split("/") or "\0" in text:
-        raise ValueError(f"{text!r} leads out of its root")
+        raise ValueError(f"{text!r} leads out of its root folder")
     return text
 
 
@@ -51,7 +51,7 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(
-            f"{name!r} is not a time zone of this machine; write UTC, or one such as Asia/Shanghai"
+            f"{name!r} is not a time zone of this machine; write UTC, or a name such as Asia/Shanghai"
         ) from error
 
 

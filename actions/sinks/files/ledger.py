@@ -149,7 +149,7 @@ class Ledger:
                     ledger.recent.append((wall_ms, _text(qid), _ranges(offsets)))
                 ledger._remember(_text(qid), _ranges(offsets))
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it has no such form: {error!r}") from error
+            raise ValueError(f"it does not have this form: {error!r}") from error
         return ledger
 
 

@@ -27,14 +27,14 @@ class _Files(Model):
 
     content: Literal["message", "body"] = setting(
         "message",
-        "What a line of `json` holds: the `message` with its key, tag, offset, times, properties and body, or the "
-        "`body` alone, which is JSON then.",
+        "Content of a line of `json`: the `message` with its key, tag, offset, times, properties and body, "
+        "or only the `body`, which must be JSON.",
         reload=Reload.GENERATION,
     )
     rotate_seconds: int | None = setting(
         None,
-        "Seconds after which a file is closed and gets its name; at most 60 for those that are written whole (Parquet, "
-        "and all in object stores).",
+        "Seconds after which a file is closed and renamed; at most 60 for files that are written whole "
+        "(Parquet, and all files in object stores).",
         reload=Reload.GENERATION,
         absent="60 for files that are written whole, 600 for others",
         ge=1,
@@ -42,15 +42,15 @@ class _Files(Model):
     )
     rotate_bytes: int = setting(
         64 * 1024 * 1024,
-        "Bytes from which on a file is closed; those of files that are written whole are in memory until then.",
+        "Size in bytes at which a file is closed; files that are written whole are in memory until then.",
         reload=Reload.GENERATION,
         ge=1_024,
         le=1 << 40,
     )
     rotate_messages: int | None = setting(
         None,
-        "Messages from which on a file is closed. One that is written whole cannot have more than `concurrency`, for "
-        "these messages are answered when it is closed: raise both.",
+        "Number of messages at which a file is closed. For files that are written whole it cannot exceed "
+        "`concurrency`, since their messages are answered when the file is closed: raise both.",
         reload=Reload.GENERATION,
         absent="1000 for files that are written whole, no limit for others",
         ge=1,
@@ -64,7 +64,7 @@ class _Files(Model):
     )
     max_file_count: int = setting(
         128,
-        "Open files at most; beyond it the one used longest ago is closed.",
+        "Maximum number of open files; above it the least recently used is closed.",
         reload=Reload.GENERATION,
         ge=1,
         le=10_000,
@@ -77,31 +77,30 @@ class FileOptions(_Files):
 
     url: str = setting(
         ...,
-        "Root folder: an absolute path of the node's machine, or a URL that pyarrow reaches, such as "
+        "Root folder: an absolute path on the node's machine, or a URL that pyarrow supports, such as "
         "`s3://bucket/folder` or `gs://bucket/folder`.",
         reload=Reload.GENERATION,
         min_length=1,
     )
     path: Path = setting(
         "${topic}/${yyyy}-${MM}-${dd}",
-        "Folders below it: `${group}`, `${topic}`, and of the message's store time `${yyyy} ${MM} ${dd} ${HH} ${mm}`.",
+        "Folders below the root: `${group}`, `${topic}`, and the message's store time as `${yyyy} ${MM} "
+        "${dd} ${HH} ${mm}`.",
         reload=Reload.GENERATION,
     )
     format: Literal["json", "text", "parquet"] = setting(
-        "json", "Form: JSON lines, a body per line, or Parquet.", reload=Reload.GENERATION
+        "json", "Format: JSON lines, one body per line, or Parquet.", reload=Reload.GENERATION
     )
     flush_ms: int = setting(
         100,
-        "Milliseconds for which messages are gathered before they are written, synced and answered.",
+        "Milliseconds for which messages are collected before they are written, synced and answered.",
         reload=Reload.GENERATION,
         ge=1,
         le=60_000,
     )
-    endpoint: str | None = setting(None, "S3: another server than Amazon's.", reload=Reload.GENERATION)
+    endpoint: str | None = setting(None, "S3: address of a server other than Amazon's.", reload=Reload.GENERATION)
     region: str | None = setting(None, "S3: region.", reload=Reload.GENERATION)
-    access_key: str | None = setting(
-        None, "S3: access key.", reload=Reload.GENERATION, absent="as the environment says"
-    )
+    access_key: str | None = setting(None, "S3: access key.", reload=Reload.GENERATION, absent="from the environment")
     secret_key: Secret | None = setting(
         None, "S3: secret key, `{file: PATH}` or `{env: NAME}`.", reload=Reload.GENERATION
     )
@@ -132,7 +131,7 @@ class FileOptions(_Files):
             "secretKey": self.secret_key,
         }
         if not self.url.startswith("s3://") and (given := [name for name, value in s3.items() if value is not None]):
-            raise ValueError(f"{given[0]} is for s3:// alone; remove it")
+            raise ValueError(f"{given[0]} is only for s3://; remove it")
         if (self.access_key is None) != (self.secret_key is None):
             raise ValueError("accessKey and secretKey belong together")
         _check_rotation(self, is_whole=self.is_whole)
@@ -144,7 +143,7 @@ class HdfsOptions(_Files):
 
     urls: list[Annotated[str, AfterValidator(check_no_user)]] = setting(
         ...,
-        "Name nodes' WebHDFS, such as `http://namenode:9870`; with several the active one is found.",
+        "WebHDFS of the name nodes, such as `http://namenode:9870`; with several the active one is found.",
         reload=Reload.GENERATION,
         min_length=1,
         max_length=16,
@@ -152,23 +151,22 @@ class HdfsOptions(_Files):
     root_path: str = setting(..., "Root folder, absolute.", reload=Reload.GENERATION, pattern=r"^/")
     file_path: Path = setting(
         "${topic}/${yyyy}-${MM}-${dd}/${HH}",
-        "Folders below it: `${group}`, `${topic}`, and of the message's store time `${yyyy} ${MM} ${dd} ${HH} ${mm}`.",
+        "Folders below the root: `${group}`, `${topic}`, and the message's store time as `${yyyy} ${MM} "
+        "${dd} ${HH} ${mm}`.",
         reload=Reload.GENERATION,
     )
-    user_name: str = setting(..., "HDFS user whose files they are.", reload=Reload.GENERATION, min_length=1)
+    user_name: str = setting(..., "HDFS user that owns the files.", reload=Reload.GENERATION, min_length=1)
     file_type: Literal["text", "sequence", "json", "parquet"] = setting(
         "text",
-        "Form: a body per line, SequenceFile (Text, BytesWritable), JSON lines, or Parquet.",
+        "Format: one body per line, SequenceFile (Text, BytesWritable), JSON lines, or Parquet.",
         reload=Reload.GENERATION,
     )
     token: Secret | None = setting(None, "Delegation token, `{file: PATH}` or `{env: NAME}`.", reload=Reload.GENERATION)
-    ca_file: str | None = setting(
-        None, "PEM file of the authorities that https servers are checked by.", reload=Reload.GENERATION
-    )
-    timeout: int = setting(30_000, "Milliseconds for a call.", reload=Reload.GENERATION, ge=1, le=600_000)
+    ca_file: str | None = setting(None, "PEM file of the CAs that verify https servers.", reload=Reload.GENERATION)
+    timeout: int = setting(30_000, "Timeout of a call in milliseconds.", reload=Reload.GENERATION, ge=1, le=600_000)
     flush_ms: int = setting(
         1_000,
-        "Milliseconds for which messages are gathered before they are written and answered.",
+        "Milliseconds for which messages are collected before they are written and answered.",
         reload=Reload.GENERATION,
         ge=1,
         le=60_000,
@@ -191,7 +189,7 @@ class HdfsOptions(_Files):
             if value.get(name) == "":
                 del value[name]
             elif name in value:
-                raise ValueError(f"{name} was never used by DDMQ either; remove it")
+                raise ValueError(f"DDMQ never used {name}; remove it")
         if "password" in value:
             raise ValueError(
                 "WebHDFS has no password, and DDMQ never used it; remove it, or write `token: {file: PATH}`"
@@ -202,7 +200,7 @@ class HdfsOptions(_Files):
     def _check(self) -> HdfsOptions:
         for url in self.urls:
             if not url.startswith(("http://", "https://")):
-                raise ValueError(f"{url!r} is not a valid address of WebHDFS; write one such as http://namenode:9870")
+                raise ValueError(f"{url!r} is not a valid address of WebHDFS; write for example http://namenode:9870")
         _check_rotation(self, is_whole=self.is_whole)
         return self
 
@@ -210,6 +208,6 @@ class HdfsOptions(_Files):
 def _check_rotation(options: _Files, *, is_whole: bool) -> None:
     if is_whole and options.rotate_seconds is not None and options.rotate_seconds > WHOLE_SECONDS_MAX:
         raise ValueError(
-            f"rotateSeconds is at most {WHOLE_SECONDS_MAX} for files that are written whole: "
-            "their messages are answered when they are closed"
+            f"rotateSeconds is at most {WHOLE_SECONDS_MAX} for files that are written whole: their messages "
+            "are answered when they are closed"
         )

@@ -533,7 +533,7 @@ class Writer:
                 if (error := await apart(partial(self._refused, each))) is None:
                     fit.append(each)
                 else:
-                    each.job.answer(Unprocessable(f"no row of a file can hold it: {described(error)}"))
+                    each.job.answer(Unprocessable(f"no row of a file can represent it: {described(error)}"))
         return await apart(lambda: form.whole([each.record for each in fit])) if fit else b"", fit
 
     def _refused(self, member: _Member) -> Exception | None:

@@ -55,7 +55,7 @@ def timestamp_of(stored_ms: int, offset: int, *, by_order: bool) -> int:
     at = (stored_ms << ORDER_BITS) | (offset & ((1 << ORDER_BITS) - 1)) if by_order else stored_ms
     # One below it is that of the deletes before puts, and the largest is HBase's own word for "now".
     if not 0 < at < _TIMESTAMP_MAX:
-        raise Unprocessable(f"store time {stored_ms} ms makes no timestamp of HBase")
+        raise Unprocessable(f"store time {stored_ms} ms is not a valid timestamp of HBase")
     return at
 
 
@@ -91,7 +91,7 @@ def steps_of(commands: Sequence[object]) -> list[Step]:
                 rows[place] = _with_delete(before, [_deleted(each) for each in command.columns])
             continue
         if not isinstance(command, HBaseAppend | HBaseIncrement):
-            text = f"{type(command).__name__} is not a command of HBase, and no other action carries it out"
+            text = f"{type(command).__name__} is not a command of HBase, and no other action executes it"
             raise Unprocessable(text)
         steps += _changes(rows)
         rows = {}
@@ -122,13 +122,13 @@ def _with_delete(before: RowChange, columns: list[bytes]) -> RowChange:
 def _row(row: object) -> bytes:
     raw = row.encode("utf-8", "surrogatepass") if isinstance(row, str) else row
     if not isinstance(raw, bytes) or not raw:
-        raise Unprocessable("a row key is text or bytes, not empty")
+        raise Unprocessable("a row key must be text or bytes, and not empty")
     return raw
 
 
 def _column(name: object) -> bytes:
     if not isinstance(name, str):
-        raise Unprocessable(f"a column is text, not {type(name).__name__}")
+        raise Unprocessable(f"a column must be text, not {type(name).__name__}")
     try:
         return check_column(name).encode("utf-8", "surrogatepass")
     except ValueError as error:
@@ -147,7 +147,7 @@ def _cells(columns: Mapping[str, bytes]) -> dict[bytes, bytes]:
         given: object = value
         raw = given.encode("utf-8", "surrogatepass") if isinstance(given, str) else given
         if not isinstance(raw, bytes):
-            raise Unprocessable(f"column {name} has a value of type {type(value).__name__}; give bytes")
+            raise Unprocessable(f"column {name} has a value of type {type(value).__name__}; use bytes")
         cells[_column(name)] = raw
     return cells
 
@@ -156,6 +156,6 @@ def _amounts(columns: Mapping[str, int]) -> dict[bytes, int]:
     amounts = {}
     for name, value in columns.items():
         if type(value) is not int or not -(_WORD // 2) <= value < _WORD // 2:
-            raise Unprocessable(f"column {name} is to grow by {value!r}; give a whole number of 64 bits")
+            raise Unprocessable(f"column {name} cannot be incremented by {value!r}; use an integer of 64 bits")
         amounts[_column(name)] = value
     return amounts

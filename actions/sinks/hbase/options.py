@@ -37,15 +37,15 @@ class TableMapping(Model):
         ..., "Table, `name` or `namespace:name`; it must exist.", reload=Reload.GENERATION, min_length=1, max_length=255
     )
     row: Text = setting(
-        ..., "Row key, such as `${key}` or `${$.id}`; the places are those of docs/sinks.md.", reload=Reload.GENERATION
+        ..., "Row key, such as `${key}` or `${$.id}`; docs/sinks.md lists the placeholders.", reload=Reload.GENERATION
     )
     operation: Literal["put", "delete", "append", "increment"] = setting(
-        "put", "What becomes of the columns.", reload=Reload.GENERATION
+        "put", "Operation on the columns.", reload=Reload.GENERATION
     )
     columns: dict[Column, Text] = setting(
         {},
-        "By `family:qualifier` the value, such as `${$.amount}` or `${body}`; for `increment` a whole number; for "
-        "`delete` it does not matter, and none means the whole row.",
+        "Values by `family:qualifier`, such as `${$.amount}` or `${body}`; an integer for `increment`. For "
+        "`delete` the value is ignored, and no columns means the whole row.",
         reload=Reload.GENERATION,
         max_length=1_000,
     )
@@ -65,7 +65,7 @@ class HBaseOptions(Model):
 
     hosts: list[Address] = setting(
         ...,
-        "Thrift servers of HBase, `host:port`; one is used, the next when it is away.",
+        "Thrift servers of HBase, `host:port`; one is used, the next when it does not respond.",
         reload=Reload.GENERATION,
         min_length=1,
         max_length=64,
@@ -77,36 +77,36 @@ class HBaseOptions(Model):
         "binary", "Protocol of the Thrift servers (`compact`: started with -c).", reload=Reload.GENERATION
     )
     timeout: int = setting(
-        5_000, "Milliseconds for connecting, and for a call.", reload=Reload.GENERATION, ge=1, le=30_000
+        5_000, "Timeout in milliseconds for connecting, and for a call.", reload=Reload.GENERATION, ge=1, le=30_000
     )
-    pool_size: int = setting(4, "Connections at most.", reload=Reload.GENERATION, ge=1, le=64)
+    pool_size: int = setting(4, "Maximum number of connections.", reload=Reload.GENERATION, ge=1, le=64)
     tables: list[TableMapping] = setting(
         [],
-        "Rows that each message changes, in order, before the commands that actions gathered.",
+        "Rows changed for each message, in order, before the commands of earlier actions.",
         reload=Reload.GENERATION,
         max_length=100,
     )
     timestamp: Literal["storeTime", "storeOrder"] = setting(
         "storeTime",
-        "Timestamp of cells: the message's store time in ms; `storeOrder` also tells messages of one millisecond "
-        "apart (store time << 20 | offset), and is no time any more for a TTL.",
+        "Timestamp of cells: the message's store time in ms. `storeOrder` also distinguishes messages of "
+        "one millisecond (store time << 20 | offset), but does not work with a TTL.",
         reload=Reload.GENERATION,
     )
     on_missing: Literal["fail", "skip", "null"] = setting(
         "fail",
-        "What a message gets that lacks a field: `fail`: the dead letters; `skip`: the column is left out, of a row "
-        "key the whole row; `null`: the field is empty.",
+        "When a message lacks a field: `fail` dead-letters it; `skip` omits the column, or for the row key "
+        "the whole row; `null` leaves the field empty.",
         reload=Reload.GENERATION,
     )
     on_empty: Literal["fail", "finish"] = setting(
         "fail",
-        "What a message without any mutation gets: `fail`: the dead letters; `finish`: it is consumed, and counted.",
+        "When a message has no mutation: `fail` dead-letters it; `finish` consumes and counts it.",
         reload=Reload.GENERATION,
     )
     once_family: str | None = setting(
         None,
-        "Column family for markers, in each table that has appends or increments: with it a repeat of these has no "
-        "second effect. Give the family a TTL.",
+        "Column family for markers, in each table with appends or increments: with it, repeating a message "
+        "has no second effect. Give the family a TTL.",
         reload=Reload.GENERATION,
         absent="appends and increments are at least once",
         min_length=1,

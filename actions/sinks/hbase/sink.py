@@ -128,7 +128,9 @@ class HBaseSink(OutsideAction):
 
     def _empty(self) -> _Answer:
         if self._given.on_empty == "fail":
-            return Unprocessable("no mutation for HBase: neither the options nor an action before has one for it")
+            return Unprocessable(
+                "no mutation for HBase: neither the options nor an earlier action has one for this message"
+            )
         self.context.count("without_command")
         return Status.FINISH
 
@@ -298,7 +300,7 @@ def _command(mapping: TableMapping, row: bytes, cells: dict[str, bytes]) -> HBas
     for name, text in cells.items():
         if _AMOUNT.fullmatch(text) is None:
             raise Unprocessable(
-                f"column {name} is to grow by {text[:40]!r}, which is not a whole number of 18 digits at most"
+                f"column {name} cannot be incremented by {text[:40]!r}; use an integer of at most 18 digits"
             )
         amounts[name] = int(text)
     return HBaseIncrement(mapping.table, row, amounts)

@@ -70,13 +70,13 @@ def kind_of(name: str, count: int) -> Kind:
     """
     kind = KINDS.get(name.upper())
     if kind is None:
-        raise ValueError(f"{name!r} is not a command that a message may ask for; known are {', '.join(sorted(KINDS))}")
+        raise ValueError(f"{name!r} is not a command that a message may use; known are {', '.join(sorted(KINDS))}")
     # Pairs come after the key, but for MSET, which has nothing else.
     grouped = count if name.upper() == "MSET" else count - 1
     if count < kind.least or (kind.most is not None and count > kind.most) or grouped % kind.step:
         raise ValueError(f"{name.upper()} cannot have {count} arguments")
     if count > ARGUMENTS_MAX:
-        raise ValueError(f"{name.upper()} has {count} arguments; at most {ARGUMENTS_MAX}")
+        raise ValueError(f"{name.upper()} has {count} arguments; the maximum is {ARGUMENTS_MAX}")
     return kind
 
 
@@ -104,12 +104,12 @@ def checked(command: object) -> tuple[Words, bool]:
         Unprocessable: It is none of Redis, or none that a message may ask for.
     """
     if not isinstance(command, RedisCommand):
-        raise Unprocessable(f"{type(command).__name__} is not a command of Redis, and no other action carries it out")
+        raise Unprocessable(f"{type(command).__name__} is not a command of Redis, and no other action executes it")
     try:
         kind = kind_of(command.name, len(command.args))
     except ValueError as error:
         raise Unprocessable(str(error)) from error
     for each in command.args:
         if isinstance(each, bool) or not isinstance(each, str | bytes | int | float):
-            raise Unprocessable(f"{command.name.upper()} has an argument of type {type(each).__name__}; give text")
+            raise Unprocessable(f"{command.name.upper()} has an argument of type {type(each).__name__}; use text")
     return (command.name.upper(), *command.args), kind.idempotent

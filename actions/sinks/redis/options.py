@@ -31,7 +31,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 def _check_command(words: list[str]) -> list[str]:
     if not words:
-        raise ValueError("a command has a name, such as [SET, 'order:${key}', '${body}']")
+        raise ValueError("a command needs a name, such as [SET, 'order:${key}', '${body}']")
     kind_of(words[0], len(words) - 1)
     for word in words[1:]:
         Template(word)
@@ -47,36 +47,41 @@ class RedisOptions(Model):
 
     hosts: list[Address] = setting(
         ...,
-        "Servers, `host:port`. Each Redis key goes to one of them, by its name, always the same (W60).",
+        "Servers, `host:port`. Each Redis key is mapped to one of them by its name (W60).",
         reload=Reload.GENERATION,
         min_length=1,
         max_length=64,
     )
     cluster: bool = setting(
         False,
-        "Whether `hosts` are nodes of one Redis Cluster: each key goes to the node that has its slot. All keys of a "
-        "message must be in one slot.",
+        "Whether `hosts` are nodes of one Redis Cluster: each key is sent to the node with its slot. All "
+        "keys of a message must be in one slot.",
         reload=Reload.GENERATION,
     )
-    username: str | None = setting(None, "User, where the server knows several.", reload=Reload.GENERATION)
+    username: str | None = setting(None, "User, for servers with several users.", reload=Reload.GENERATION)
     password: Secret | None = setting(
         None, "Password: `{file: PATH}` or `{env: NAME}`.", reload=Reload.GENERATION, absent="none"
     )
     database: int = setting(0, "Number of the database.", reload=Reload.GENERATION, ge=0, le=65_535)
-    tls: bool = setting(False, "Whether to speak TLS; the server's certificate is checked.", reload=Reload.GENERATION)
+    tls: bool = setting(False, "Whether to use TLS; the server's certificate is verified.", reload=Reload.GENERATION)
     ca_file: str | None = setting(
         None,
-        "PEM file of the authorities that servers are checked by.",
+        "PEM file of the CAs that verify the servers.",
         reload=Reload.GENERATION,
         absent="the system's",
     )
     timeout: int = setting(
-        5_000, "Milliseconds for connecting, and for a round trip.", reload=Reload.GENERATION, ge=1, le=30_000
+        5_000,
+        "Timeout in milliseconds for connecting, and for a round trip.",
+        reload=Reload.GENERATION,
+        ge=1,
+        le=30_000,
     )
     commands: list[CommandTemplate] = setting(
         [],
-        "Commands for each message, in order, before those that actions gathered: lists of name and arguments, with "
-        "`${key}`, `${tag}`, `${body}`, `${property:NAME}`, `${$.json.path}` and the others of docs/sinks.md.",
+        "Commands for each message, in order, before those of earlier actions: lists of name and "
+        "arguments, with `${key}`, `${tag}`, `${body}`, `${property:NAME}`, `${$.json.path}` and other "
+        "placeholders of docs/sinks.md.",
         reload=Reload.GENERATION,
         max_length=100,
     )
@@ -84,43 +89,43 @@ class RedisOptions(Model):
         None,
         "Commands for a message whose value is null (a delete in Kafka), in place of `commands`.",
         reload=Reload.GENERATION,
-        absent="DEL and HDEL of the keys and fields that SET, MSET, HSET and their kin of `commands` write",
+        absent="DEL and HDEL of the keys and fields that SET, MSET, HSET and similar commands of `commands` write",
         max_length=100,
     )
     on_missing: Literal["fail", "skip", "null"] = setting(
         "fail",
-        "What a message gets that lacks a field which a command names: `fail`: the dead letters; `skip`: the command "
-        "is left out; `null`: the field is empty text.",
+        "When a message lacks a field that a command uses: `fail` dead-letters it; `skip` omits the "
+        "command; `null` inserts an empty text.",
         reload=Reload.GENERATION,
     )
     on_empty: Literal["fail", "finish"] = setting(
         "fail",
-        "What a message without any command gets: `fail`: the dead letters; `finish`: it is consumed, and counted.",
+        "When a message has no command: `fail` dead-letters it; `finish` consumes and counts it.",
         reload=Reload.GENERATION,
     )
     once: bool = setting(
         False,
-        "Whether a repeat of a message leaves no second effect of commands that are not idempotent, such as INCR: a "
-        "marker key is written with them, in one script.",
+        "Whether repeating a message has no second effect, also for commands that are not idempotent, such "
+        "as INCR: one script writes a marker key with them.",
         reload=Reload.GENERATION,
     )
     once_seconds: int = setting(
-        86_400, "Seconds that markers of `once` stay.", reload=Reload.GENERATION, ge=60, le=31_536_000
+        86_400, "Seconds until markers of `once` expire.", reload=Reload.GENERATION, ge=60, le=31_536_000
     )
 
     @model_validator(mode="before")
     @classmethod
     def _without_pool(cls, value: Any) -> Any:
         if isinstance(value, dict) and "jedisPool" in value:
-            raise ValueError("jedisPool is DDMQ's and sizes a pool; there is one connection per batch; remove it")
+            raise ValueError("jedisPool is DDMQ's pool size, and this action has one connection per batch; remove it")
         return value
 
     @model_validator(mode="after")
     def _check(self) -> RedisOptions:
         if self.ca_file is not None and not self.tls:
-            raise ValueError("caFile is for TLS; write `tls: true`")
+            raise ValueError("caFile is only for TLS; write `tls: true`, or remove it")
         if self.cluster and self.once:
             raise ValueError("once does not work on a Redis Cluster: its script uses keys of several slots; remove it")
         if self.cluster and self.database:
-            raise ValueError("a Redis Cluster has no database other than 0; remove database")
+            raise ValueError("a Redis Cluster only has database 0; remove database")
         return self

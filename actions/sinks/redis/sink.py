@@ -249,7 +249,9 @@ class RedisSink(OutsideAction):
 
     def _empty(self) -> _Answer:
         if self._given.on_empty == "fail":
-            return Unprocessable("no command of Redis: neither the options nor an action before has one for it")
+            return Unprocessable(
+                "no command of Redis: neither the options nor an earlier action has one for this message"
+            )
         self.context.count("without_command")
         return Status.FINISH
 

@@ -144,7 +144,7 @@ class LinuxAio:
         """
         numbers = _CALLS.get(platform.machine())
         if numbers is None:
-            raise OSError(errno.ENOSYS, "the numbers of the calls of this machine are not known")
+            raise OSError(errno.ENOSYS, "the system call numbers of this machine are unknown")
         self._loop, self._disk = loop, disk
         self._at_once = SyncsAtOnce(loop, disk)
         self._call = ctypes.CDLL(None, use_errno=True).syscall

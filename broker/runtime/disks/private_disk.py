@@ -156,7 +156,7 @@ class PrivateDisk:
         return path not in self._files and self._disk.is_link(path)
 
     def open_to_others(self, path: str) -> bool:
-        """Whether other users may read a folder below; nobody sees what is in memory."""
+        """Whether other users may read a folder below; data in memory is never visible to them."""
         return self._below(path) and self._disk.open_to_others(path)
 
     def list(self, path: str) -> list[str]:
@@ -180,7 +180,7 @@ class PrivateDisk:
         self._files[target] = found
 
     def remove(self, path: str) -> None:
-        """Delete a file, or a folder with nothing in it, as it is seen here. Raises OSError: there is none."""
+        """Delete a file, or an empty folder, as seen here. Raises OSError: it does not exist."""
         if not self.exists(path):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self._files.pop(path, None)
@@ -193,7 +193,7 @@ class PrivateDisk:
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
 
     def lock(self, path: str) -> Lock:
-        """Take the lock of the file below, or of one in memory. Raises BlockingIOError: somebody holds it."""
+        """Take the lock of the file below, or of one in memory. Raises BlockingIOError: it is held."""
         if self._below(path):
             return self._disk.lock(path)
         if path in self._held:
@@ -202,7 +202,7 @@ class PrivateDisk:
         return _OwnLock(self._held, path)
 
     def locked(self, path: str) -> bool:
-        """Whether somebody holds that lock."""
+        """Whether that lock is held."""
         return path in self._held or self._disk.locked(path)
 
     def free_bytes(self, path: str) -> int:

@@ -9,7 +9,7 @@ from broker.runtime.seams import Clock, DiskFile, Syncing, Syncs, Told
 
 SYNC_SECONDS = declare_histogram(
     "pyddmq_sync_seconds",
-    "Syncs of files that the loop does not wait for, from begin to end, by what is synced: commit_log, ack_journal",
+    "Duration of file syncs that the loop does not wait for, by file: commit_log, ack_journal",
     ("file",),
     bounds=range(6, 25),
 )

@@ -52,14 +52,14 @@ class Delays:
 
     Attributes:
         levels: By number; empty until the first delayed message.
-        due: The delivery of what is due, and what was refused.
+        due: The delivery of due messages, and the refused ones.
     """
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         """Set up; `opening` does the work.
 
         Args:
-            store: An open store. Where nobody's turns flush it, each step flushes by itself.
+            store: An open store. Without an event loop that flushes it, each step flushes.
             runtime: Its disk has the files, its wall clock the due times, and its scheduler runs the steps.
         """
         self.due = DueDelays(store, runtime, delivered=self._arm)
@@ -136,7 +136,7 @@ class Delays:
             self.levels[entry.queue_id + 1].complete(entry.queue_offset)
 
     def start(self) -> None:
-        """Deliver what is due, and go on."""
+        """Deliver due messages, and continue."""
         self._running = True
         self._arm()
         if self.levels:

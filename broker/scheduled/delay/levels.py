@@ -52,7 +52,7 @@ class DelayLevels:
                 )
             delays.append(int(match[1]) * _UNITS_MS[match[2]])
         if not 1 <= len(delays) <= LEVELS_MAX:
-            raise ValueError(f"a list of 1 to {LEVELS_MAX} delays is wanted, not {len(delays)}")
+            raise ValueError(f"{len(delays)} delays; write a list of 1 to {LEVELS_MAX} delays")
         object.__setattr__(self, "delays_ms", tuple(delays))
 
     def level(self, asked: int) -> int:

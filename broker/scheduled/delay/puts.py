@@ -29,13 +29,13 @@ class DelayedPuts:
 
     Attributes:
         levels: The list in force.
-        on_topic: Called with the schedule topic when it is made; None while nobody delivers.
+        on_topic: Called with the schedule topic when it is created; None if delivery is off.
 
     Args:
         levels: The list of delays.
         clock: Wall clock.
-        store_ms: Tells the latest store timestamp, which the wall clock may have fallen behind (D4).
-        make_topic: `Store.create_topic` for the schedule topic with so many queues.
+        store_ms: Returns the latest store timestamp, which the wall clock may be behind (D4).
+        make_topic: `Store.create_topic` for the schedule topic with the given number of queues.
         body_bytes_max: Largest body of what producers send; system topics have no limit.
     """
 

@@ -103,12 +103,13 @@ class Loops:
         size = len(put.body) + len(put.properties) + _OWN_BYTES
         if 2 * size > room:
             raise MessageRefused(
-                f"a loop's delivery and its next message take {2 * size} bytes together, a log file has {room}; "
-                "send a smaller body"
+                f"a loop's delivery and its next message need {2 * size} bytes together, and a log file has "
+                f"{room}; send a smaller body"
             )
         if len(put.properties) > PROPERTIES_BYTES_MAX - _OWN_BYTES:
             raise MessageRefused(
-                f"tags and properties take {len(put.properties)} bytes, {PROPERTIES_BYTES_MAX - _OWN_BYTES} are allowed"
+                f"tags and properties have {len(put.properties)} bytes; the limit is "
+                f"{PROPERTIES_BYTES_MAX - _OWN_BYTES}"
             )
 
     def unfold(self, released: Released) -> Unfolded | None:

@@ -44,7 +44,7 @@ class RecallHandle(NamedTuple):
         Raises:
             MessageRefused: It is none.
         """
-        problem = "is not a valid timer handle; take the one of the message's receipt, or topic and id"
+        problem = "is not a valid timer handle; use the handle of the message's receipt, or topic and id"
         try:
             # Standard Base64 is refused, as RocketMQ does; so is text that decoding would pass over.
             if len(text) > _CHARS_MAX:

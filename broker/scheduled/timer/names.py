@@ -50,9 +50,9 @@ class TimerOptions:
         delay_ms_max: Longest time from receipt to due (RocketMQ's timerMaxDelaySec, there 3 days).
         slot_messages_max: Timers of one slot above which new ones are refused more and more often, all of them at twice
             that (timerCongestNumEachSlot); 0 is without bound.
-        precision_ms: Width of a slot (timerPrecisionMs); a wheel of another width is made anew.
+        precision_ms: Width of a slot (timerPrecisionMs); a wheel of another width is rebuilt.
         slots: Slots of half a round (7 days in RocketMQ).
-        roll_slots: What is due later than that many slots from now is rolled: put again meanwhile
+        roll_slots: Messages that are due later than this number of slots from now are rolled: stored again in between
             (timerRollWindowSlot).
         log_file_bytes: Size of a timer-log file (mappedFileSizeTimerLog); that of the files that are there wins.
     """
@@ -66,9 +66,9 @@ class TimerOptions:
 
     def __post_init__(self) -> None:
         if self.precision_ms not in PRECISIONS_MS:
-            raise ValueError(f"precision_ms is {self.precision_ms}; it must be one of {PRECISIONS_MS}")
+            raise ValueError(f"precision_ms must be one of {PRECISIONS_MS}, got {self.precision_ms}")
         if not 2 <= self.roll_slots <= self.slots - 60:
-            raise ValueError(f"roll_slots is {self.roll_slots}; it must be 2 to {self.slots - 60}")
+            raise ValueError(f"roll_slots must be 2 to {self.slots - 60}, got {self.roll_slots}")
         if self.log_file_bytes < 256 or self.delay_ms_max < 1 or self.slot_messages_max < 0:
             raise ValueError("log_file_bytes must be 256 or more, delay_ms_max 1 or more, slot_messages_max 0 or more")
 

@@ -74,7 +74,7 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
         return
     count = table.log.number(check.log_end)
     if not wheel_found or (found and count < table.log.first) or (count and count > table.log.in_files()):
-        raise TimersDamaged("timer log or wheel are not as the checkpoint says")
+        raise TimersDamaged("timer log or wheel do not match the checkpoint")
     if saved.floor == (check.offset, check.read_ms):
         # RocketMQ's own, that is, with its timerPrecisionMs: slots of another width would be looked for in vain.
         precision = table.wheel.precision_near(check.read_ms)
@@ -94,7 +94,7 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
         yield from rebuild(parts)
         return
     if not parts.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
-        raise TimersDamaged("the timer wheel leads to units that the timer log does not have")
+        raise TimersDamaged("the timer wheel refers to units that the timer log does not have")
     yield from _apply_decisions(parts, saved.decided_from, refused)
     yield from _open_slot(parts)
     yield from _enter(parts)

@@ -161,7 +161,7 @@ class TimerParts:
             if self.store.failed is not None:
                 raise self.store.failed
             if self.store.closed:
-                raise StoreError("the store is closed; open it again and ask once more")
+                raise StoreError("the store is closed; open it and query again")
             awaited = Awaited.of(self._mend_now)
             self._scheduler.call_later(MENDING_LOOK_SECONDS, awaited.tell, None)
             yield from awaited.steps()

@@ -50,9 +50,9 @@ class TimedPuts:
     """Gives messages their moment.
 
     Attributes:
-        options: Precision and bounds, as configured; a wheel of another precision is made anew.
-        on_topic: Called when the timer topic is made; None while nobody delivers.
-        in_slot: Tells how many messages the slot that begins at a moment has; None while nobody knows.
+        options: Configured precision and limits; a wheel of another precision is rebuilt.
+        on_topic: Called when the timer topic is created; None if delivery is off.
+        in_slot: Returns the number of messages in the slot that begins at a given time; None if unknown.
 
     Args:
         options: As configured.
@@ -85,7 +85,7 @@ class TimedPuts:
 
         Args:
             on_topic: Called when the timer topic is made.
-            in_slot: Tells how many messages the slot that begins at a moment has.
+            in_slot: Returns the number of messages in the slot that begins at a given time.
         """
         # A true circle: a store is opened with its puts, and what delivers is made over the open store.
         self.on_topic, self.in_slot = on_topic, in_slot
@@ -101,15 +101,15 @@ class TimedPuts:
         return self.after(put, wait.delay_ms) if wait.delay_ms else None
 
     def put(self, put: Put, due_ms: int) -> Put:
-        """Return what to append so that a message is delivered at a moment; the put unchanged when that is over.
+        """Return the record to append so that a message is delivered at a time; the put unchanged if it has passed.
 
         Args:
             put: The message as it would be appended now.
             due_ms: Wall clock, ms since the epoch.
 
         Raises:
-            MessageRefused: It is further away than timers go, too many are due then, the topic is one that takes no
-                timed messages, the queue is not there, or the body is too large.
+            MessageRefused: The time is too far ahead, or too many messages are due then; the topic accepts no timed
+                messages; the queue does not exist; or the body is too large.
             DiskFull, StoreFailed: The timer topic is not there yet and cannot be made.
         """
         check_waits(put, body_bytes_max=self._body_bytes_max, which="timed")
@@ -119,8 +119,8 @@ class TimedPuts:
         limit = self.options.delay_ms_max
         if due_ms - now > limit:
             raise MessageRefused(
-                f"the message is due in {(due_ms - now) / 1000 / _DAY_SECONDS:,.1f} days; "
-                f"{limit / 1000 / _DAY_SECONDS:,.1f} are allowed (timerMaxDelaySec)"
+                f"the message is due in {(due_ms - now) / 1000 / _DAY_SECONDS:,.1f} days; the limit is "
+                f"{limit / 1000 / _DAY_SECONDS:,.1f} (timerMaxDelaySec)"
             )
         self._check_slot(due_ms)
         return self.timed(put, due_ms)
@@ -133,7 +133,7 @@ class TimedPuts:
             DiskFull, StoreFailed: As `put`.
         """
         if delay_ms < 0:
-            raise MessageRefused(f"the delay of {delay_ms} ms is negative; give 0 or more")
+            raise MessageRefused(f"the delay of {delay_ms} ms is negative; use 0 or more")
         return self.put(put, self._clock.wall_ms() + delay_ms)
 
     def timed(self, put: Put, due_ms: int) -> Put:
@@ -161,6 +161,6 @@ class TimedPuts:
         count = self.in_slot(slot_of(due_ms, self.options.precision_ms))
         if count > limit and self._random.random() * limit < count - limit:
             raise MessageRefused(
-                f"{count:,} messages are due in the same {self.options.precision_ms} ms, "
-                f"{limit:,} are wanted (timerCongestNumEachSlot); choose another time or try again"
+                f"{count:,} messages are due in the same {self.options.precision_ms} ms; the limit is "
+                f"{limit:,} (timerCongestNumEachSlot); choose another time or try again"
             )

@@ -52,7 +52,7 @@ class Stages:
         self._gauges[stage].value = 1
 
     def resume(self, stage: Stage) -> None:
-        """Have a stage go on."""
+        """Resume a stage."""
         self._paused.discard(stage)
         self._gauges[stage].value = 0
 

@@ -46,7 +46,7 @@ class Timers:
     """Delivers the timed messages of one store.
 
     Attributes:
-        parts: What is pending, and all that the steps work on; `table`, `entering`, `due` and `stages` are of it.
+        parts: Pending timers, and the state of all stages; `table`, `entering`, `due` and `stages` are of it.
         checkpoints: Writes all of it every few seconds.
     """
 
@@ -54,7 +54,7 @@ class Timers:
         """Set up; `opening` does the work.
 
         Args:
-            store: An open store. Where nobody's turns flush it, each step flushes by itself.
+            store: An open store. Without an event loop that flushes it, each step flushes.
             runtime: Its disk has the files, its wall clock the due times, and its scheduler runs the steps.
             follower: Knows the loops among the timers; without one a loop is delivered once.
         """
@@ -113,7 +113,7 @@ class Timers:
             self.checkpoints.begin()
 
     def start(self) -> None:
-        """Deliver what is due, and go on."""
+        """Deliver due messages, and continue."""
         self._running = True
         self._arm(0.0)
         if self.entering.queue is not None:
@@ -126,7 +126,7 @@ class Timers:
         self._next.end()
 
     def close(self) -> None:
-        """Stop, and save how far it is, so that RocketMQ could go on (D30); call it before the store is closed."""
+        """Stop, and save the progress, so that RocketMQ could continue (D30); call it before the store is closed."""
         self.stop()
         self.store.flush()
         self.save(clean=True)
@@ -151,7 +151,7 @@ class Timers:
         self.stages.pause(stage)
 
     def resume(self, stage: Stage) -> None:
-        """Have a stage go on."""
+        """Resume a stage."""
         self.stages.resume(stage)
         self._arm(0.0)
 

@@ -21,7 +21,7 @@ _NAME_DIGITS = 17
 _ENTRIES_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 1024
 _ANEW = "rebuilt from the log"
-_COSTS = "nothing: entries are compared with their records, and the file is rebuilt from the log"
+_COSTS = "no data; entries are compared with their records, and the file is rebuilt from the log"
 
 
 def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, live: bool) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, l
             yield _finding("index_damaged", name, str(error))
     if saved is not None and not live:
         for name in sorted(saved.files.keys() - set(names)):
-            yield _finding("index_missing", name, "it is not there")
+            yield _finding("index_missing", name, "it is missing")
     log.close()
 
 
@@ -64,7 +64,7 @@ def _check_file(
     if saved is not None:
         file.sums = saved.files.get(file.name)
         if file.resized and file.sums is not None:
-            raise IndexDamaged(file, "it has another size than was saved")
+            raise IndexDamaged(file, "its size differs from the saved one")
         if file.name in saved.missing or file.name not in saved.files or (live and not _is_as_saved(file)):
             # Not finished: it is not believed, and made anew when its time comes.
             return

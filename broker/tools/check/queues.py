@@ -95,7 +95,7 @@ class QueueCheck:
                 "offset_taken",
                 offset,
                 severity=Severity.NOTE,
-                text=f"an earlier record has queue offset {offset}, which that at {entry.physical} says it has",
+                text=f"an earlier record has queue offset {offset}, which the record at {entry.physical} claims",
                 costs="it is not delivered",
             )
             return
@@ -113,9 +113,9 @@ class QueueCheck:
             yield self._finding(
                 "unit_missing" if missing else "unit_wrong",
                 offset,
-                text=f"the unit of queue offset {offset} is {'empty' if missing else 'not that of its record'}"
-                " (and maybe those behind it)",
-                costs="nothing: it is rebuilt from the log when it is read",
+                text=f"the unit of queue offset {offset} is {'empty' if missing else 'not that of its record'} "
+                "(and possibly later ones)",
+                costs="no data; it is rebuilt from the log when it is read",
                 repair="rebuilt from the log",
             )
 
@@ -153,9 +153,9 @@ class QueueCheck:
                 yield self._finding(
                     "unit_without_record",
                     offset,
-                    text=f"the unit of queue offset {offset} has no valid record (and maybe those behind it)",
-                    costs="its message is in a damaged part of the log, or lost; readers pass over it",
-                    repair="made a filler",
+                    text=f"the unit of queue offset {offset} has no valid record (and possibly later ones)",
+                    costs="its message is in a damaged part of the log, or lost; readers skip it",
+                    repair="replaced by a filler",
                 )
         self.fillers += lost
         if old:
@@ -164,7 +164,7 @@ class QueueCheck:
                 start,
                 severity=Severity.NOTE,
                 text=f"{old} queue offsets from {start} on have fillers of format 1",
-                costs="nothing here; RocketMQ would not serve what follows them in their log file",
+                costs="no data here; RocketMQ would not serve the messages after them in their log file",
                 repair="rewritten",
                 count=old,
             )
@@ -173,8 +173,8 @@ class QueueCheck:
                 "offsets_empty",
                 start,
                 severity=Severity.NOTE,
-                text=f"{lost} queue offsets from {start} to {end - 1} hold nothing: the log has no records for them",
-                costs="they are passed over",
+                text=f"{lost} queue offsets from {start} to {end - 1} are empty: the log has no records for them",
+                costs="they are skipped",
                 count=lost,
             )
 

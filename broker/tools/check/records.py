@@ -97,7 +97,7 @@ class RecordCheck:
                     severity=Severity.WARNING,
                     file="config/topics.json",
                     text=f"the log has {queues} queues of topic {name}; the file knows {known.get(name, 0)}",
-                    costs="nothing: the next start adds them",
+                    costs="no data; the next start adds them",
                     repair="the store is opened and closed, which adds them",
                 )
         log.close()
@@ -120,10 +120,10 @@ class RecordCheck:
                 continue
             elif size > log.segment_bytes:
                 text = f"it has {size} bytes and should have {log.segment_bytes}"
-                repair = "cut to its size; what is cut is kept in pyddmq/set-aside"
+                repair = "cut to its size; the rest is kept in pyddmq/set-aside"
             else:
-                text = f"it is cut short: {size} of {log.segment_bytes} bytes"
-                repair = "grown to its size with zeros; records in the part that is there are kept"
+                text = f"it is truncated: {size} of {log.segment_bytes} bytes"
+                repair = "extended to its size with zeros; the existing records are kept"
             if self.disk.exists(f"{log.folder}/{name}"):
                 if not int(name) % log.segment_bytes:
                     file = _OddSegment(self.disk, f"{log.folder}/{name}", log.segment_bytes)
@@ -145,7 +145,7 @@ class RecordCheck:
                     kind="segment_missing",
                     severity=Severity.DAMAGE,
                     file=f"commitlog/{segment_name(base)}",
-                    text=f"{after - before - 1} log files are missing from here on",
+                    text=f"{after - before - 1} log files are missing from here",
                     costs="the messages that were in them are lost; RocketMQ does not open the store",
                     count=after - before - 1,
                     repair="created again, empty",
@@ -165,8 +165,8 @@ class RecordCheck:
                     severity=Severity.DAMAGE,
                     file=f"commitlog/{segment_name(number * log.segment_bytes)}",
                     position=at,
-                    text=f"the disk does not give it out: {error.strerror or error}",
-                    costs="a node that reads there stops or loses what is in it; copy the store to another disk",
+                    text=f"the disk cannot read it: {error.strerror or error}",
+                    costs="a node that reads there stops or loses data; copy the store to another disk",
                 )
 
     # Records
@@ -220,9 +220,9 @@ class RecordCheck:
                 severity=Severity.DAMAGE,
                 file=f"commitlog/{segment_name(start // log.segment_bytes * log.segment_bytes)}",
                 position=start % log.segment_bytes,
-                text=f"{end - start} bytes are no record; the next valid one is at commit-log offset {end}",
-                costs="the messages in them are lost, and no others; RocketMQ would cut the log here",
-                repair="filled with records that no queue has; the bytes are kept in pyddmq/set-aside",
+                text=f"{end - start} bytes are not a record; the next valid one is at commit-log offset {end}",
+                costs="only the messages in them are lost; RocketMQ would cut the log here",
+                repair="filled with records without a queue; the bytes are kept in pyddmq/set-aside",
             )
 
     def _tail_finding(self, log: CommitLog, kind: str, at: int, text: str) -> Finding:
@@ -232,7 +232,7 @@ class RecordCheck:
             file=f"commitlog/{segment_name(at // log.segment_bytes * log.segment_bytes)}",
             position=at % log.segment_bytes,
             text=text,
-            costs="nothing that was acknowledged, unless the disk lost what it had synced; the next start cuts it",
+            costs="nothing that was acknowledged, unless the disk lost synced data; the next start cuts it",
             repair="cut when the store is opened",
         )
 
@@ -284,8 +284,8 @@ class RecordCheck:
                         kind="queue_file_size",
                         severity=Severity.WARNING,
                         file=f"{folder}/{name}",
-                        text=f"it has {size} bytes and should have {size_wanted}",
-                        costs="nothing here: units are rebuilt from the log; RocketMQ does not open the store",
+                        text=f"it has {size} bytes instead of {size_wanted}",
+                        costs="no data here; units are rebuilt from the log; RocketMQ does not open the store",
                         repair="set to its size, its units rebuilt from the log",
                     )
 
@@ -300,8 +300,8 @@ class RecordCheck:
                             kind="queue_file_missing",
                             severity=Severity.WARNING,
                             file=path,
-                            text="it is not there, or retention deleted it since the last checkpoint",
-                            costs="nothing: units are rebuilt from the log",
+                            text="it is missing, or retention deleted it since the last checkpoint",
+                            costs="no data; units are rebuilt from the log",
                             repair="rebuilt from the log when the store is opened",
                         )
 

@@ -49,19 +49,19 @@ _ROCKETMQ_NAMES = frozenset(
 )
 _SEALED_ELSEWHERE = frozenset({"store.json", "checkpoint.json", *STATE_FILES})
 _COSTS_OF_SEALED = {
-    "topic_lives.json": "a node does not start; without it, deleted topics come back with what the log has of them",
-    "consumer_finished.json": "what consumers inside the program sent back or dead-lettered; the log is read for it",
-    "consumer_retries.json": "how often consumers inside the program had failed messages; those counts start from 0",
-    "writes.json": "a Spark batch that was under way: repeated in other partitions, its rows may be stored twice",
-    "redrives.json": "which dead letters were redriven; the log is read for it",
-    "paused.json": "nothing while its copy is right",
-    "paused-copy.json": "nothing while the file is right",
-    "transactions.json": "nothing: the next start reads the whole log for what was decided",
+    "topic_lives.json": "a node does not start; without it, deleted topics return as they are in the log",
+    "consumer_finished.json": "messages sent back or dead-lettered by in-process listeners; the log is read instead",
+    "consumer_retries.json": "failure counts of messages of consumers inside the program; they start from 0",
+    "writes.json": "a Spark batch that was being written: repeated in other partitions, its rows may be stored twice",
+    "redrives.json": "which dead letters were redriven; the log is read instead",
+    "paused.json": "nothing while its copy is correct",
+    "paused-copy.json": "nothing while the file is correct",
+    "transactions.json": "no data; the next start reads the whole log for decided transactions",
     "accepted.json": "a node that needs it starts only with `pyddmq serve --accept`",
-    "delays.json": "nothing: the next start reads the whole log for what was delivered",
-    "delayOffset.json": "nothing: the log says what was delivered",
-    "timers.json": "nothing: the next start rebuilds timer log and wheel from the log",
-    "index.json": "nothing: the index is rebuilt from the log",
+    "delays.json": "no data; the next start reads the whole log for deliveries",
+    "delayOffset.json": "no data; the log has the deliveries",
+    "timers.json": "no data; the next start rebuilds timer log and wheel from the log",
+    "index.json": "no data; the index is rebuilt from the log",
 }
 _CHECKPOINT_END = 48
 """Bytes of RocketMQ's checkpoint that may say something: RocketMQ 5.5 has a sixth number, which is not read here."""
@@ -102,9 +102,12 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
             file=path,
             text="its checksum is wrong",
             costs="a node does not start",
-            repair="rewritten with the sizes of the files that are there"
+            repair="rewritten with the sizes of the existing files"
             if has_queue_files(root, disk=disk)
-            else "set aside; the node's next start writes it with its configured sizes, as no queue file shows its own",
+            else (
+                "moved to pyddmq/set-aside; the node's next start writes it with its configured sizes, as no "
+                "queue file shows its own"
+            ),
         )
     else:
         if geometry is not None and not disk.exists(f"{root}/{path}"):
@@ -114,12 +117,12 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
                 kind="store_json_missing",
                 severity=Severity.WARNING if is_mended else Severity.NOTE,
                 file=path,
-                text="it is not there" if own else "it is not there; only RocketMQ wrote this store so far",
-                costs="the configured sizes are taken; those that differ from the log's are refused",
-                repair="written with the sizes of the files that are there" if is_mended else "",
+                text="it is missing" if own else "it is missing; only RocketMQ wrote this store so far",
+                costs="the configured sizes apply; those that differ from the log's are refused",
+                repair="written with the sizes of the existing files" if is_mended else "",
             )
     if geometry is None:
-        raise StoreUnreadable(f"there is no store in {root}; name the data directory of a node")
+        raise StoreUnreadable(f"{root} has no store; pass the data directory of a node")
     check_sizes(root, geometry, disk=disk)
     return geometry
 
@@ -128,7 +131,7 @@ def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[Finding]:
     """Look for what is not known at the root, and for `abort` and `checkpoint`."""
     for name in disk.list(root):
         if name not in _ROOT_NAMES and not name.endswith(".new"):
-            whose = "RocketMQ's, and not read here" if name in _ROCKETMQ_NAMES else "not known to this version"
+            whose = "written by RocketMQ, and not read here" if name in _ROCKETMQ_NAMES else "unknown to this version"
             yield foreign(name, whose)
     if disk.exists(f"{root}/abort") and not live:
         yield Finding(
@@ -136,7 +139,7 @@ def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[Finding]:
             severity=Severity.NOTE,
             file="abort",
             text="the last owner did not close the store",
-            costs="the next start scans the log from the checkpoint on",
+            costs="the next start scans the log from the checkpoint",
         )
     yield from _check_rocketmq_checkpoint(root, disk=disk)
     try:
@@ -145,7 +148,7 @@ def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[Finding]:
         yield checkpoint_finding("checkpoint_json_damaged", "its checksum is wrong")
     else:
         if missing and disk.list(f"{root}/pyddmq"):
-            yield checkpoint_finding("checkpoint_json_missing", "it is not there")
+            yield checkpoint_finding("checkpoint_json_missing", "it is missing")
 
 
 def checkpoint_finding(kind: str, text: str) -> Finding:
@@ -165,13 +168,13 @@ def _check_rocketmq_checkpoint(root: str, *, disk: Disk) -> Iterator[Finding]:
     if raw is not None and len(raw) == CHECKPOINT_BYTES and not raw[_CHECKPOINT_END:].strip(b"\x00"):
         yield from _compare_checkpoints(root, raw, disk=disk)
         return
-    size = "it is not there" if raw is None else f"it has {len(raw)} bytes that are not a checkpoint's"
+    size = "it is missing" if raw is None else f"it has {len(raw)} bytes, which is not a checkpoint"
     yield Finding(
         kind="checkpoint_missing" if raw is None else "checkpoint_damaged",
         severity=Severity.WARNING,
         file="checkpoint",
         text=size,
-        costs="nothing here; RocketMQ would scan more of the log",
+        costs="no data here; RocketMQ would scan more of the log",
         repair="the store is opened and closed, which rewrites it",
     )
 
@@ -183,8 +186,8 @@ def _compare_checkpoints(root: str, raw: bytes, *, disk: Disk) -> Iterator[Findi
             kind="checkpoint_differs",
             severity=Severity.NOTE,
             file="checkpoint",
-            text="it is not the one that belongs to pyddmq/checkpoint.json: RocketMQ wrote it since, or it is damaged",
-            costs="nothing here; the next start rewrites it",
+            text="it does not belong to pyddmq/checkpoint.json: RocketMQ wrote it since, or it is damaged",
+            costs="no data here; the next start rewrites it",
         )
 
 
@@ -206,7 +209,7 @@ def check_own_folder(root: str, *, disk: Disk) -> Iterator[Finding]:
                 file=path,
                 text="its checksum is wrong",
                 costs=_COSTS_OF_SEALED.get(
-                    name, "what it says is lost; a node that needs it does not start and names it"
+                    name, "its content is lost; a node that needs it does not start and names it"
                 ),
                 repair="moved to pyddmq/set-aside",
             )
@@ -233,12 +236,12 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
             severity=Severity.WARNING,
             file=twin_path,
             text="its checksum is wrong",
-            costs="nothing while the file beside it is right",
+            costs="nothing while its copy is correct",
             repair=f"rewritten from {path}",
         )
     copies = twin is not None or _is_json(backup)
     if raw is None and (copies or twin_damaged or backup is not None):
-        yield _state_finding("file_missing", path, "it is not there", copies=copies)
+        yield _state_finding("file_missing", path, "it is missing", copies=copies)
     elif raw is not None and not _is_json(raw):
         yield _state_finding("file_damaged", path, "it is not a JSON object", copies=copies)
     elif raw is not None and twin is not None:
@@ -249,8 +252,8 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
                 kind="changed_by_others",
                 severity=Severity.NOTE,
                 file=path,
-                text="it is not what this program wrote last (RocketMQ, an operator, or damage)",
-                costs="it is valid and wins at the next start",
+                text="this program did not write it last (RocketMQ, an operator, or damage)",
+                costs="it is valid and has precedence at the next start",
             )
     if backup is not None and not _is_json(backup):
         yield Finding(
@@ -258,23 +261,23 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
             severity=Severity.WARNING,
             file=backup_path,
             text="it is not a JSON object",
-            costs="nothing while the file beside it is right",
+            costs="nothing while its copy is correct",
             repair=f"rewritten from {path}",
         )
 
 
 def _state_finding(kind: str, path: str, text: str, *, copies: bool) -> Finding:
     topics = path.endswith("topics.json")
-    lost = (
-        "topics without messages are forgotten" if topics else "a node does not start while the damaged file is there"
-    )
+    lost = "topics without messages are forgotten" if topics else "a node does not start while the damaged file exists"
     return Finding(
         kind=kind,
         severity=Severity.WARNING if copies else Severity.DAMAGE,
         file=path,
         text=text,
-        costs="nothing: a copy is used" if copies else lost,
-        repair="rewritten from its copy" if copies else "set aside; its content is rebuilt from log and journal",
+        costs="no data; a copy is used" if copies else lost,
+        repair="rewritten from its copy"
+        if copies
+        else "moved to pyddmq/set-aside; its content is rebuilt from log and journal",
     )
 
 
@@ -305,14 +308,14 @@ def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> G
     return topics
 
 
-def foreign(file: str, whose: str = "not known to this version") -> Finding:
+def foreign(file: str, whose: str = "unknown to this version") -> Finding:
     """Return the finding of a file that does not belong to a store."""
     return Finding(
         kind="foreign_file",
         severity=Severity.NOTE,
         file=file,
-        text=f"this name is {whose}",
-        costs="nothing: it is left alone",
+        text=f"this name belongs to {whose}",
+        costs="nothing; it is not touched",
     )
 
 

@@ -28,22 +28,26 @@ from lag.spark.sources.store_files import StoreUnreadable
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tell what lies in backlogs; returns the exit code: 0, 1 when that failed, 2 when an option is wrong."""
-    parser = argparse.ArgumentParser(prog="pyddmq lag backlog", description="Tell what lies in groups' backlogs.")
-    parser.add_argument("--data", required=True, help="a store's folder; a node's data directory is one")
-    parser.add_argument("--progress", default=None, help="file of what groups finished (docs/cli.md)")
-    parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
-    parser.add_argument("--topic", default=None, help="names of topics, with commas between them; all")
-    parser.add_argument("--order-by", default=None, help="JSON path of the order key in bodies; the message's key")
+    parser = argparse.ArgumentParser(prog="pyddmq lag backlog", description="Count the messages in groups' backlogs.")
+    parser.add_argument("--data", required=True, help="a store's folder, such as a node's data directory")
+    parser.add_argument("--progress", default=None, help="file of the finished messages of groups (docs/cli.md)")
+    parser.add_argument("--group", default=None, help="names of groups, separated by commas; default all")
+    parser.add_argument("--topic", default=None, help="names of topics, separated by commas; default all")
+    parser.add_argument(
+        "--order-by", default=None, help="JSON path of the order key in bodies; default the message's key"
+    )
     parser.add_argument("--top", type=int, default=20, help="rows of each kind, by group")
-    parser.add_argument("--no-verify", action="store_true", help="leave out the records' sums")
+    parser.add_argument("--no-verify", action="store_true", help="do not verify the records' checksums")
     parser.add_argument("--format", choices=FORMATS, default="table")
-    parser.add_argument("--out", default="-", help="the file; - is the standard output")
-    parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
-    parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
+    parser.add_argument("--out", default="-", help="the file; `-` means stdout")
+    parser.add_argument("--master", default=None, help="Spark master; default local")
+    parser.add_argument(
+        "--log", default=None, help="file for Spark's log; default one in the folder for temporary files"
+    )
     given = parser.parse_args(arguments)
     try:
         if given.top < 1:
-            raise OptionRefused(f"--top is {given.top}: at least 1 row is shown")
+            raise OptionRefused(f"--top must be at least 1, got {given.top}")
         groups = None if given.group is None else listed(given.group)
         topics = None if given.topic is None else listed(given.topic)
         options = BacklogOptions(
@@ -73,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         with open(given.out, "w", encoding="utf-8") as file:
             file.write(text)
-        print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
+        print(f"wrote {given.out}; Spark's log is {log}", file=sys.stderr)
     return OK
 
 

@@ -20,9 +20,9 @@ from lag.spark.jobs.arguments import FAILED, OK, WRONG
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make few files of many; returns the exit code: 0, 1 when the place failed, 2 when nothing was exported there."""
-    parser = argparse.ArgumentParser(prog="pyddmq lag compact", description="Make few exported files of many.")
+    parser = argparse.ArgumentParser(prog="pyddmq lag compact", description="Merge exported files.")
     parser.add_argument("place", help="a folder, or a URL such as s3://bucket/lag")
-    parser.add_argument("--remove-old", action="store_true", help="delete what was replaced at once")
+    parser.add_argument("--remove-old", action="store_true", help="delete replaced files immediately")
     given = parser.parse_args(arguments)
     today = date_of(int(time.time() * 1000))
     try:
@@ -33,5 +33,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if found is None:
         print(f"pyddmq lag compact: {given.place} has no exported files", file=sys.stderr)
         return WRONG
-    print(f"{found.made} files made, {found.removed} deleted, {found.files} in {given.place}")
+    print(f"{found.made} files merged, {found.removed} deleted, {found.files} in {given.place}")
     return OK

@@ -61,7 +61,7 @@ def positions(
     wanted = {group for group, _, _ in known} if groups is None else set(groups)
     for group in sorted(wanted - {group for group, _, _ in known}) if known_only else ():
         names = ", ".join(sorted({group for group, _, _ in known})[:8]) or "none"
-        raise OptionRefused(f"group {group!r} has no offset in {data}; groups that have one: {names}")
+        raise OptionRefused(f"group {group!r} has no offset in {data}; groups with offsets: {names}")
     found = []
     for group, topic in sorted({(group, topic) for group, topic, _ in known if group in wanted}):
         if topics is not None and topic not in topics:
@@ -106,7 +106,7 @@ def _known(progress: str | None) -> dict[tuple[str, str, int], tuple[int, Sequen
         }
     except (OSError, ValueError, TypeError) as error:
         raise OptionRefused(
-            f"{progress} is no list of [group, topic, queue, committed, [[first, end], ...]]: {error}"
+            f"{progress} is not a list of [group, topic, queue, committed, [[first, end], ...]]: {error}"
         ) from error
     if sum(len(ranges) for _, ranges in known.values()) > RANGES_MAX:
         raise OptionRefused(f"{progress} has more than {RANGES_MAX} ranges")

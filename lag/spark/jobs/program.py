@@ -87,22 +87,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["compact"]:
         return compact_program.main(words[1:])
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
-    parser.add_argument("--journal", default="", help="folders of lag journals, with commas between them")
-    parser.add_argument("--exported", default="", help="or places of exported Parquet, with commas between them")
-    parser.add_argument("--data", default=None, help="a store's folder: backlogs by age are counted from its messages")
-    parser.add_argument("--progress", default=None, help="file of what groups finished, for --data (docs/cli.md)")
-    parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
-    parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
-    parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
+    parser.add_argument("--journal", default="", help="folders of lag journals, separated by commas")
+    parser.add_argument("--exported", default="", help="or folders of exported Parquet, separated by commas")
+    parser.add_argument("--data", default=None, help="a store's folder, to count backlogs by age from its messages")
+    parser.add_argument(
+        "--progress", default=None, help="file of the finished messages of groups, for --data (docs/cli.md)"
+    )
+    parser.add_argument("--from", dest="begin", required=True, help="start of the window: ISO 8601, or Unix ms")
+    parser.add_argument("--to", dest="end", default=None, help="end of the window; default now")
+    parser.add_argument("--group", default=None, help="names of groups, separated by commas; default all")
     seconds = Limits().target_ms / 1000
-    parser.add_argument("--target", type=float, default=seconds, help="oldest that a message may be, in seconds")
+    parser.add_argument("--target", type=float, default=seconds, help="maximum age of a message, in seconds")
     parser.add_argument("--title", default="Consumption lag")
-    parser.add_argument("--no-compare", action="store_true", help="leave the period before the window alone")
+    parser.add_argument("--no-compare", action="store_true", help="do not compare with the preceding period")
     parser.add_argument("--format", choices=FORMATS, default="html")
-    parser.add_argument("--parquet", default="", help="a place for figures by queue and part of the window, by date")
-    parser.add_argument("--out", default="-", help="the report's file; - is the standard output")
-    parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
-    parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
+    parser.add_argument("--parquet", default="", help="folder for figures by queue and part of the window, by date")
+    parser.add_argument("--out", default="-", help="the report's file; `-` means stdout")
+    parser.add_argument("--master", default=None, help="Spark master; default local")
+    parser.add_argument(
+        "--log", default=None, help="file for Spark's log; default one in the folder for temporary files"
+    )
     given = parser.parse_args(words)
     now_ms = int(time.time() * 1000)
     try:

@@ -58,11 +58,11 @@ class ResidenceOptions:
     def __post_init__(self) -> None:
         """Refuse what gives nothing. Raises ValueError."""
         if not self.paths:
-            raise ValueError("give --journal: a data directory of a node with a group whose ackLog is on")
+            raise ValueError("pass --journal with a data directory of a node with a group whose ackLog is on")
         if self.to_ms <= self.from_ms:
-            raise ValueError("the window ends at or before its begin: give an earlier --from, or a later --to")
+            raise ValueError("the window ends at or before its start; pass an earlier --from, or a later --to")
         if self.every_ms < 1000:
-            raise ValueError(f"--every is {self.every_ms / 1000:g} s: a second is the least")
+            raise ValueError(f"--every must be at least one second, got {self.every_ms / 1000:g} s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def rendered(found: Residence, form: str) -> str:
     table = [_HEADINGS, *(_cells(row) for row in found.rows)]
     lines = _markdown(table) if form == "markdown" else _aligned(table)
     if not found.rows:
-        lines.append("No message ended in this time, of those that the logs have.")
+        lines.append("No message finished in this time in the ack logs.")
     lines += [f"Missing: {gap}" for gap in found.gaps]
     return "\n".join(lines) + "\n"
 

@@ -18,17 +18,21 @@ from lag.spark.sources.options import OptionRefused, moment_ms
 
 def main(arguments: Sequence[str]) -> int:
     """Tell how long messages took; returns the exit code: 0, 1 when it failed, 2 when an option is wrong."""
-    parser = argparse.ArgumentParser(prog="pyddmq lag residence", description="How long single messages took.")
-    parser.add_argument("--journal", required=True, help="data directories, or folders of ack logs, with commas")
-    parser.add_argument("--from", dest="begin", required=True, help="begin of the window: ISO 8601, or Unix ms")
-    parser.add_argument("--to", dest="end", default=None, help="its end; now, if it is left out")
-    parser.add_argument("--every", type=float, default=3600.0, help="seconds that are told together")
-    parser.add_argument("--group", default=None, help="names of groups, with commas between them; all")
-    parser.add_argument("--topic", default=None, help="names of topics, with commas between them; all")
+    parser = argparse.ArgumentParser(prog="pyddmq lag residence", description="Show the latency of single messages.")
+    parser.add_argument(
+        "--journal", required=True, help="data directories, or folders of ack logs, separated by commas"
+    )
+    parser.add_argument("--from", dest="begin", required=True, help="start of the window: ISO 8601, or Unix ms")
+    parser.add_argument("--to", dest="end", default=None, help="end of the window; default now")
+    parser.add_argument("--every", type=float, default=3600.0, help="length of each row's time span, in seconds")
+    parser.add_argument("--group", default=None, help="names of groups, separated by commas; default all")
+    parser.add_argument("--topic", default=None, help="names of topics, separated by commas; default all")
     parser.add_argument("--format", choices=FORMATS, default="table")
-    parser.add_argument("--out", default="-", help="the file that it goes to; - is the standard output")
-    parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
-    parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
+    parser.add_argument("--out", default="-", help="the file for the output; `-` means stdout")
+    parser.add_argument("--master", default=None, help="Spark master; default local")
+    parser.add_argument(
+        "--log", default=None, help="file for Spark's log; default one in the folder for temporary files"
+    )
     given = parser.parse_args(arguments)
     try:
         options = ResidenceOptions(
@@ -56,5 +60,5 @@ def main(arguments: Sequence[str]) -> int:
     else:
         with open(given.out, "w", encoding="utf-8") as file:
             file.write(text)
-        print(f"wrote {given.out}; what Spark said is in {log}", file=sys.stderr)
+        print(f"wrote {given.out}; Spark's log is {log}", file=sys.stderr)
     return OK

@@ -168,7 +168,7 @@ def _silent(key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> list[d
     verdict = Verdict(
         status=SILENT,
         since_ms=node.last_ms,
-        evidence=f"its journal has no round of the {(time_ms - node.last_ms) // 1000} s after the last one",
+        evidence=f"its journal has no round in the {(time_ms - node.last_ms) // 1000} s after the last one",
         advice="Check that the node runs and that its disk is not full.",
     )
     change = node.presence.note("", verdict, time_ms)
@@ -216,19 +216,23 @@ def watch(spark: SparkSession, options: WatchOptions, *, stop: threading.Event |
 def main(arguments: Sequence[str]) -> int:
     """Watch; returns the exit code: 0, 1 when it failed, 2 when an option is wrong."""
     parser = argparse.ArgumentParser(prog="pyddmq lag watch", description="Write changes of lag verdicts to a sink.")
-    parser.add_argument("--journal", required=True, help="folders of lag journals, with commas between them")
+    parser.add_argument("--journal", required=True, help="folders of lag journals, separated by commas")
     parser.add_argument("--checkpoint", required=True, help="folder of Spark's checkpoint")
     parser.add_argument("--format", default="console", help="format of the sink: json, parquet, kafka, console, ...")
     parser.add_argument("--path", default=None, help="folder of the sink's files")
-    parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the sink; may be given again")
-    parser.add_argument("--silence", type=float, default=60.0, help="how long a node may record nothing, in seconds")
-    parser.add_argument("--settled", type=float, default=60.0, help="how long a better verdict must hold, in seconds")
+    parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the sink; repeatable")
+    parser.add_argument(
+        "--silence", type=float, default=60.0, help="maximum time without a round of a node, in seconds"
+    )
+    parser.add_argument("--settled", type=float, default=60.0, help="how long a better verdict must last, in seconds")
     seconds = Limits().target_ms / 1000
-    parser.add_argument("--target", type=float, default=seconds, help="oldest that a message may be, in seconds")
-    parser.add_argument("--every", type=float, default=10.0, help="how often journals are looked at, in seconds")
-    parser.add_argument("--once", action="store_true", help="take what is there, and end")
-    parser.add_argument("--master", default=None, help="where Spark runs; local, if it is left out")
-    parser.add_argument("--log", default=None, help="file for what Spark says; one in the folder for temporary files")
+    parser.add_argument("--target", type=float, default=seconds, help="maximum age of a message, in seconds")
+    parser.add_argument("--every", type=float, default=10.0, help="time between polls of the journals, in seconds")
+    parser.add_argument("--once", action="store_true", help="process existing rounds, then exit")
+    parser.add_argument("--master", default=None, help="Spark master; default local")
+    parser.add_argument(
+        "--log", default=None, help="file for Spark's log; default one in the folder for temporary files"
+    )
     given = parser.parse_args(arguments)
     try:
         target_ms = round(given.target * 1000)

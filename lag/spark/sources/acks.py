@@ -126,7 +126,7 @@ class Acks(DataSourceReader):
             folders = ack_folders(disk, path)
             if not folders:
                 raise read.OptionRefused(
-                    f"{path} has no ack log: give the data directory of a node with a group whose ackLog is on"
+                    f"{path} has no ack log; pass the data directory of a node with a group whose ackLog is on"
                 )
             for folder in folders:
                 parts += self._files(disk, folder)

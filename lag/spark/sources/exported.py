@@ -97,7 +97,7 @@ def exported_gaps(
     bad = [(since_ms, f"{place}: {name} cannot be read (damaged)") for name in sorted(unreadable) if name in paths]
     live = live_files(name for name in paths if name not in unreadable)
     found = [
-        (since_ms, f"{place}: {each.file.node}: {missing} snapshots are not there (dropped)")
+        (since_ms, f"{place}: {each.file.node}: {missing} snapshots are missing (dropped)")
         for each, missing in holes(live)
     ]
     over = "OVER (PARTITION BY cluster, node ORDER BY time_ms)"
@@ -153,7 +153,7 @@ def _refuse_nothing(spark: SparkSession, place: str, root: str) -> None:
         if not _is_missing(error):
             raise
         raise OptionRefused(
-            f"{place} has no exported samples: `pyddmq lag export --to {place}` makes the folder `queues` there"
+            f"{place} has no exported samples; `pyddmq lag export --to {place}` creates the folder `queues` there"
         ) from error
 
 

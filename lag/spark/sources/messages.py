@@ -137,7 +137,7 @@ class MessageSource(DataSource):
         """Return the reader of a stream. Raises OptionRefused."""
         columns = self._columns(schema)
         if not self._is_node():
-            raise read.OptionRefused("a stream is read from a running node: give option 'node' in place of 'path'")
+            raise read.OptionRefused("a stream reads from a running node; use option 'node' instead of 'path'")
         try:
             from lag.spark.sources.node_stream import NodeStream
         except ImportError as error:
@@ -146,7 +146,7 @@ class MessageSource(DataSource):
 
     def _is_node(self) -> bool:
         if "node" in self.options and "path" in self.options:
-            raise read.OptionRefused("options 'node' and 'path' are both there: messages are read from one of them")
+            raise read.OptionRefused("options 'node' and 'path' exclude each other; remove one")
         return "node" in self.options
 
     @staticmethod

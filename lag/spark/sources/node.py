@@ -38,16 +38,19 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]+):(\d{1,5})")
 NO_SUCH_TOPIC: Final = 2
 NO_SUCH_QUEUE: Final = 12
 CODES: Final = {
-    1: "no group {group!r} is configured on this node: name one of its low-level groups",
-    NO_SUCH_TOPIC: "group {group!r} does not subscribe the topic: name one that it has",
+    1: "no group {group!r} is configured on this node; use one of its low-level groups",
+    NO_SUCH_TOPIC: "group {group!r} does not subscribe to the topic; use one of its topics",
     3: "the node is starting",
-    4: "the node has too much to do, or is short of memory",
-    5: "group {group!r} has no enabled topic: enable one in the node's configuration",
-    8: "this client may not fetch as {group!r}: bring a token that may, or have its network given the right",
-    9: "this client asks for more than its limit allows (`limits` of the node's configuration)",
-    11: "group {group!r} is pulled, not fetched: write `actions: [LowLevel]` for its topics",
-    NO_SUCH_QUEUE: "a queue that was asked for is not there",
-    13: "the node is of another cluster than option 'cluster' says",
+    4: "the node is overloaded, or short of memory",
+    5: "group {group!r} has no enabled topic; enable one in the node's configuration",
+    8: (
+        "this client is not allowed to fetch as {group!r}; use a token with that right, or grant it to the "
+        "client's network"
+    ),
+    9: "this client exceeds its limit (`limits` of the node's configuration)",
+    11: "group {group!r} is not low level; write `actions: [LowLevel]` for its topics",
+    NO_SUCH_QUEUE: "a requested queue does not exist",
+    13: "the node is not of the cluster in option 'cluster'",
 }
 """What `FetchResponse.code` and `PullException.code` mean here."""
 PASSING: Final = frozenset((3, 4, 9))
@@ -90,7 +93,7 @@ class NodeClient:
 
     Args:
         address: `host:port`, or `tls://host:port`.
-        cluster: The node's brokerCluster, to be told when it is another one; empty: any.
+        cluster: Expected brokerCluster of the node; another one raises. Empty means any.
         patience: Seconds for which a call that got no answer is made again.
         tls: For an address by TLS.
 
@@ -101,7 +104,7 @@ class NodeClient:
     def __init__(self, address: str, *, cluster: str = "", patience: float = 0.0, tls: Tls | None = None) -> None:
         match = _ADDRESS.fullmatch(address.removeprefix(SCHEME))
         if match is None or not 0 < int(match[2]) < 65_536:
-            raise OptionRefused(f"option 'node' is {address!r}: write host:port, the node's consumer port say")
+            raise OptionRefused(f"option 'node' is {address!r}; write host:port of the node's consumer port")
         self.address = address
         tls = tls if address.startswith(SCHEME) else None
         self._calls = Conversation(SocketStream(), address, wire.ExecutorCodec(address), tls=tls)
@@ -117,7 +120,7 @@ class NodeClient:
                 if refused.code != NO_SUCH_TOPIC:
                     raise
                 known = ", ".join(sorted(self.standings(group))) or "none"
-                text = f"group {group!r} does not subscribe {topic!r} on {self.address}: it has {known}"
+                text = f"group {group!r} does not subscribe to {topic!r} on {self.address}; it has {known}"
                 raise NodeRefused(NO_SUCH_TOPIC, text) from None
 
     def standings(self, group: str) -> dict[str, dict[str, Standing]]:
@@ -132,7 +135,7 @@ class NodeClient:
                     for qid, end in ends.items()
                 }
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise NodeFailed(f"{self.address} told no positions: {error!r}") from error
+            raise NodeFailed(f"{self.address} returned no positions: {error!r}") from error
         return found
 
     def fetch(self, group: str, topic: str, qid: str, offset: int, count: int) -> Fetched:
@@ -154,7 +157,7 @@ class NodeClient:
                 before < after for before, after in pairwise([*offsets, found.next_offset])
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise NodeFailed(f"{self.address} answered a fetch with something else: {error!r}") from error
+            raise NodeFailed(f"{self.address} returned an invalid answer to a fetch: {error!r}") from error
         if not is_right:
             raise NodeFailed(f"{self.address} answered a fetch of {topic} {qid} at {offset} with other messages")
         return found
@@ -234,7 +237,7 @@ def number_of(qid: str) -> int:
     """Return the number of a queue, which its qid ends with. Raises NodeFailed."""
     number = qid.rpartition("_")[2]
     if not number.isdecimal():
-        raise NodeFailed(f"a queue that is called {qid!r}: a node's qid ends with _ and a number")
+        raise NodeFailed(f"invalid queue {qid!r}: a node's qid ends with _ and a number")
     return int(number)
 
 

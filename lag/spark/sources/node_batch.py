@@ -50,7 +50,7 @@ class NodeMessages(DataSourceReader):
         first = start_of(self._starts, standing)
         if first < standing.start:
             gone = f"offsets {first} to {standing.start - 1} are lost"
-            self._options.lost(f"{topic} queue {whole.queue} begins at {standing.start} by now: {gone}")
+            self._options.lost(f"{topic} queue {whole.queue} now begins at {standing.start}: {gone}")
         first = max(first, standing.start, low.get("offset", first))
         end = min(standing.end, high.get("offset", standing.end) + 1)
         times = [each for each in (self._since_ms, low.get("stored_ms")) if each is not None]

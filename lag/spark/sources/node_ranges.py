@@ -42,7 +42,7 @@ class NodeOptions:
     Attributes:
         node: `host:port` of the consumer port, or `tls://host:port`.
         group: A low-level group of it.
-        cluster: The node's brokerCluster, to be told when it is another one; empty: any.
+        cluster: Expected brokerCluster of the node; another one raises. Empty means any.
         topics: None: all of the group.
         queues: Numbers; None: all.
         fail_on_data_loss: Whether lost messages are an error; else a warning in the log.
@@ -91,7 +91,7 @@ class NodeOptions:
         numbers = {number_of(qid) for queues in self.standings(client).values() for qid in queues}
         if self.queues is not None and self.queues - numbers:
             missing = ", ".join(map(str, sorted(self.queues - numbers)))
-            raise read.OptionRefused(f"option 'queue' names {missing}, which no topic of group {self.group!r} has")
+            raise read.OptionRefused(f"option 'queue' has {missing}, which no topic of group {self.group!r} has")
 
     def standings(self, client: NodeClient) -> dict[str, dict[str, Standing]]:
         """Return where the queues stand that are asked for and there. Raises NodeRefused, NodeFailed."""
@@ -161,7 +161,7 @@ def messages_of(client: NodeClient, part: NodePart, count_max: int = FETCH_COUNT
         except NodeRefused as refused:
             if refused.code != NO_SUCH_QUEUE:
                 raise
-            options.lost(f"{where} is not there any more: offsets {at} to {part.end - 1} are lost")
+            options.lost(f"{where} no longer exists: offsets {at} to {part.end - 1} are lost")
             return
         if fetched.next_offset < at:
             options.lost(f"{where} ends at {fetched.next_offset}: offsets {at} to {part.end - 1} are lost")
@@ -177,8 +177,8 @@ def messages_of(client: NodeClient, part: NodePart, count_max: int = FETCH_COUNT
             at, quiet_since = fetched.next_offset, time.monotonic()
         elif time.monotonic() - quiet_since >= options.patience:
             raise NodeFailed(
-                f"{where} gives nothing from offset {at} on, and has messages up to {part.end - 1}: "
-                f"is group {options.group!r} paused, or does its maxTps let none through?"
+                f"{where} returns nothing from offset {at}, and has messages up to {part.end - 1}; check "
+                f"whether group {options.group!r} is paused, or its maxTps is too low"
             )
         else:
             time.sleep(_PAUSE)
@@ -189,7 +189,7 @@ def _tell_of_loss(client: NodeClient, part: NodePart, at: int, where: str) -> No
     standing = client.standings(part.options.group).get(part.topic, {}).get(part.qid)
     if standing is not None and standing.start > at:
         gone = min(standing.start, part.end)
-        part.options.lost(f"{where} begins at {standing.start} by now: offsets {at} to {gone - 1} are lost")
+        part.options.lost(f"{where} now begins at {standing.start}: offsets {at} to {gone - 1} are lost")
 
 
 # Columns

@@ -39,7 +39,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit_group = None if group in ("", NOBODY) else group
         for name in ("since", "until"):
             if name in options:
-                raise read.OptionRefused(f"option {name!r} is of a batch: a stream begins at startingOffsets")
+                raise read.OptionRefused(f"option {name!r} is only for batches; a stream begins at startingOffsets")
         self._columns = tuple(columns)
         self._target: Offsets | None = None
         self._latest: Offsets | None = None
@@ -135,23 +135,25 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if qid not in standings.get(topic, {}) and (topic, qid) not in self._told:
                     self._told.add((topic, qid))
                     where = f"{topic} queue {number_of(qid)} of {self._options.node}"
-                    self._options.lost(f"{where} is not there any more: what it had from offset {offset} on is lost")
+                    self._options.lost(f"{where} no longer exists: its messages from offset {offset} are lost")
 
     def _part(self, topic: str, qid: str, first: int | None, last: int, standing: Standing | None) -> NodePart:
         """Return what of a queue is read; empty: nothing."""
         where = f"{topic} queue {number_of(qid)} of {self._options.node}"
         if standing is None:
             if first is None or first < last:
-                self._options.lost(f"{where} is not there any more: offsets {first or 0} to {last - 1} are lost")
+                self._options.lost(f"{where} no longer exists: offsets {first or 0} to {last - 1} are lost")
             return NodePart(self._options, topic, qid, last, last)
         if first is None:
             first = standing.start
         elif first > last or first > standing.end:
-            self._options.lost(f"{where} ends at {standing.end}, and the query had reached {first}: it was made anew")
+            self._options.lost(
+                f"{where} ends at {standing.end}, and the query had reached {first}: the topic was created again"
+            )
             first = standing.start
         elif first < min(standing.start, last):
             gone = min(standing.start, last)
-            self._options.lost(f"{where} begins at {standing.start} by now: offsets {first} to {gone - 1} are lost")
+            self._options.lost(f"{where} now begins at {standing.start}: offsets {first} to {gone - 1} are lost")
             first = gone
         return NodePart(self._options, topic, qid, first, max(first, last))
 
@@ -166,8 +168,8 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refused = offsets
         if is_new:
             _said.warning(
-                "%s did not take all positions of group %r: its queues are another fetcher's, it was reset, or it is "
-                "not low level; its lag does not show what this query has finished",
+                "%s did not accept all positions of group %r: another fetcher has its queues, it was "
+                "reset, or it is not low level. Its lag does not include what this query has finished",
                 self._options.node,
                 self._commit_group,
             )

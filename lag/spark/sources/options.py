@@ -33,7 +33,7 @@ def check_columns(schema: StructType, kinds: Mapping[str, str]) -> list[str]:
     for field in schema.fields:
         kind, given = kinds.get(field.name), field.dataType.simpleString()
         if kind is None:
-            raise OptionRefused(f"there is no column {field.name!r}; there are {', '.join(kinds)}")
+            raise OptionRefused(f"there is no column {field.name!r}; use one of {', '.join(kinds)}")
         if given != kind:
             raise OptionRefused(f"column {field.name!r} is {kind}, and the schema has it as {given}")
     return [field.name for field in schema.fields]
@@ -53,7 +53,7 @@ def numbers(options: Mapping[str, str], name: str) -> frozenset[int] | None:
     if found is None:
         return None
     if not all(each.isdigit() for each in found):
-        raise OptionRefused(f"option {name!r} is {options[name]!r}: whole numbers with commas between them are needed")
+        raise OptionRefused(f"option {name!r} must be integers separated by commas, got {options[name]!r}")
     return frozenset(int(each) for each in found)
 
 
@@ -67,7 +67,7 @@ def number(options: Mapping[str, str], name: str, default: int, *, at_least: int
     except ValueError:
         found = at_least - 1
     if found < at_least:
-        raise OptionRefused(f"option {name!r} is {value!r}: a whole number of at least {at_least} is needed")
+        raise OptionRefused(f"option {name!r} must be an integer of at least {at_least}, got {value!r}")
     return found
 
 
@@ -82,12 +82,12 @@ def moment_ms(options: Mapping[str, str], name: str) -> int | None:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            text = f"option {name!r} is {value!r}: write 2024-05-06T07:08:09Z or Unix milliseconds"
+            text = f"invalid option {name!r} {value!r}; write 2024-05-06T07:08:09Z or Unix milliseconds"
             raise OptionRefused(text) from None
         found = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     if not MOMENT_MS_MIN <= found < MOMENT_MS_END:
         raise OptionRefused(
-            f"option {name!r} is {value!r}: as milliseconds since 1970 it is not in the years 2000 to 9999"
+            f"invalid option {name!r} {value!r}: as milliseconds since 1970 it is not in the years 2000 to 9999"
         )
     return found
 
@@ -104,7 +104,7 @@ def spans(options: Mapping[str, str], name: str) -> dict[str, dict[int, tuple[in
         }
     except (ValueError, TypeError, AttributeError):
         raise OptionRefused(
-            f'option {name!r} is {value[:100]!r}: it is JSON of the form {{"topic": {{"queue": [first, end]}}}}'
+            f'invalid option {name!r} {value[:100]!r}; write JSON of the form {{"topic": {{"queue": [first, end]}}}}'
         ) from None
 
 
@@ -112,5 +112,5 @@ def one_of(options: Mapping[str, str], name: str, allowed: Collection[str], defa
     """Return one of some words. Raises OptionRefused."""
     value = options.get(name, default)
     if value not in allowed:
-        raise OptionRefused(f"option {name!r} is {value!r}: it is one of {', '.join(allowed)}")
+        raise OptionRefused(f"invalid option {name!r} {value!r}; use one of {', '.join(allowed)}")
     return value

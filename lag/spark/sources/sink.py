@@ -217,16 +217,16 @@ class MessageSink(DataSource):
 
     def _options(self, schema: StructType, overwrite: bool, name: str, *, declares: bool) -> SinkOptions:
         if overwrite:
-            raise read.OptionRefused("messages are only ever added: write with mode append")
+            raise read.OptionRefused("the sink only appends messages; write with mode append")
         kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
         for column, kind in kinds.items():
             if column not in TYPES:
-                raise read.OptionRefused(f"there is no column {column!r} in a message; there are {', '.join(TYPES)}")
+                raise read.OptionRefused(f"a message has no column {column!r}; use one of {', '.join(TYPES)}")
             if kind not in TYPES[column]:
                 raise read.OptionRefused(f"column {column!r} is {TYPES[column][0]}, and the frame has {kind}")
         topic = self.options.get("topic")
         if "body" not in kinds or ("topic" not in kinds and not topic):
-            raise read.OptionRefused("a message has a body and a topic: give both columns, or option 'topic'")
+            raise read.OptionRefused("a message needs a body and a topic; pass both columns, or option 'topic'")
         made = SinkOptions(
             node=read.required(self.options, "node", "host:port of a node's producer port"),
             topic=topic,
@@ -271,7 +271,9 @@ class StreamSink(DataSourceStreamArrowWriter):
         query = task.getLocalProperty("sql.streaming.queryId")
         batch = task.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
-            raise SendRefused("this Spark does not tell a task its query and batch: messages cannot be sent just once")
+            raise SendRefused(
+                "this Spark does not pass the query and batch to tasks, so messages cannot be sent exactly once"
+            )
         partition = task.partitionId()
         producer = name_of(self._options.id, query, batch, str(partition))
         part = Part(name_of(self._options.id, query), int(batch), partition, producer)
@@ -352,18 +354,19 @@ def _is_stored(client: NodeClient, options: SinkOptions, declared: Declared) -> 
     code, text = result.get(1), result.get(2, b"").decode("utf-8", "replace")
     if code == DIFFERS:
         raise SendRefused(
-            f"{options.node} (code {code}): {text}. Run it with the rows, the number of cores (spark.master) and the "
-            "spark.sql settings that it was begun with, or under another id; nothing of this partition was sent"
+            f"{options.node} (code {code}): {text}. Run it with the same rows, number of cores "
+            "(spark.master) and spark.sql settings as before, or under another id; nothing of this "
+            "partition was sent"
         )
     if code == FORGOTTEN:
         if options.resends:
             return False
         raise SendRefused(
-            f"{options.node} (code {code}): {text}, and the node has forgotten their numbers: raise its "
-            "deduplicationSec. To send them again, which may store them twice, run once with option onForgotten=send"
+            f"{options.node} (code {code}): {text}, and the node has forgotten their numbers; raise its "
+            "deduplicationSec. To send them again, possibly twice, run once with option onForgotten=send"
         )
     if result.get(101, b"").decode() != declared.producer:
-        raise SendRefused(f"{options.node} is a node of an earlier version, which keeps no partitions: upgrade it")
+        raise SendRefused(f"{options.node} is a node of an earlier version without partitions; upgrade it")
     return bool(result.get(106))
 
 
@@ -398,7 +401,7 @@ def _fields(options: SinkOptions, row: Mapping[str, Any]) -> list[bytes]:
     topic, body = row.get("topic") or options.topic, row.get("body")
     if not topic or body is None:
         raise SendRefused(
-            f"a row without {'body' if topic else 'topic'}: each message has both (key {row.get('key')!r})"
+            f"a row without {'body' if topic else 'topic'}; each message needs both (key {row.get('key')!r})"
         )
     fields = [wire.text(1, topic), wire.text(7, body)]
     if row.get("key") is not None:
@@ -417,7 +420,7 @@ def _repeated(client: NodeClient, options: SinkOptions, messages: Sequence[Seque
     result = _answer(client, options, [wire.structures(1, messages), wire.boolean(101, False)], expected=(FORGOTTEN,))
     if result.get(1) == FORGOTTEN:
         said = result.get(2, b"").decode("utf-8", "replace")
-        text = "it has forgotten what this task sent before: raise its deduplicationSec"
+        text = "it has forgotten what this task sent before; raise its deduplicationSec"
         raise SendRefused(f"{options.node} (code {FORGOTTEN}): {text}. {said}")
     return len(messages) if result.get(106) else 0
 
@@ -431,7 +434,7 @@ def _answer(
         try:
             result = client.call("sendBatchSync", arguments).get(0)
             if not isinstance(result, dict):
-                raise NodeFailed(f"{options.node} answered a send with nothing")
+                raise NodeFailed(f"{options.node} returned an empty answer to a send")
             code = result.get(1)
             if code == 0 or code in expected:
                 return result
@@ -441,6 +444,6 @@ def _answer(
         if code is not None and code not in PASSING:
             raise SendRefused(f"{options.node} refuses messages (code {code}): {said}")
         if time.monotonic() + pause > until:
-            raise SendRefused(f"{options.node} did not take messages for {options.patience} s: {said}")
+            raise SendRefused(f"{options.node} did not accept messages for {options.patience} s: {said}")
         time.sleep(pause)
         pause = min(2 * pause, _PAUSE_MAX)

@@ -81,7 +81,7 @@ def committed_offsets(root: str) -> dict[tuple[str, str, int], int]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreUnreadable(f"{path} does not say what groups committed: {error}") from error
+            raise StoreUnreadable(f"{path} has no readable offsets of groups: {error}") from error
     if not found:
         text = f"{root}/config has no {_OFFSET_FILES[-1]}: no group has committed an offset in this store"
         raise NothingCommitted(text)
@@ -137,7 +137,7 @@ class StoreFiles:
     def __init__(self, root: str) -> None:
         for name in ("commitlog", "consumequeue"):
             if not os.path.isdir(f"{root}/{name}"):
-                raise StoreUnreadable(f"{root} is no store's folder: it has no folder {name}")
+                raise StoreUnreadable(f"{root} is not a store: it has no folder {name}")
         self._root = root
         self._log = NumberedFiles(f"{root}/commitlog")
         self._queues: dict[tuple[str, int], NumberedFiles] = {}

@@ -27,7 +27,7 @@ def tls_of(options: Mapping[str, str]) -> Tls:
     node = options.get("node", "")
     if given and not node.startswith(SCHEME):
         names = ", ".join(given)
-        raise OptionRefused(f"options {names} are for TLS, and option 'node' is {node!r}: write {SCHEME}host:port")
+        raise OptionRefused(f"options {names} are for TLS, and option 'node' is {node!r}; write {SCHEME}host:port")
     return Tls(**{OPTIONS[name]: value for name, value in given.items()})
 
 

@@ -121,7 +121,7 @@ def frame_length(head: bytes) -> int:
     """Return how long the frame behind these four bytes is. Raises Malformed."""
     length: int = _I32.unpack(head)[0]
     if not 0 < length <= FRAME_BYTES_MAX:
-        raise Malformed(f"a frame of {length} bytes: this is no node's consumer or producer port")
+        raise Malformed(f"a frame of {length} bytes: this is not a consumer or producer port of a node")
     return length
 
 
@@ -226,7 +226,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind == STRING:
         return _string(data, at)
     if depth >= DEPTH_MAX:
-        raise Malformed(f"values in each other deeper than {DEPTH_MAX}")
+        raise Malformed(f"values nested deeper than {DEPTH_MAX}")
     if kind == STRUCT:
         return read_struct(data, at, depth + 1)
     if kind in (LIST, SET):
@@ -249,7 +249,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
             key, at = _value(data, at, of_key, depth + 1)
             pairs[key], at = _value(data, at, of_value, depth + 1)
         return pairs, at
-    raise Malformed(f"a value of type {kind}, which there is none of")
+    raise Malformed(f"a value of unknown type {kind}")
 
 
 def _strings(data: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
@@ -281,4 +281,4 @@ def _string(data: bytes, at: int) -> tuple[bytes, int]:
 def _check_count(data: bytes, at: int, count: int) -> None:
     # Each takes a byte at least.
     if count > len(data) - at:
-        raise Malformed(f"a list or map of {count}, which do not fit into what is left")
+        raise Malformed(f"a list or map of {count} entries, which exceeds the rest of the frame")

@@ -18,9 +18,9 @@ SHOWN_MAX = 200
 """Entries of the audit trail on its page."""
 _CHIPS = {"done": "good", "failed": "bad", "denied": "bad", "refused": "warn", "asked": "plain"}
 _REASONS = {
-    "right": "no rule gives it",
-    "owner": "another principal's",
-    "proof": "a token that proves nothing",
+    "right": "no rule allows it",
+    "owner": "another principal owns it",
+    "proof": "invalid token",
     "site": "a page or a name of another site",
     "limited": "too many tries",
 }
@@ -82,14 +82,13 @@ def sign_in(*, problem: str = "", is_off: bool = False) -> str:
         parts.append(f'<ul class="look"><li class="{"warn" if is_off else "bad"}">{escape(problem)}</li></ul>')
     if not is_off:
         parts.append(
-            '<form class="card" method="post" action="/sign-in"><h2>Sign in</h2>'
-            '<label for="token">Token</label>'
-            '<input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required autofocus>'
-            "<p>A token of <code>pyddmq access token create</code>, or a JWT. It is kept nowhere: this browser gets a "
-            "session, which ends after 30 minutes without use, after 12 hours, and with the token.</p>"
-            "<button>Sign in</button></form>"
+            '<form class="card" method="post" action="/sign-in"><h2>Sign in</h2><label '
+            'for="token">Token</label><input id="token" name="token" type="password" autocomplete="off" '
+            'spellcheck="false" required autofocus><p>A token of <code>pyddmq access token create</code>, '
+            "or a JWT. It is not stored: this browser gets a session, which ends after 30 minutes without "
+            "use, after 12 hours, and when the token expires.</p><button>Sign in</button></form>"
         )
-    parts += ['<p class="dim"><a href="/">The status page</a>, for who is signed in already.</p>', END]
+    parts += ['<p class="dim"><a href="/">The status page</a>, if you are already signed in.</p>', END]
     return "".join(parts)
 
 
@@ -100,8 +99,10 @@ def audit(entries: Sequence[AuditEntry], total: int, now_ms: int, viewer: Viewer
             begin("Audit trail · pyddmq"),
             f"<span>audit trail</span>{viewer_line(viewer)}<small>{moment_text(now_ms)}</small></header>",
             audit_table(entries, total, now_ms, rows_max=SHOWN_MAX),
-            '<footer><a href="/">status page</a> · <a href="/api/audit?limit=1000">as JSON</a> · the whole trail: '
-            "files in pyddmq/audit of the data directory</footer>",
+            (
+                '<footer><a href="/">status page</a> · <a href="/api/audit?limit=1000">as JSON</a> · full '
+                "trail: files in pyddmq/audit of the data directory</footer>"
+            ),
             END,
         )
     )
@@ -121,7 +122,7 @@ def audit_table(entries: Sequence[AuditEntry], total: int, now_ms: int, *, rows_
         ]
         for each in entries
     ]
-    header = ("When", "Who", "What", "Outcome", "Of what", "Why", "From")
+    header = ("When", "Who", "What", "Outcome", "Resource", "Why", "From")
     return table("Changes and denials", header, rows, "None yet.", total=total, rows_max=rows_max)
 
 

@@ -165,7 +165,7 @@ class AdminGate:
                 self.note(request, Who(address=address), "", "proof")
             raise
         if len(set(request.query)) != len(request.query):
-            raise ChangeRefused(400, "A parameter is given twice: name each once.")
+            raise ChangeRefused(400, "A parameter is repeated; pass each parameter once.")
         return asker
 
     def check_token(self, request: web.Request) -> str:
@@ -188,7 +188,7 @@ class AdminGate:
             assert self.sessions is not None, "there are rules"
             rights = self.sessions.find(cookie, is_use=AGAIN not in request.query)
             if rights is None:
-                raise Unknown("This session has ended: sign in again.", "session")
+                raise Unknown("This session has ended; sign in again.", "session")
             if is_change and "Origin" not in request.headers and "Sec-Fetch-Site" not in request.headers:
                 # Whatever browser brings the cookie, it says which page had it sent.
                 raise ChangeRefused(403, "A change by a session needs the Origin header, which browsers send.")
@@ -200,11 +200,11 @@ class AdminGate:
     def _proven(self, request: web.Request, access: Access, given: str) -> Proven:
         kind, _, text = given.partition(" ")
         if not is_private(request):
-            text = "A token is taken over TLS or the loopback alone: ask by https."
+            text = "A token is accepted only over TLS or from loopback addresses; use https."
         elif kind.lower() == "bearer" and (proven := access.proven(text.strip())) is not None:
             return proven
         else:
-            text = "The token is missing, wrong or expired: send `Authorization: Bearer <token>` with a new one."
+            text = "The token is missing, wrong or expired; send `Authorization: Bearer <token>` with a new one."
         raise Unknown(text, "proof")
 
     def cookie_of(self, request: web.Request) -> str | None:
@@ -247,9 +247,9 @@ class AdminGate:
                 continue
             self.note(request, asker.who, resource, "right")
             if rights.way == "anonymous":
-                raise Unknown("Say who you are: sign in, or send `Authorization: Bearer <token>`.")
+                raise Unknown("Authentication required: sign in, or send `Authorization: Bearer <token>`.")
             what = "everything ('*')" if resource == EVERYTHING else repr(resource[:_TEXT_MAX])
-            text = f"{rights.principal} has no right to {action} {what}: ask who runs the node for a rule."
+            text = f"{rights.principal} is not allowed to {action} {what}; ask the operator of the node for a rule."
             raise ChangeRefused(403, text)
 
     def note(self, request: web.Request, who: Who, resource: str, reason: str) -> None:
@@ -318,9 +318,9 @@ def refuse_other_sites(request: web.Request, hosts: Sequence[str]) -> None:
     # Of a page that came by https from what passes plain HTTP on to here: nobody else has this host and port.
     own = (f"{request.scheme}://{request.host}", f"https://{request.host}")
     if origin is not None and origin not in own:
-        raise ChangeRefused(403, f"A page of {origin!r} may change nothing and read nothing on this node.")
+        raise ChangeRefused(403, f"Requests from a page of {origin!r} are refused.")
     if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-        raise ChangeRefused(403, "A page of another site may change nothing and read nothing on this node.")
+        raise ChangeRefused(403, "Requests from a page of another site are refused.")
 
 
 def _host_name(url: str) -> str:

@@ -93,8 +93,8 @@ READING: Mapping[str, Need] = MappingProxyType(
 
 WITHOUT_RIGHT: Mapping[str, str] = MappingProxyType(
     {
-        "/sign-in": "it is how one becomes somebody",
-        "/sign-out": "it ends one's own session alone",
+        "/sign-in": "it authenticates the client",
+        "/sign-out": "it ends only the client's own session",
     }
 )
 """What else is posted, and why it needs no right."""

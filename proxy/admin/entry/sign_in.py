@@ -20,10 +20,10 @@ SIGN_INS = declare(
     ("outcome",),
 )
 FORM = "application/x-www-form-urlencoded"
-_NO_RULES = "Nothing to sign in to: the configuration has no section `access`."
+_NO_RULES = "Sign-in is not needed: the configuration has no `access` section."
 _OFF = (
-    "Signing in is off on this port: a token goes over TLS or the loopback alone. Ask by https (`tls.admin`), or "
-    "through a tunnel such as `ssh -L`."
+    "Sign-in is off on this port: a token is accepted only over TLS or from loopback addresses. Use https "
+    "(`tls.admin`), or a tunnel such as `ssh -L`."
 )
 
 
@@ -67,7 +67,7 @@ class SignInPaths:
             self._count("limited")
             self._gate.note(request, who, "", "limited")
             again = int(wait_seconds) + 1
-            response = _shown(429, f"Too many tries from {who.address}: try again in {again} s.")
+            response = _shown(429, f"Too many sign-ins from {who.address}; try again in {again} s.")
             response.headers["Retry-After"] = str(again)
             return response
         token = await _token_of(request)
@@ -75,7 +75,7 @@ class SignInPaths:
         if proven is None:
             self._count("denied")
             self._gate.note(request, who, "", "proof")
-            return _shown(401, "The token is missing, wrong or expired: get a new one from the operator of the node.")
+            return _shown(401, "The token is missing, wrong or expired; ask the operator of the node for a new one.")
         self._count("done")
         before = self._gate.cookie_of(request)
         if before is not None:

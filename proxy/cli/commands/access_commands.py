@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 DAYS_MAX = 3650
 
-TokensFile = Annotated[Path, typer.Option("--file", "-f", help="The file that `access.tokens` names.", readable=False)]
+TokensFile = Annotated[Path, typer.Option("--file", "-f", help="The file named by `access.tokens`.", readable=False)]
 
 
 def create(
     *,
     file: TokensFile,
-    principal: Annotated[str, typer.Option("--principal", "-p", help="The principal that it belongs to.")],
-    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How long it holds.")] = 90,
+    principal: Annotated[str, typer.Option("--principal", "-p", help="The principal that the token authenticates.")],
+    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How long the token is valid.")] = 90,
     as_json: AsJson = False,
 ) -> int:
-    """Make a token and print it; it is not kept anywhere. A node that reads the file takes it within a second."""
+    """Create a token and print it; only its hash is stored. Nodes that read the file accept it within a second."""
     from conf.sections.access import is_principal
     from conf.sections.access_files import StoredToken
     from proxy.access.tokens import ID_BYTES, SECRET_BYTES, made
@@ -60,7 +60,7 @@ def create(
 
 
 def list_tokens(*, file: TokensFile, as_json: AsJson = False) -> int:
-    """List the tokens of a file: ids, whose they are, and until when they hold."""
+    """List the tokens of a file: ids, principals, and when they expire."""
     tokens = sorted(_read(file).values(), key=lambda each: (each.principal, each.created_ms))
     if as_json:
         return print_json([_fields(each) for each in tokens])
@@ -74,17 +74,19 @@ def list_tokens(*, file: TokensFile, as_json: AsJson = False) -> int:
 def revoke(
     *,
     file: TokensFile,
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids of tokens, as `list` shows them.")] = None,
-    principal: Annotated[str | None, typer.Option("--principal", "-p", help="All of this principal.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of tokens, from `pyddmq access token list`.")] = None,
+    principal: Annotated[str | None, typer.Option("--principal", "-p", help="All tokens of this principal.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Take tokens out; a node that reads the file ends their connections within a second."""
+    """Revoke tokens; nodes that read the file close their connections within a second."""
     if bool(ids) == (principal is not None):
-        raise CliError("name ids, or --principal for all of one", ExitCode.USAGE)
+        raise CliError("pass ids, or --principal for all tokens of one principal", ExitCode.USAGE)
     with _changing(file) as tokens:
         for each in ids or ():
             if each not in tokens:
-                raise CliError(f"{file} has no token {each}; `pyddmq access token list` shows them", ExitCode.NOT_FOUND)
+                raise CliError(
+                    f"{file} has no token {each}; `pyddmq access token list` shows its tokens", ExitCode.NOT_FOUND
+                )
         gone = [each.id for each in tokens.values() if each.id in (ids or ()) or each.principal == principal]
         if not gone:
             raise CliError(f"{file} has no token of {principal}", ExitCode.NOT_FOUND)
@@ -94,7 +96,7 @@ def revoke(
         print_json({"revoked": gone})
     else:
         for each in gone:
-            print_line(f"{each} is revoked")
+            print_line(f"revoked {each}")
     return ExitCode.OK
 
 
@@ -103,10 +105,10 @@ def explain(
     file: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
     principal: Annotated[str, typer.Argument(help="The principal; `anonymous` is a client without one.")],
     action: Annotated[str, typer.Argument(help="produce, consume, transact, view, operate, readBodies or administer.")],
-    resource: Annotated[str, typer.Argument(help="A topic, group or producer group; of administer: node.")],
+    resource: Annotated[str, typer.Argument(help="A topic, group or producer group; for administer: node.")],
     as_json: AsJson = False,
 ) -> int:
-    """Say whether somebody may do something, and which line of the configuration decides. Ends with 1 where not."""
+    """Show whether a principal is allowed an operation, and which line of the configuration decides. Exit 1 if not."""
     from actions.registry import Registry
     from conf.loader import load
     from conf.problems import ConfigError
@@ -118,13 +120,13 @@ def explain(
     except ConfigError as error:
         raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
     if action not in list(Action):
-        raise CliError(f"{action} is not an action; there are {', '.join(Action)}", ExitCode.USAGE)
+        raise CliError(f"{action} is not a valid action; use one of {', '.join(Action)}", ExitCode.USAGE)
     access = loaded.config.access
     if access is None:
         told: dict[str, Any] = {
             "allowed": True,
             "line": None,
-            "text": "there is no section `access`: every client may do everything",
+            "text": "the configuration has no `access` section: every client may do everything",
         }
     else:
         rules = Rules(access)
@@ -181,7 +183,7 @@ def _changing(file: Path, *, create: bool = False) -> Iterator[dict[str, StoredT
     try:
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        text = f"{file.parent} cannot be opened ({file_fault(error)}); make the folder first"
+        text = f"{file.parent} cannot be opened ({file_fault(error)}); create the folder first"
         raise CliError(text, ExitCode.CONFIG_INVALID) from error
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 def list_actions(
     *,
-    name: Annotated[str | None, typer.Argument(help="Only this one, also by a dotted path.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this action; a dotted path is accepted.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """List the actions that a configuration can name: where each may stand, its options, what it needs."""
+    """List the actions for a configuration: allowed positions, options, requirements."""
     from actions.registry import ActionError, Registry
 
     registry = Registry()
@@ -59,15 +59,16 @@ def try_actions(
     *,
     config: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
     group: Annotated[str, typer.Argument(help="The group.")],
-    topic: Annotated[str, typer.Argument(help="A topic of it.")],
+    topic: Annotated[str, typer.Argument(help="A topic of the group.")],
     body: Annotated[str, typer.Option(help="Body of the message.")] = "",
-    key: Annotated[str | None, typer.Option(help="Its key.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
+    key: Annotated[str | None, typer.Option(help="Key of the message.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag of the message.")] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; may be given again.")
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="A property of the message; repeatable."),
     ] = None,
     really: Annotated[
-        bool, typer.Option("--run", help="Run the last action, and those that reach other servers, too.")
+        bool, typer.Option("--run", help="Also run the last action and all actions that call other servers.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -105,20 +106,20 @@ def try_actions(
         _print_step(number, step)
     print_line(f"order key: {trial.order_key if trial.order_key is not None else '(unordered)'}")
     if trial.last.answer is None and not really and trial.last.meaning.startswith("not run"):
-        print_line("--run has it run")
+        print_line("pass --run to run it")
     return ExitCode.OK
 
 
 def _place(spec: ActionSpec, action: type[Action]) -> str:
     if spec.stands_alone:
-        return "stands alone"
+        return "must be the only action"
     if spec.is_gate:
-        return "at most once: order per key holds from there on"
+        return "at most once; the actions after it keep the order by key"
     facts = ["may be last" if spec.may_be_last else "not last"]
     if spec.needs_json:
-        facts.append("behind Json")
+        facts.append("after Json")
     if not spec.answers_at_once:
-        facts.append("behind Async, where orderKey is a JSON path")
+        facts.append("after Async, where orderKey is a JSON path")
     needed = getattr(action, "needs_package", None)
     if needed is not None:
         facts.append(f"needs the extra {needed[1]}")

@@ -52,18 +52,19 @@ def look_at_clusters(config: Config, file: str) -> tuple[ExitCode, list[Problem]
 def check(
     *,
     file: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
-    kafka: Annotated[bool, typer.Option("--kafka", help="Ask its Kafka clusters, too, whether they fit.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Also check the file against its Kafka clusters.")] = False,
     admin: Annotated[
         str | None,
         typer.Option(
             "--admin",
             metavar="HOST:PORT",
-            help="Admin port of a node: also report retention limits that would delete its unfinished messages.",
+            help="Admin port of a node: also report retention limits that would delete unfinished messages of "
+            "the node.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check a configuration file: every problem with file, line and key, and what would be right."""
+    """Check a configuration file: every problem with file, line, key and the correction."""
     from actions.registry import Registry
     from conf.loader import load
     from conf.problems import ConfigError
@@ -74,7 +75,7 @@ def check(
     try:
         loaded = load(str(file), actions=Registry())
         warnings = loaded.warnings
-        problems = _of_certificates(loaded)
+        problems = [*_of_access_files(loaded), *_of_certificates(loaded)]
         if kafka and not problems:
             code, problems, more = look_at_clusters(loaded.config, str(file))
             warnings = [*warnings, *more]
@@ -90,10 +91,10 @@ def check(
     for line in [*(str(problem) for problem in problems), *(f"warning: {warning}" for warning in warnings)]:
         print_line(line)
     if problems:
-        wrong = _WRONG.get(code, "does not fit its clusters")
+        wrong = _WRONG.get(code, "does not match its clusters")
         print_line(f"{file} {wrong}: {amount(len(problems), 'problem')}")
         return code
-    fits = ", and its clusters fit it" if kafka else ""
+    fits = ", and its clusters match it" if kafka else ""
     told_of = f"{amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
     return print_line(f"{file} is valid{fits}: {told_of}")
 
@@ -117,6 +118,21 @@ def _of_losses(loaded: Loaded, admin: str) -> list[Problem]:
         return []
     text = loss_sentence({each.group: each.messages for each in losses.groups})
     return [loaded.problem(("node", "retentionBytes"), text)]
+
+
+def _of_access_files(loaded: Loaded) -> list[Problem]:
+    """Read the files of the section `access` as a start would."""
+    from conf.sections import access_files
+    from proxy.access.access import Policy
+
+    access = loaded.config.access
+    if access is None:
+        return []
+    try:
+        Policy(access, access_files.read(access), access_files.signature(access))
+    except access_files.AccessUnreadable as error:
+        return [loaded.problem(error.path, error.text)]
+    return []
 
 
 def _of_certificates(loaded: Loaded) -> list[Problem]:

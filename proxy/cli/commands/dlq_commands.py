@@ -34,20 +34,22 @@ _SHOWN = 20
 """Lines of a redrive that are shown one by one."""
 _TIMEOUT_SECONDS = 60.0
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group that gave up.")]
-Id = Annotated[str | None, typer.Option("--id", help="The one with this id, of the dead letter or of the message.")]
-Topic = Annotated[str | None, typer.Option("--topic", help="Those that were sent to this topic.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group whose dead letters are meant.")]
+Id = Annotated[str | None, typer.Option("--id", help="The dead letter with this id, its own or that of the message.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="Dead letters of messages sent to this topic.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only dead letters whose reason contains this text.")]
-Key = Annotated[str | None, typer.Option("--key", help="Those with this key.")]
+Key = Annotated[str | None, typer.Option("--key", help="Dead letters with this key.")]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Those that died at this moment or later; 2h: two hours ago."),
+    typer.Option(
+        "--from", metavar="TIME", help="Dead letters written at or after this time; `2h` means two hours ago."
+    ),
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Those that died before this moment.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Dead letters written before this time.")]
 
 
 def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
-    """List the groups that have a dead-letter topic, and how many dead letters there are."""
+    """List the groups that have a dead-letter topic, and the number of dead letters."""
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         answer = ask(_PATH, {}, DeadLetterGroupsAnswer)
     if as_json:
@@ -71,7 +73,7 @@ def show(
     key: Key = None,
     begin: From = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Dead letters shown at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of dead letters shown.")] = 100,
     data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -135,19 +137,21 @@ def redrive(
     key: Key = None,
     begin: From = None,
     until: Until = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of the group.")] = False,
-    to: Annotated[str | None, typer.Option("--to", help="To this topic instead of the one each came from.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also those that were redriven before.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All dead letters of the group.")] = False,
+    to: Annotated[str | None, typer.Option("--to", help="Redrive to this topic instead of the original one.")] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also redrive dead letters that were redriven before.")
+    ] = False,
     rate: Annotated[float | None, typer.Option("--rate", min=0.1, help="Maximum per second.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done; the default.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be redriven; the default.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Redrive.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Send dead letters to the topics that they came from. Shows what would be done; with --yes it is done.
+    """Send dead letters to their original topics. Without --yes only the effect is shown.
 
-    Every group that subscribes such a topic gets them. Interrupted, it goes on where it was when called again: what was
-    redriven is passed over.
+    Every group that subscribes to such a topic receives them. After an interruption, run it again to continue:
+    dead letters that were redriven are skipped.
     """
     clock = SystemClock()
     filters = {
@@ -160,7 +164,7 @@ def redrive(
     }
     wanted = {name: value for name, value in filters.items() if value is not None}
     if bool(wanted) == everything:
-        text = "say which: --id, --topic, --reason, --key, --from, --until; or --all, alone."
+        text = "select dead letters: --id, --topic, --reason, --key, --from, --until; or only --all."
         raise CliError(text, ExitCode.USAGE)
     if dry_run and yes:
         raise CliError("--dry-run and --yes exclude each other.", ExitCode.USAGE)
@@ -275,7 +279,9 @@ class _Run:
         rest = f"{counts['already']:,} redriven before, {counts['refused']:,} refused"
         if dry_run:
             would = counts["would_redrive"]
-            print_line(f"would redrive {amount(would, 'dead letter')}; {rest}{'. Say --yes to do it' if would else ''}")
+            print_line(
+                f"would redrive {amount(would, 'dead letter')}; {rest}{'. Pass --yes to redrive' if would else ''}"
+            )
         else:
             print_line(f"redrove {amount(counts['redriven'], 'dead letter')}; {rest}")
 

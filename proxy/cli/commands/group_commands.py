@@ -24,13 +24,13 @@ _LIMIT = 10_000
 Group = Annotated[str, typer.Argument(help="The group.")]
 OneTopic = Annotated[str | None, typer.Option("--topic", help="Only this topic of the group.")]
 Topic = Annotated[str | None, typer.Option("--topic", help="Topic of the message.")]
-Key = Annotated[str | None, typer.Option("--key", help="Order key; its first message is looked up and shown.")]
+Key = Annotated[str | None, typer.Option("--key", help="Order key; selects the first unfinished message of this key.")]
 Queue = Annotated[int | None, typer.Option("--queue", min=0, help="Queue of the message.")]
 Offset = Annotated[int | None, typer.Option("--offset", min=0, help="Offset of the message.")]
 Force = Annotated[
-    bool, typer.Option("--force", help="Also when a client or an action has it, which may still be at work on it.")
+    bool, typer.Option("--force", help="Even if a client or action holds the message and may still be processing it.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 HeadCommand = Callable[..., int]
 
@@ -41,13 +41,13 @@ def stuck(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """List messages that hold others of their key up, or have failed and are not finished; the oldest first."""
+    """List messages that block others of their key, or have failed and are unfinished; the oldest first."""
     answer = _stuck(admin, group)
     if as_json:
         return print_json(answer)
     print_findings(answer.findings)
     if not answer.stuck:
-        return print_line("nothing is stuck")
+        return print_line("no message is stuck")
     now_ms = answer.now_ms
     rows = [
         [
@@ -57,7 +57,7 @@ def stuck(
             f"{each.queue}",
             f"{each.offset}",
             each.id or "(unreadable)",
-            f"out with {holder_text(each.holder, each.holder_client)}" if each.holder else whereabouts(each.state),
+            f"held by {holder_text(each.holder, each.holder_client)}" if each.holder else whereabouts(each.state),
             f"{each.attempts}",
             age((now_ms - each.since_ms) / 1000),
             "" if each.due_ms is None else f"in {age((each.due_ms - now_ms) / 1000)}",
@@ -81,7 +81,7 @@ def stuck(
         "last failure",
     ]
     print_table(f"{amount(answer.stuck_total, 'stuck message')}", columns, rows, right=(3, 4, 7, 8, 10))
-    return print_line("to end one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
+    return print_line("to finish one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
 
 
 def _stuck(admin: str, group: str | None) -> StuckAnswer:
@@ -109,7 +109,7 @@ def _on_one(action: str, summary: str) -> HeadCommand:
     return act
 
 
-retry = _on_one("retry", "Let the next attempt of a stuck message come now; its attempts stay counted.")
+retry = _on_one("retry", "Start the next attempt of a stuck message now; earlier attempts stay counted.")
 skip = _on_one("skip", "Finish a message without delivery and without a dead letter; it is counted as skipped.")
 dead_letter = _on_one("dead-letter", "Move a message to the group's dead letters now; its key continues.")
 
@@ -120,19 +120,22 @@ def _message(  # noqa: PLR0917 - the options of three commands, in their order
     """Return the message that the options name; one named by its key is shown and confirmed."""
     if queue is not None and offset is not None:
         if topic is None:
-            raise CliError("name the topic of the message with --topic", ExitCode.USAGE)
+            raise CliError("pass --topic with the topic of the message", ExitCode.USAGE)
         message = {"group": group, "topic": topic, "queue": queue, "offset": offset}
         return message if key is None else {**message, "key": key}
     if key is None or queue is not None or offset is not None:
-        text = "name the message with --key, or with --queue and --offset; `pyddmq groups stuck` shows them"
+        text = "pass --key, or --queue and --offset; `pyddmq groups stuck` lists the stuck messages"
         raise CliError(text, ExitCode.USAGE)
     found = [each for each in _stuck(admin, group).stuck if each.key == key and topic in (None, each.topic)]
     if not found:
-        text = f"no message of key {key!r} is stuck in group {group}; `pyddmq groups stuck {group}` lists what is"
+        text = (
+            f"no message of key {key!r} is stuck in group {group}; `pyddmq groups stuck {group}` lists the "
+            "stuck messages"
+        )
         raise CliError(text, ExitCode.NOT_FOUND)
     if len(found) > 1:
         topics = ", ".join(each.topic for each in found)
-        raise CliError(f"key {key!r} is stuck in several topics: {topics}; name one with --topic", ExitCode.USAGE)
+        raise CliError(f"key {key!r} is stuck in several topics: {topics}; select one with --topic", ExitCode.USAGE)
     [head] = found
     if not yes:
         _confirm(head)
@@ -141,15 +144,15 @@ def _message(  # noqa: PLR0917 - the options of three commands, in their order
 
 def _confirm(head: StuckMessage) -> None:
     """Show a message, on stderr, and go on when the answer is yes."""
-    where = f"out with {holder_text(head.holder, head.holder_client)}" if head.holder else whereabouts(head.state)
+    where = f"held by {holder_text(head.holder, head.holder_client)}" if head.holder else whereabouts(head.state)
     text = (
         f"topic {head.topic}, queue {head.queue}, offset {head.offset}, key {head.key}, id {head.id}: "
         f"{where}, {amount(head.attempts, 'delivery')}, {amount(head.waiting or 0, 'message')} behind it"
     )
     if not sys.stdin.isatty():
-        raise CliError(f"{printable(text)}. Say --yes, or name it with --queue and --offset", ExitCode.USAGE)
-    if not typer.confirm(f"{printable(text)}. This one?", err=True):
-        raise CliError("nothing was done", ExitCode.CHECK_FAILED)
+        raise CliError(f"{printable(text)}. Pass --yes, or --queue and --offset", ExitCode.USAGE)
+    if not typer.confirm(f"{printable(text)}. This message?", err=True):
+        raise CliError("nothing was changed", ExitCode.CHECK_FAILED)
 
 
 def _act(action: str, admin: str, message: dict[str, Any], *, force: bool, as_json: bool) -> int:
@@ -161,14 +164,14 @@ def _act(action: str, admin: str, message: dict[str, Any], *, force: bool, as_js
 
 
 def pause(*, group: Group, topic: OneTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
-    """Hand out nothing more of a group, until `resume`; what is out may be answered. Survives restarts."""
+    """Stop deliveries of a group until `resume`; messages in flight may still be answered. Survives restarts."""
     return _pause("pause", admin, group, topic, as_json=as_json)
 
 
 def resume(
     *, group: Group, topic: OneTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
 ) -> int:
-    """Hand out messages of a paused group again."""
+    """Deliver messages of a paused group again."""
     return _pause("resume", admin, group, topic, as_json=as_json)
 
 

@@ -22,7 +22,7 @@ def limits(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """List clients that have limits, those that were held to one within the last minute first."""
+    """List clients that have limits; first those that were limited within the last minute."""
     answer = get(admin, "/api/limits", LimitsAnswer, asked={"limit": _LIMIT, "client": client or None})
     if as_json:
         return print_json(answer)
@@ -39,8 +39,8 @@ def limits(
         for hold in each.held
     ]
     if held:
-        columns = ["client", "limit", "allows", "held for", "held back", "refused"]
-        print_table("Held to a limit", columns, held, right=(3, 4, 5))
+        columns = ["client", "limit", "allows", "limited for", "times limited", "refused"]
+        print_table("Limited clients", columns, held, right=(3, 4, 5))
     else:
         print_line("No client was limited within the last minute.")
     rows = [

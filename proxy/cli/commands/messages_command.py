@@ -33,15 +33,15 @@ DataFolder = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Look into this data directory; nothing is changed, no node needed.",
+        help="Read this data directory instead of a node. Nothing is changed.",
         readable=False,
     ),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")]
 Queue = Annotated[int | None, typer.Option("--queue", "-q", min=0, help="Queue of the topic.")]
 From = Annotated[str | None, typer.Option("--from", help="Stored at or after: 2026-11-21T10:00:00Z, ms, 10m ago.")]
-FromOffset = Annotated[int | None, typer.Option("--offset", "-o", min=0, help="From this offset of the queue on.")]
-To = Annotated[str | None, typer.Option("--to", help="Stored before; as --from.")]
+FromOffset = Annotated[int | None, typer.Option("--offset", "-o", min=0, help="Start at this offset of the queue.")]
+To = Annotated[str | None, typer.Option("--to", help="Stored before; same forms as --from.")]
 
 _PAGE = 500
 _STDOUT = "the output"
@@ -54,24 +54,28 @@ def show(
     *,
     message_id: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="offsetMsgId, or what the producer got: id, a timer's handle, DDMQ's id."),
+        typer.Argument(
+            metavar="ID", help="offsetMsgId, or an id from the producer: UNIQ_KEY, timer handle or DDMQ's id."
+        ),
     ] = None,
     topic: Topic = None,
     queue: Queue = None,
     offset: Annotated[int | None, typer.Option("--offset", "-o", min=0, help="Offset in the queue.")] = None,
     unique_key: Annotated[str | None, typer.Option("--unique-key", help="UNIQ_KEY.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Write the body alone, byte by byte.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="With --raw: into this file.", readable=False)] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Write only the body, unchanged.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="With --raw: write to this file.", readable=False)
+    ] = None,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show one message with all that is stored: hosts, times, flags, properties, body."""
+    """Show one message with hosts, times, flags, properties and body."""
     asked = {"id": message_id, "uniqKey": unique_key, "topic": topic, "queue": queue, "offset": offset}
     if sum(way is not None for way in (message_id, unique_key, offset)) != 1:
-        raise CliError("name one message: an ID, --unique-key, or --topic, --queue and --offset", ExitCode.USAGE)
+        raise CliError("select one message: an ID, --unique-key, or --topic, --queue and --offset", ExitCode.USAGE)
     if offset is not None and (topic is None or queue is None):
-        raise CliError("an offset needs --topic and --queue", ExitCode.USAGE)
+        raise CliError("--offset needs --topic and --queue", ExitCode.USAGE)
     with _asking(admin, data) as ask:
         answer = ask({**given(asked), "body": "whole"})
     messages = answer.messages
@@ -89,14 +93,12 @@ def show(
 def query(
     *,
     topic: Annotated[str, typer.Argument(help="Topic.")],
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", help="Message key, one of its words, or unique key.")
-    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Message key (one word of it), or unique key.")] = None,
     queue: Queue = None,
     offset: FromOffset = None,
     begin: From = None,
     end: To = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of messages.")] = 20,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -121,18 +123,20 @@ def export(
     offset: FromOffset = None,
     begin: From = None,
     end: To = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number.")] = None,
-    cursor: Annotated[int, typer.Option(min=0, help="From this commit-log offset on.")] = 0,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of messages.")] = None,
+    cursor: Annotated[int, typer.Option(min=0, help="Start at this commit-log offset.")] = 0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-O", help="Into this file; else to stdout.", readable=False)
+        Path | None, typer.Option("--output", "-O", help="Write to this file instead of stdout.", readable=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue after the last whole line of --output.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue after the last complete line of --output.")
+    ] = False,
     data: DataFolder = None,
     admin: AdminAddress = ADMIN_DEFAULT,
 ) -> int:
     """Write messages as JSON lines, whole, in the order of the log; `pyddmq send --exported` sends them again."""
     if resume and output is None:
-        raise CliError("--resume needs the file to continue: --output FILE", ExitCode.USAGE)
+        raise CliError("--resume needs --output FILE", ExitCode.USAGE)
     asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
     count = damaged = 0
     with contextlib.ExitStack() as stack:
@@ -169,7 +173,7 @@ def export(
     if output is not None:
         print_line(f"{amount(count, 'message')} of {topic} written to {output}")
     if damaged:
-        _say(f"left out: {amount(damaged, 'damaged record')}; `pyddmq store check` names them")
+        _say(f"left out: {amount(damaged, 'damaged record')}; `pyddmq store check` lists them")
     return ExitCode.OK
 
 
@@ -222,7 +226,7 @@ def _print_message(message: MessageView) -> None:
     for line in lines:
         print_line(printable(line))
     if message.body_problem:
-        print_line(printable(f"the body cannot be unpacked: {message.body_problem}"))
+        print_line(printable(f"the body cannot be decompressed: {message.body_problem}"))
     if message.body_encoding == "utf-8":
         print_line(f"body, {amount(message.body_bytes, 'byte')}")
         for line in message.body.split("\n"):
@@ -253,7 +257,7 @@ def _print_list(topic: str, answer: MessagesAnswer) -> None:
     columns = ["queue", "offset", "stored", "key", "tag", "unique key", "bytes", "body"]
     print_table(f"Messages of {topic}", columns, rows, right=(0, 1, 6))
     if answer.cursor is not None:
-        print_line("there are more; --limit shows up to 1000, `pyddmq messages export` all of them")
+        print_line("there are more; --limit shows up to 1000, `pyddmq messages export` exports all")
 
 
 def _warn(answer: MessagesAnswer) -> None:
@@ -261,7 +265,7 @@ def _warn(answer: MessagesAnswer) -> None:
         missed = answer.unsearched_bytes
         _say(f"not indexed and not searched: {amount(missed, 'byte')} of the log; messages may be missing")
     if answer.damaged:
-        _say(f"left out: {amount(answer.damaged, 'damaged record')}; `pyddmq store check` names them")
+        _say(f"left out: {amount(answer.damaged, 'damaged record')}; `pyddmq store check` lists them")
 
 
 def _say(text: str) -> None:
@@ -293,7 +297,7 @@ def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -
             stream = stack.enter_context(output.open("r+b"))
             return stream, _resume(stream, output)
         except FileExistsError as error:
-            text = f"{output} already exists; continue it with --resume, or name another file"
+            text = f"{output} already exists; continue it with --resume, or pass another file"
             raise CliError(text, ExitCode.USAGE) from error
 
 
@@ -318,7 +322,7 @@ def _resume(stream: BinaryIO, output: Path) -> int:
     try:
         return int(json.loads(last)["physical"]) + 1
     except (ValueError, KeyError, TypeError) as error:
-        text = f"the last line of {output} is not an exported message; name the file that an export wrote"
+        text = f"the last line of {output} is not an exported message; pass a file written by `pyddmq messages export`"
         raise CliError(text, ExitCode.USAGE) from error
 
 

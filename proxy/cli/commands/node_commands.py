@@ -28,7 +28,7 @@ def topics(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """List topics with the offsets that their queues hold."""
+    """List topics with the stored offsets of their queues."""
     answer = get(admin, "/api/topics", TopicsAnswer, asked={"limit": _LIMIT, "topic": topic or None})
     if as_json:
         return print_json(answer)
@@ -162,8 +162,8 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
         connections,
         right=(3, 4),
     )
-    counters = [[name, f"{value:,}"] for name, value in sorted(answer.counters.items())]
-    return print_table("Counters", ["name", "value"], counters, right=(1,))
+    counters = [[name, f"{value:,}"] for name, value in sorted(answer.counters.items()) if value]
+    return print_table("Counters that are not zero", ["name", "value"], counters, right=(1,))
 
 
 def _print_stuck_keys(answer: GroupsAnswer) -> None:

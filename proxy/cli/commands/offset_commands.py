@@ -28,7 +28,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show where groups stand in every queue."""
+    """Show the offsets of groups in every queue."""
     if data is None:
         answer = get(admin, "/api/offsets", OffsetsAnswer, asked={"limit": _LIMIT, "group": group or None})
     else:
@@ -78,13 +78,13 @@ def reset(
         typer.Option(
             "--to-time",
             metavar="TIME",
-            help="To the first message stored then or later: 2026-03-01T04:05:06Z, 2h ago, or ms since 1970.",
+            help="To the first message stored at or after this time: 2026-03-01T04:05:06Z, 2h ago, or ms since 1970.",
         ),
     ] = None,
-    earliest: Annotated[bool, typer.Option("--earliest", help="To the first message that is kept.")] = False,
-    latest: Annotated[bool, typer.Option("--latest", help="To the end: nothing that is there is delivered.")] = False,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="Move by N offsets, back if negative.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only shown.")] = False,
+    earliest: Annotated[bool, typer.Option("--earliest", help="To the oldest stored message.")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="To the end: existing messages are not delivered.")] = False,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="Move by N offsets; negative moves back.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Apply the reset; without it, only show the effect.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do not wait for messages in flight.")] = False,
     wait: Annotated[
         float, typer.Option("--wait", min=0, max=300, help="Seconds to wait for messages in flight.")
@@ -93,7 +93,7 @@ def reset(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show what moving a group's offsets would skip and repeat; with --yes, move them."""
+    """Show what a reset of a group's offsets would skip and repeat; with --yes, reset them."""
     targets: dict[str, Any] = {
         "toOffset": to_offset,
         "toTimeMs": None if to_time is None else moment_option(to_time, option="--to-time", clock=SystemClock()),
@@ -102,7 +102,7 @@ def reset(
     }
     given = {name: value for name, value in targets.items() if value is not None}
     if len(given) != 1 or (earliest and latest):
-        text = "say where to, once: --to-offset, --to-time, --earliest, --latest or --shift-by"
+        text = "pass exactly one of --to-offset, --to-time, --earliest, --latest, --shift-by"
         raise CliError(text, ExitCode.USAGE)
     if data is None:
         body: dict[str, Any] = {"group": group, "topic": topic, "queue": queue, **given}
@@ -140,6 +140,6 @@ def _print_moves(answer: ResetResult) -> None:
     if answer.changed:
         print_line(f"done: {skipped} skipped, {repeated} delivered again")
     elif answer.dry_run:
-        print_line(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; --yes does it")
+        print_line(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; pass --yes to apply")
     else:
         print_line("nothing to do: the group is already at these offsets")

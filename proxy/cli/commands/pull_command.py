@@ -36,21 +36,25 @@ def pull(
     topic: Annotated[str | None, typer.Option(help="Only this topic of the group.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Keep waiting for new messages until Ctrl-C.")] = False,
     no_ack: Annotated[
-        bool, typer.Option("--no-ack", help="Report no results; messages are redelivered later.")
+        bool, typer.Option("--no-ack", help="Do not acknowledge; messages are redelivered later.")
     ] = False,
     fail: Annotated[bool, typer.Option("--fail", help="Report failure; messages are retried.")] = False,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this many messages.")] = None,
-    wait_ms: Annotated[int, typer.Option(min=0, help="Without --follow: silence until the end.")] = 1000,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this number of messages.")
+    ] = None,
+    wait_ms: Annotated[
+        int, typer.Option(min=0, help="Without --follow: stop after this time without a message.")
+    ] = 1000,
     dead_letters: Annotated[
         bool,
-        typer.Option("--dead-letters", help="The group's dead letters, through the group that subscribes to them."),
+        typer.Option("--dead-letters", help="Pull the group's dead letters, as the group that subscribes to them."),
     ] = False,
     consumer: ConsumerAddress = CONSUMER_DEFAULT,
     token_file: TokenFile = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Take messages, print them, and ack them.
+    """Pull messages, print them, and ack them.
 
     Every message counts as delivered to the group: with --no-ack and --fail it uses up its retries.
     """
@@ -60,7 +64,7 @@ def pull(
     choose_token_file(token_file)
     if dead_letters:
         if topic is not None:
-            raise CliError("--dead-letters names the topic already; leave --topic out", ExitCode.USAGE)
+            raise CliError("--dead-letters selects the topic; remove --topic", ExitCode.USAGE)
         topic = DEAD_LETTER_PREFIX + group
         group = _reader_of(topic, admin)
     result = "none" if no_ack else "fail" if fail else "ack"
@@ -84,7 +88,7 @@ def pull(
                         if result == "ack":
                             client.ack(message)
                         elif result == "fail":
-                            client.fail(message, "failed by hand, with `pyddmq pull`")
+                            client.fail(message, "rejected by `pyddmq pull --fail`")
                 taken += len(batch)
                 if not batch and not told:
                     told = True
@@ -154,8 +158,8 @@ def _reader_of(topic: str, admin: str) -> str:
         text = f"no group {origin!r} is configured on this node; `pyddmq groups` lists them"
         raise CliError(text, ExitCode.NOT_FOUND)
     raise CliError(
-        f"no group reads {topic}. A dead-letter topic is read by a group like any other: add to the configuration, "
-        f"under groups, `- {{group: {origin}-dead-letters, topics: [{{topic: '{topic}', actions: [PullServer]}}]}}`, "
-        "reload the node (SIGHUP), and pull again",
+        f"no group subscribes to {topic}. Add one to the configuration, under groups: `- {{group: "
+        f"{origin}-dead-letters, topics: [{{topic: '{topic}', actions: [PullServer]}}]}}`. Then reload the "
+        "node (SIGHUP) and pull again",
         ExitCode.NOT_FOUND,
     )

@@ -22,7 +22,7 @@ def reload(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Have a node read its configuration file again, all or nothing; says what changed, or why nothing did."""
+    """Make a node read its configuration file again, as a whole; shows what changed, or why nothing did."""
     answer = post(admin, "/api/reload", {"acceptLoss": accept_loss}, ReloadResult, also=(409,))
     code = ExitCode.OK if answer.accepted else ExitCode.REFUSED
     if as_json:

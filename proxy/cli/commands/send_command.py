@@ -34,24 +34,24 @@ STDIN = "-"
 def send(
     *,
     topic: Annotated[str, typer.Argument(help="Topic to publish to.")],
-    body: Annotated[str | None, typer.Argument(help="The message. Without it: see --file.")] = None,
+    body: Annotated[str | None, typer.Argument(help="The message; or use --file.")] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", "-f", help="One message per line; - is stdin. Empty lines are left out.", readable=False
+            "--file", "-f", help="One message per line; `-` means stdin. Empty lines are skipped.", readable=False
         ),
     ] = None,
     exported: Annotated[
-        bool, typer.Option("--exported", help="Lines are those of `messages export`: body, key, tag and properties.")
+        bool, typer.Option("--exported", help="The lines are from `messages export`: body, key, tag and properties.")
     ] = False,
-    key: Annotated[str | None, typer.Option(help="Message key; chooses the queue.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Tag that subscriptions filter by.")] = None,
+    key: Annotated[str | None, typer.Option(help="Message key; selects the queue.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag for subscription filters.")] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="User property; may be repeated.")
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="User property; repeatable.")
     ] = None,
-    hash_id: Annotated[int, typer.Option(help="Choose the queue by this hash instead of the key; 0 means none.")] = 0,
-    partition: Annotated[int, typer.Option(help="Queue by number; -1: by hash or key; -2: random.")] = -1,
-    delay_level: Annotated[int, typer.Option(min=0, help="Deliver after this delay level; 0: at once.")] = 0,
+    hash_id: Annotated[int, typer.Option(help="Select the queue by this hash instead of the key; 0 means unset.")] = 0,
+    partition: Annotated[int, typer.Option(help="Queue number; -1 means by hash or key, -2 random.")] = -1,
+    delay_level: Annotated[int, typer.Option(min=0, help="Deliver after this delay level; 0 means immediately.")] = 0,
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="Deliver at this moment: ISO 8601, ms since 1970, or `in 90s`.")
     ] = None,
@@ -59,22 +59,20 @@ def send(
         str | None, typer.Option(metavar="SPAN", help="Deliver after this time, such as 90s or 2h.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Deliver repeatedly at this interval: a loop.")
+        str | None, typer.Option(metavar="SPAN", help="Deliver repeatedly at this interval (a loop).")
     ] = None,
     growth: Annotated[
-        int | None, typer.Option(min=2, help="A loop with gaps of N, N*N, ... seconds, at most a day.")
+        int | None, typer.Option(min=2, help="A loop with gaps of N, N*N, ... seconds, one day at most.")
     ] = None,
-    times: Annotated[int | None, typer.Option(min=1, help="Deliveries of a loop.")] = None,
-    expire: Annotated[str | None, typer.Option(metavar="TIME", help="No delivery of a loop after this moment.")] = None,
-    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one.")] = 100,
-    timeout_ms: Annotated[int, typer.Option(min=1, help="Longest wait for one answer.")] = 5000,
+    times: Annotated[int | None, typer.Option(min=1, help="Number of deliveries of a loop.")] = None,
+    expire: Annotated[str | None, typer.Option(metavar="TIME", help="Stop the loop at this time.")] = None,
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one batch.")] = 100,
+    timeout_ms: Annotated[int, typer.Option(min=1, help="Timeout for one request.")] = 5000,
     patience: Annotated[
         str,
         typer.Option(metavar="SPAN", help="How long to keep retrying if the node becomes unavailable."),
     ] = "10s",
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No line per message and no progress bar: how many, and errors.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the number of messages.")] = False,
     producer: ProducerAddress = PRODUCER_DEFAULT,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -86,11 +84,11 @@ def send(
     if body == STDIN and file is None:
         body, file = None, Path(STDIN)
     if exported and body is not None:
-        raise CliError("--exported reads lines: give a --file or a pipe, not a message", ExitCode.USAGE)
+        raise CliError("--exported needs --file or a pipe, not a message", ExitCode.USAGE)
     if exported and (key is not None or tag is not None or properties):
-        raise CliError("--exported takes key, tag and properties from the lines; leave the options out", ExitCode.USAGE)
+        raise CliError("--exported takes key, tag and properties from the lines; remove these options", ExitCode.USAGE)
     if bool(delay_level) + (at is not None) + (delay is not None) > 1:
-        raise CliError("of --delay-level, --at and --delay a message takes one; leave the others out", ExitCode.USAGE)
+        raise CliError("pass only one of --delay-level, --at and --delay", ExitCode.USAGE)
     told = None if quiet else as_json
     make = exported_message if exported else plain_message
     like = OutgoingMessage(
@@ -107,7 +105,7 @@ def send(
     )
     loop = loop_options(like, every=every, growth=growth, times=times, expire=expire, clock=SystemClock())
     if loop is not None and exported:
-        raise CliError("--exported sends messages as they are, not loops", ExitCode.USAGE)
+        raise CliError("--exported does not send loops; remove the loop options", ExitCode.USAGE)
     patience_ms = duration_option(patience, option="--patience")
     try:
         with contextlib.ExitStack() as stack:
@@ -213,7 +211,7 @@ def verdict(error: ClientError, *, sent_before: int, lines: Sequence[Line]) -> C
     if not error.undecided:
         return CliError(f"{told.text} {before} those from line {first} on are not stored.", told.code)
     which = f"line {first}" if first == last else f"lines {first} to {last}"
-    return CliError(f"{told.text} {before} {which} may be stored or not, what follows is not.", told.code)
+    return CliError(f"{told.text} {before} {which} may or may not be stored; later lines are not.", told.code)
 
 
 def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:
@@ -255,13 +253,13 @@ def _input(
 ) -> tuple[Iterable[Line | None], int | None]:
     """Choose where bodies come from; returns them and the size of the input in bytes where it is known."""
     if body is not None and file is not None:
-        raise CliError("give the message as an argument or with --file, not both", ExitCode.USAGE)
+        raise CliError("pass the message as an argument or with --file, not both", ExitCode.USAGE)
     if body is not None:
         if not body:
             raise CliError("the message is empty; a body has at least one byte", ExitCode.USAGE)
         return [Line(1, body.encode("utf-8", "surrogateescape"), 0)], None
     if (file is None or str(file) == STDIN) and (sys.stdin is None or (file is None and sys.stdin.isatty())):
-        raise CliError("no message: give it as an argument, or a file of lines with --file, or a pipe", ExitCode.USAGE)
+        raise CliError("no message; pass it as an argument, with --file, or through a pipe", ExitCode.USAGE)
     if file is None or str(file) == STDIN:
         return lines_of(sys.stdin.buffer), None
     try:
@@ -271,4 +269,6 @@ def _input(
         from conf.file_faults import file_fault, lowered
 
         reason = lowered(file_fault(error, file))
-        raise CliError(f"cannot read {file}: {reason}; name a file of lines", ExitCode.USAGE) from error
+        raise CliError(
+            f"cannot read {file}: {reason}; pass a file with one message per line", ExitCode.USAGE
+        ) from error

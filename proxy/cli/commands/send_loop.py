@@ -54,14 +54,16 @@ def loop_options(
     """
     if every is None and growth is None:
         if times is not None or expire is not None:
-            raise CliError("--times and --expire end a loop: give --every or --growth, too", ExitCode.USAGE)
+            raise CliError("--times and --expire are for loops: add --every or --growth", ExitCode.USAGE)
         return None
     if every is not None and growth is not None:
-        raise CliError("of --every and --growth a loop takes one; leave the other out", ExitCode.USAGE)
+        raise CliError("--every and --growth exclude each other", ExitCode.USAGE)
     if times is None and expire is None:
         raise CliError("a loop needs an end: give --times or --expire", ExitCode.USAGE)
     if like.key is not None or like.hash_id or like.partition_id != -1 or like.delay_level:
-        text = "a loop uses its id as key and chooses its own queue: leave out key, hash, partition and level"
+        text = (
+            "a loop uses its id as key and selects its own queue: remove --key, --hash, --partition and --delay-level"
+        )
         raise CliError(text, ExitCode.USAGE)
     gap = None if every is None else duration_option(every, option="--every")
     if gap is not None and gap % 1000:

@@ -12,7 +12,7 @@ from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.process.exit_codes import ExitCode
 
-Port = Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes any free port.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, metavar="PORT", help="0 selects any free port.")]
 
 
 def packaged_configuration() -> Path:
@@ -25,21 +25,21 @@ def serve(
     *,
     config: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Configuration file; without it the sample that comes with pyddmq.", readable=False
-        ),
+        typer.Option(metavar="FILE", help="Configuration file; the default is the sample of pyddmq.", readable=False),
     ] = None,
-    data: Annotated[str | None, typer.Option(metavar="DIR", help="Data directory, in the place of node.data.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="DIR", help="Data directory; overrides node.data.")] = None,
     as_json: AsJson = False,
-    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of the Thrift ports, for node.host.")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address of the Thrift ports; overrides node.host.")
+    ] = None,
     producer_port: Port = None,
     consumer_port: Port = None,
     admin_port: Port = None,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Accept what a store of RocketMQ's has in RocksDB and is not read.")
+        bool, typer.Option("--accept", help="Open a RocketMQ store although its RocksDB files are not read.")
     ] = False,
 ) -> int:
-    """Start a node and run until SIGTERM or Ctrl-C, which drain; a second one ends at once. SIGHUP reloads.
+    """Start a node and run until SIGTERM or Ctrl-C, which drain; a second one stops immediately. SIGHUP reloads.
 
     With --json the only line on stdout is {"producer", "consumer", "admin", "data"}, printed once the node is ready.
     """
@@ -50,7 +50,7 @@ def serve(
     for option, value in (("--data", data), ("--host", host)):
         if value == "":
             # An unset variable of a script: nothing would mean this folder, and every interface (W99).
-            raise CliError(f"{option} is empty; give a value, or leave the option out", ExitCode.USAGE)
+            raise CliError(f"{option} is empty; pass a value, or remove the option", ExitCode.USAGE)
     options = ServeOptions(
         config=config or packaged_configuration(),
         sample=config is None,

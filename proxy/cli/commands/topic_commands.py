@@ -19,10 +19,10 @@ from proxy.operate.views.topics import TopicsAnswer
 from proxy.process.exit_codes import ExitCode
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
-Queues = Annotated[int, typer.Option("--queues", min=1, max=1024, help="How many queues it is to have.")]
-MoreQueues = Annotated[int | None, typer.Option("--queues", min=1, max=1024, help="How many queues it is to have.")]
+Queues = Annotated[int, typer.Option("--queues", min=1, max=1024, help="New number of queues.")]
+MoreQueues = Annotated[int | None, typer.Option("--queues", min=1, max=1024, help="Number of queues.")]
 Type = Annotated[
-    MessageType | None, typer.Option("--type", case_sensitive=False, help="Which messages it takes; MIXED: all.")
+    MessageType | None, typer.Option("--type", case_sensitive=False, help="Accepted message type; MIXED accepts all.")
 ]
 
 
@@ -34,11 +34,11 @@ def create(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Make a topic that takes messages, also after a restart, without being listed in the configuration."""
+    """Create a topic without listing it in the configuration; it also exists after a restart."""
     answer = post(admin, "/api/topics", {"topic": topic, "queues": queues, "messageType": message_type}, TopicResult)
     if as_json:
         return print_json(answer)
-    return print_line(f"topic {topic} is there, with {amount(len(answer.queues), 'queue')}")
+    return print_line(f"topic {topic} exists, with {amount(len(answer.queues), 'queue')}")
 
 
 def alter(
@@ -49,7 +49,7 @@ def alter(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Give a topic more queues (never fewer) or another message type, at once; stored messages stay as they are."""
+    """Give a topic more queues (never fewer) or another message type; stored messages stay unchanged."""
     answer = post(
         admin, "/api/topics/alter", {"topic": topic, "queues": queues, "messageType": message_type}, TopicResult
     )
@@ -62,9 +62,9 @@ def delete(
     *,
     topic: Name,
     yes: Annotated[
-        str | None, typer.Option("--yes", metavar="NAME", help="The name again, instead of a question.")
+        str | None, typer.Option("--yes", metavar="NAME", help="The topic's name again, as confirmation.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Empty a topic that the configuration lists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also empty a topic that the configuration lists.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
@@ -75,20 +75,22 @@ def delete(
     answer = delete_at(admin, "/api/topics", {"topic": topic, "confirm": confirmed, "force": force}, DeletionResult)
     if as_json:
         return print_json(answer)
-    done = "emptied; the configuration lists it, so it is there again" if answer.emptied else "deleted"
-    return print_line(f"topic {topic} is {done}; {amount(answer.messages, 'message')} went")
+    done = "emptied; it still exists since the configuration lists it" if answer.emptied else "deleted"
+    return print_line(f"topic {topic} is {done}; {amount(answer.messages, 'message')} deleted")
 
 
 def _asked(topic: str, admin: str) -> str:
     """Show what would go and ask for the name; without a terminal it must be given by --yes."""
     if not sys.stdin.isatty():
         losses = get(admin, "/api/losses", LossesAnswer, asked={"topic": topic})
-        unfinished = f"not finished are {losses.sentence}; " if losses.groups else ""
+        unfinished = f"unfinished: {losses.sentence}; " if losses.groups else ""
         raise CliError(f"{unfinished}pass --yes {topic} to delete without confirmation.", ExitCode.USAGE)
     [found] = get(admin, "/api/topics", TopicsAnswer, asked={"topic": topic}).topics
-    print(f"{amount(found.messages, 'message')} in {amount(len(found.queues), 'queue')} go.", file=sys.stderr)
+    print(
+        f"{amount(found.messages, 'message')} in {amount(len(found.queues), 'queue')} will be deleted.", file=sys.stderr
+    )
     losses = get(admin, "/api/losses", LossesAnswer, asked={"topic": topic})
     if losses.groups:
-        print(f"Not finished are {losses.sentence}.", file=sys.stderr)
+        print(f"Unfinished: {losses.sentence}.", file=sys.stderr)
     print("Type the topic's name to delete it: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip()

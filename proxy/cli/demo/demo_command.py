@@ -31,21 +31,21 @@ class Spoil(enum.StrEnum):
 def events(
     *,
     count: Annotated[
-        int | None, typer.Option("--events", min=1, help="Only the first N events; all by default.")
+        int | None, typer.Option("--events", min=1, help="Only the first N events; the default is all.")
     ] = None,
-    clients: Annotated[int, typer.Option(min=1, max=64, help="Pull clients at work at once.")] = 4,
+    clients: Annotated[int, typer.Option(min=1, max=64, help="Number of pull clients.")] = 4,
     spoil: Annotated[
-        Spoil | None, typer.Option("--break", help="Spoil what the checker sees, to show that its checks can fail.")
+        Spoil | None, typer.Option("--break", help="Falsify the checker's input, to show that its checks can fail.")
     ] = None,
     patience: Annotated[float, typer.Option(min=1, help="Seconds of silence until events count as lost.")] = 60.0,
     producer: ProducerAddress = PRODUCER_DEFAULT,
     consumer: ConsumerAddress = CONSUMER_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Send real events through a running node and check what comes back.
+    """Send real events through a running node and check the deliveries.
 
-    8,577 events of permit cases go to topic permits with the case as key; several clients pull group permits-audit,
-    fail one event in twenty on purpose, and check that all arrive, each case in order, failed ones retried in place.
+    8,577 events of permit cases go to topic permits with the case as key. Several clients pull group permits-audit
+    and fail one event in twenty on purpose. The check: all arrive, each case in order, failed ones retried in place.
     Exit code 1 when a check fails.
     """
     from proxy.demo.events import load_events
@@ -96,7 +96,7 @@ def _print(report: Report) -> None:
     print_line(f"delivered  {amount(report.deliveries, 'time')} in {report.consume_seconds:.2f} s, {rate}")
     print_line(f"           {report.failures:,} failed on purpose, {amount(report.repeats, 'repeat')}")
     if report.foreign:
-        print_line(f"           acked on the way: {amount(report.foreign, 'message')} of other runs or producers")
+        print_line(f"           acked in passing: {amount(report.foreign, 'message')} of other runs or producers")
     print_line(
-        f"lag        {amount(report.lag, 'message')}, {report.lag_seconds:.1f} s (age of the oldest event not done)"
+        f"lag        {amount(report.lag, 'message')}, {report.lag_seconds:.1f} s (age of the oldest unfinished event)"
     )

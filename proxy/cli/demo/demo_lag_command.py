@@ -50,10 +50,10 @@ def lag(
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Whether the report is made.")] = True,
     as_json: AsJson = False,
 ) -> int:
-    """Bring six groups into trouble, or out of it, and check what is found of each; needs no running node.
+    """Simulate six groups with problems, and check that each is detected; needs no running node.
 
     Twelve minutes of a node with the permit events, in seconds: in this process, in a temporary folder, with waits
-    skipped. Then the report over its journal, by Spark: DIR/lag.html. Exit code 1 when something staged was not found.
+    skipped. Then the report over its journal, by Spark: DIR/lag.html. Exit code 1 if a simulated problem was not found.
     """
     from proxy.demo.events import load_events
     from proxy.demo.lag.run import run_stages, scratch_folder
@@ -61,7 +61,7 @@ def lag(
     from proxy.demo.lag.verdict import LagReport, judge
 
     report: Report | None = None
-    missing = "no report was asked for" if not spark else ""
+    missing = "no report was requested" if not spark else ""
     with store_errors(out), scratch_folder() as folder:
         out.mkdir(parents=True, exist_ok=True)
         with progress("a node's time", SECONDS, unit="seconds", enabled=not as_json) as advance:
@@ -148,4 +148,4 @@ def _print(outcome: LagReport) -> None:
         )
         for each in outcome.found
     ]
-    print_table("what was staged, and what was found", ("group", "story", "staged", "node", "report"), rows)
+    print_table("simulated problems, and findings", ("group", "story", "staged", "node", "report"), rows)

@@ -16,37 +16,36 @@ from broker.runtime.disk import RealDisk
 from proxy.cli.errors import CliError
 from proxy.process.exit_codes import ExitCode
 
-Data = Annotated[
-    str, typer.Option("--data", metavar="DIR", help="A data directory, of a running node or a stopped one.")
-]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="A group; repeatable. Else all.")]
-Topics = Annotated[list[str] | None, typer.Option("--topic", help="A topic; repeatable. Else all.")]
+Data = Annotated[str, typer.Option("--data", metavar="DIR", help="A data directory; a node may have it open.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="Only this group; repeatable.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; repeatable.")]
 OrderBy = Annotated[
     str | None, typer.Option("--order-by", metavar="PATH", help="JSON path of the order key in bodies: $.caseId.")
 ]
-Top = Annotated[int, typer.Option("--top", min=1, max=10_000, help="Rows of each kind, by group.")]
-Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Look at each record's sum.")]
+Top = Annotated[int, typer.Option("--top", min=1, max=10_000, help="Maximum rows of each table, by group.")]
+Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Verify each record's checksum.")]
 Format = Annotated[str, typer.Option("--format", help="table, markdown, csv or json.")]
-Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where it goes; -: the standard output.")]
-Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[*], spark://HOST:PORT, ...")]
-Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Spark's own log goes.")]
+Out = Annotated[str, typer.Option("--out", metavar="FILE", help="File for the output; `-` means stdout.")]
+Master = Annotated[str, typer.Option("--master", help="Spark master: local[*], spark://HOST:PORT, ...")]
+Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="File for Spark's own log.")]
 
 
 def backlog_lag(
     *, data: Data, groups: Groups = None, topics: Topics = None, order_by: OrderBy = None, top: Top = 20,
     verify: Verify = True, form: Format = "table", out: Out = "-", master: Master = "local[*]", log: Log = None,
 ) -> int:  # fmt: skip
-    """Count what waits in groups' backlogs: ages, sizes, keys, tags, repeats."""
+    """Count the messages in groups' backlogs by age, size, key, tag and duplicates."""
     try:
         from lag.report.backlog import FORMATS
         from lag.spark.jobs import backlog_program
     except ImportError as error:
         raise CliError(
-            f"`pyddmq lag backlog` runs on Spark, and there is no {error.name}: pip install 'pyddmq[server,spark]'",
+            f"`pyddmq lag backlog` runs on Spark, and {error.name} is not installed: pip install "
+            "'pyddmq[server,spark]'",
             ExitCode.WRONG_PYTHON,
         ) from error
     if form not in FORMATS:
-        raise CliError(f"--format is {form!r}: it is one of {', '.join(FORMATS)}", ExitCode.USAGE)
+        raise CliError(f"invalid --format {form!r}; use one of {', '.join(FORMATS)}", ExitCode.USAGE)
     arguments = ["--data", data, "--top", str(top), "--format", form, "--out", out, "--master", master]
     for name, value in (("--group", ",".join(groups or ())), ("--topic", ",".join(topics or ())),
                         ("--order-by", order_by), ("--log", log)):  # fmt: skip

@@ -35,7 +35,9 @@ def show(
     group: Group = None,
     trend: Annotated[
         str | None,
-        typer.Option("--trend", metavar="SPAN", help="How lag went over so long, such as 1h, by the node's journal."),
+        typer.Option(
+            "--trend", metavar="SPAN", help="Compare with the lag this time ago, such as 1h, from the node's journal."
+        ),
     ] = None,
     journal: Journal = None,
     admin: AdminAddress = ADMIN_DEFAULT,
@@ -48,9 +50,7 @@ def show(
     if as_json:
         return print_json(answer)
     if not answer.enabled:
-        return print_line(
-            "the node takes no samples of lag: set `enabled: true` in the section `lag` of its configuration"
-        )
+        return print_line("the node does not sample lag; set `enabled: true` in the section `lag` of its configuration")
     print_findings(answer.findings)
     columns = ["group", "level", "status", "finding", "queues", "lag", "left", "behind"]
     title = f"{amount(len(answer.groups), 'group')}, {answer.level}"
@@ -61,9 +61,9 @@ def show(
         columns = ["group", "topic", "queue", "status", "lag", "left", "behind", "in/s", "out/s", "forecast", "cause"]
         print_table(_queues_title(answer, shown), columns, [_row(each) for each in shown], right=(2, 4, 5, 7, 8))
     if answer.waiting:
-        columns = ["what waits", "topic", "status", "scheduled", "overdue", "late", "undecided for"]
+        columns = ["waiting", "topic", "status", "scheduled", "overdue", "late", "undecided for"]
         rows = [_waiting_row(each) for each in answer.waiting]
-        print_table("Waiting in the node for their own time", columns, rows, right=(3, 4))
+        print_table("Timed messages and undecided transactions", columns, rows, right=(3, 4))
     if answer.trend is not None:
         _print_trend(answer.trend, trend or "")
     if answer.trouble is not None:
@@ -75,10 +75,10 @@ def check(
     *,
     group: Annotated[str | None, typer.Option("--group", help="Only this group.")] = None,
     max_lag: Annotated[
-        int | None, typer.Option("--max-lag", min=0, help="ERR where a queue has more messages left.")
+        int | None, typer.Option("--max-lag", min=0, help="ERR if a queue has more messages left.")
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option("--max-seconds", min=0, help="ERR where a queue is further behind.")
+        float | None, typer.Option("--max-seconds", min=0, help="ERR if a queue is further behind.")
     ] = None,
     journal: Journal = None,
     admin: AdminAddress = ADMIN_DEFAULT,
@@ -140,7 +140,7 @@ def _group_row(each: LagGroup) -> Sequence[str]:
 def _queues_title(answer: LagAnswer, shown: Sequence[LagQueue]) -> str:
     unseen = answer.queues_total - len(answer.queues)
     text = f"{len(shown):,} of {amount(answer.queues_total, 'queue')}: not OK, or with messages left"
-    return f"{text}; {unseen:,} are not listed, pass a group" if unseen else text
+    return f"{text}; {unseen:,} are not listed, pass --group" if unseen else text
 
 
 def _row(each: LagQueue) -> Sequence[str]:
@@ -189,7 +189,7 @@ def _over(each: LagQueue, max_lag: int | None, max_seconds: float | None) -> lis
 
 def _summary(answer: LagAnswer, group: str | None) -> str:
     if not answer.enabled:
-        return "the node takes no samples of lag"
+        return "the node does not sample lag"
     if not (answer.queues_total or answer.queues_empty):
         return f"no samples of {'a group' if group is None else f'group {group}'} yet"
     messages = sum(each.unfinished or 0 for each in answer.groups)
@@ -201,9 +201,9 @@ def _summary(answer: LagAnswer, group: str | None) -> str:
 
 def _print_trend(trend: LagTrend, asked: str) -> None:
     if trend.shortened:
-        asked = f"{age((trend.until_ms - trend.since_ms) / 1000)}: more is too much to read"
+        asked = f"{age((trend.until_ms - trend.since_ms) / 1000)}: a longer time is too much to read"
     by_queue = any(each.queue is not None for each in trend.lines)
-    columns = ["group", *(("topic", "queue") if by_queue else ()), "lag then", "lag now", "slope", f"last {asked}"]
+    columns = ["group", *(("topic", "queue") if by_queue else ()), "lag before", "lag now", "slope", f"last {asked}"]
     encoding = sys.stdout.encoding or "utf-8"
     rows = [
         [

@@ -20,12 +20,13 @@ from proxy.process.exit_codes import ExitCode
 
 Place = Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or a URL such as s3://bucket/lag.")]
 RemoveOld = Annotated[
-    bool, typer.Option("--remove-old", help="Delete what was replaced at once; nobody may be reading it.")
+    bool,
+    typer.Option("--remove-old", help="Delete replaced files immediately; only while no other program reads them."),
 ]
 
 
 def compact_lag(place: Place, *, remove_old: RemoveOld = False, as_json: AsJson = False) -> int:
-    """Make few files of the many exported for each day that is over; delete those that the last run replaced."""
+    """Merge the exported files of each finished day; delete those that the last run replaced."""
     try:
         found = compact_days(ExportPlace(place), date_of(SystemClock().wall_ms()), remove_old=remove_old)
     except ExportUnavailable as error:
@@ -33,10 +34,10 @@ def compact_lag(place: Place, *, remove_old: RemoveOld = False, as_json: AsJson 
     except ExportFailed as error:
         raise CliError(str(error), ExitCode.DATA_UNUSABLE) from error
     if found is None:
-        raise CliError(f"{place} has no exported files: `pyddmq lag export --to` writes them", ExitCode.NOT_FOUND)
+        raise CliError(f"{place} has no exported files; `pyddmq lag export --to` writes them", ExitCode.NOT_FOUND)
     if as_json:
         return print_json(asdict(found))
     return print_line(
-        f"{amount(found.made, 'file')} made of smaller ones and {found.removed} deleted, of "
+        f"{amount(found.made, 'file')} merged from smaller ones and {found.removed} deleted, of "
         f"{amount(found.days, 'day')}; {amount(found.files, 'file')} in {place}"
     )

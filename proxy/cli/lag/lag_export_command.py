@@ -27,15 +27,15 @@ _COMPACT_DAYS = 7
 
 Journal = Annotated[
     str,
-    typer.Option("--journal", metavar="DIR", help="A lag journal's folder, or the data directory that it is in."),
+    typer.Option("--journal", metavar="DIR", help="A lag journal's folder, or its data directory."),
 ]
 To = Annotated[str, typer.Option("--to", metavar="URL", help="A folder, or a URL such as s3://bucket/lag.")]
 Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Samples of this moment or later; 2h: two hours ago.")
+    str | None, typer.Option("--since", metavar="TIME", help="Samples at or after this time; `2h` means two hours ago.")
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Samples before this moment.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Samples before this time.")]
 Compact = Annotated[
-    bool, typer.Option("--compact", help=f"Make one file of those of a day, {_COMPACT_DAYS} days back.")
+    bool, typer.Option("--compact", help=f"Merge the files of each day, for the last {_COMPACT_DAYS} days.")
 ]
 
 
@@ -43,7 +43,7 @@ def export_lag(
     *, journal: Journal, to: To, since: Since = None, until: Until = None, compacting: Compact = False,
     as_json: AsJson = False,
 ) -> int:  # fmt: skip
-    """Write what a node recorded of consumption lag as Parquet, as far as it is not there yet."""
+    """Export a node's lag samples as Parquet; samples that were exported before are skipped."""
     clock = SystemClock()
     disk = RealDisk(read_only=True)
     folder = journal_folder(disk, journal)
@@ -76,7 +76,7 @@ def journal_folder(disk: RealDisk, journal: str) -> str:
         if any(parse(name) is not None for name in disk.list(folder)):
             return folder
     raise CliError(
-        f"{journal} has no lag journal: give a data directory, or its {FOLDER}, of a node that has run for a while",
+        f"{journal} has no lag journal; pass a data directory, or its {FOLDER}, of a node that has run for a while",
         ExitCode.NOT_FOUND,
     )
 
@@ -100,14 +100,14 @@ def _print(report: ExportReport, merged: int, to: str) -> None:
     snapshots, samples = amount(report.snapshots, "snapshot"), amount(report.rows, "sample")
     print_line(f"{snapshots} with {samples} written to {to} in {amount(report.files, 'file')}")
     if report.known:
-        print_line(f"{amount(report.known, 'snapshot')} were there already")
+        print_line(f"{amount(report.known, 'snapshot')} were exported before")
     if report.coarse:
         print_line(
-            f"{amount(report.coarse, 'summary')} passed over: the journal keeps their samples no more; export "
-            "every two days at least"
+            f"{amount(report.coarse, 'summary')} skipped: the journal no longer has their samples; export "
+            "at least every two days"
         )
     if merged:
-        print_line(f"{amount(merged, 'file')} made of smaller ones")
+        print_line(f"{amount(merged, 'file')} merged from smaller ones")
     for gap in report.gaps[:_GAPS_SHOWN]:
         print_line(f"missing ({gap.kind.value}): {gap.reason}")
     if len(report.gaps) > _GAPS_SHOWN:

@@ -15,7 +15,9 @@ LIMIT = 10_000
 
 Journal = Annotated[
     str | None,
-    typer.Option("--journal", metavar="DIR", help="Instead of a node: a lag journal, or the data directory it is in."),
+    typer.Option(
+        "--journal", metavar="DIR", help="Read a lag journal, or the data directory it is in, instead of a node."
+    ),
 ]
 
 

@@ -24,9 +24,9 @@ _SECONDS_MAX = 120.0
 """A node reads its journal beside its other work."""
 
 Objective = Annotated[
-    str, typer.Option("--objective", metavar="SPAN", help="Oldest that an unfinished message may be, such as 60s.")
+    str, typer.Option("--objective", metavar="SPAN", help="Maximum age of the oldest unfinished message, such as 60s.")
 ]
-Since = Annotated[str, typer.Option("--since", metavar="SPAN", help="How long back, such as 1d.")]
+Since = Annotated[str, typer.Option("--since", metavar="SPAN", help="Time span up to now, such as 1d.")]
 Group = Annotated[str | None, typer.Option("--group", help="Only this group, queue by queue.")]
 AtLeast = Annotated[
     float | None,
@@ -34,12 +34,12 @@ AtLeast = Annotated[
         "--at-least",
         min=0,
         max=100,
-        help="The goal in percent, such as 99.9: shows error budgets and burn rates; exit code 1 where it is missed.",
+        help="The goal in percent, such as 99.9: shows error budgets and burn rates; exit code 1 if it is missed.",
     ),
 ]
 Coverage = Annotated[
     float,
-    typer.Option("--coverage", min=0, max=100, help="Exit code 3 where less of the span is known, in percent."),
+    typer.Option("--coverage", min=0, max=100, help="Exit code 3 if less of the span is known, in percent."),
 ]
 
 
@@ -47,15 +47,15 @@ def slo(
     *, objective: Objective = "60s", since: Since = "1d", group: Group = None, at_least: AtLeast = None,
     coverage: Coverage = 90.0, journal: Journal = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False,
 ) -> int:  # fmt: skip
-    """Say for which share of time and messages each group kept an objective: its oldest unfinished message no older.
+    """Show the share of time and messages for which each group met its objective for the oldest message.
 
-    With --at-least also what is left of the error budget, and burn rates over the last 3d, 6h, 1h, 30m and 5m. Exit
-    code 1: a group missed the goal, so its budget is used up; 3: less than --coverage of the span is known.
+    With --at-least also the rest of the error budget, and burn rates over the last 3d, 6h, 1h, 30m and 5m.
+    Exit code 1: a group missed the goal, so its budget is used up; 3: less than --coverage of the span is known.
     """
     target_ms = duration_option(objective, option="--objective")
     span_ms = duration_option(since, option="--since")
     if not target_ms or not span_ms:
-        raise CliError("--objective and --since are above 0, such as 60s and 1d", ExitCode.USAGE)
+        raise CliError("--objective and --since must be above 0, such as 60s and 1d", ExitCode.USAGE)
     if journal is None:
         asked = {"objective": objective.strip(), "since": since.strip(), "group": group or None, "atLeast": at_least}
         answer = get(admin, "/api/lag/objectives", ObjectivesAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
@@ -71,9 +71,9 @@ def slo(
         if at_least is not None and answer.at_least is not None and answer.kept:
             _print_budgets(answer, at_least, coverage)
         for each in missed:
-            print_line(f"{_name(each)} kept it for {_share(_least(each))}, --at-least is {at_least:g} %")
+            print_line(f"{_name(each)} met it for {_share(_least(each))}, --at-least is {at_least:g} %")
         for each in unknown:
-            print_line(f"{_name(each)}: {_known(each, answer)}, too little to say more: --coverage is {coverage:g} %")
+            print_line(f"{_name(each)}: {_known(each, answer)}, too little for a result: --coverage is {coverage:g} %")
     if missed:
         return ExitCode.CHECK_FAILED
     return Level.UNKNOWN if unknown or not answer.kept else ExitCode.OK
@@ -113,7 +113,7 @@ def _print(answer: ObjectivesAnswer) -> None:
         read = age((answer.until_ms - answer.since_ms) / 1000)
         title += f": the node read the last {read}, --journal DIR reads all"
     if not answer.kept:
-        print_line(f"{title}: nothing is recorded")
+        print_line(f"{title}: no samples are recorded")
         return
     by_queue = any(each.queue is not None for each in answer.kept)
     columns = ["group", *(("topic", "queue") if by_queue else ()), "time", "messages", "lost", "over", "known"]

@@ -31,21 +31,27 @@ LOCK = "lag-record.lock"
 
 Kafka = Annotated[
     str,
-    typer.Option("--kafka", metavar="HOST:PORT", help="Servers of the cluster, or with --config its name under kafka."),
+    typer.Option(
+        "--kafka", metavar="HOST:PORT", help="Bootstrap servers of the cluster, or with --config its name under kafka."
+    ),
 ]
-Journal = Annotated[str, typer.Option("--journal", metavar="DIR", help="Where the journal is kept; made when missing.")]
+Journal = Annotated[str, typer.Option("--journal", metavar="DIR", help="Folder of the journal; created if missing.")]
 Config = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="A node's configuration: its kafka section says how to connect."),
+    typer.Option(
+        "--config", metavar="FILE", help="A node's configuration, whose kafka section has the connection settings."
+    ),
 ]
 Cluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", help="Name of the cluster in reports; else its own.")
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="Name of the cluster in reports; the default is its own."),
 ]
 Groups = Annotated[
-    list[str] | None, typer.Option("--group", metavar="PATTERN", help="Only such groups, as orders-*; repeatable.")
+    list[str] | None,
+    typer.Option("--group", metavar="PATTERN", help="Only matching groups, such as orders-*; repeatable."),
 ]
-Every = Annotated[str, typer.Option("--every", metavar="SPAN", help="How far apart rounds are.")]
-Once = Annotated[bool, typer.Option("--once", help="One round, and end: for cron.")]
+Every = Annotated[str, typer.Option("--every", metavar="SPAN", help="Time between rounds.")]
+Once = Annotated[bool, typer.Option("--once", help="Record one round, then exit; for cron.")]
 
 
 def record_lag(
@@ -58,7 +64,7 @@ def record_lag(
 
     every_ms = duration_option(every, option="--every")
     if not every_ms:
-        raise CliError("--every is above 0, such as 10s", ExitCode.USAGE)
+        raise CliError("--every must be above 0, such as 10s", ExitCode.USAGE)
     clock, disk = SystemClock(), RealDisk()
     survey, name = _connect(kafka, config, cluster)
     try:
@@ -69,9 +75,11 @@ def record_lag(
             disk.make_folder(journal)
             lock = disk.lock(f"{journal}/{LOCK}")
         except BlockingIOError as error:
-            raise CliError(f"{journal} is recorded to by another process; stop it", ExitCode.DATA_UNUSABLE) from error
+            raise CliError(f"another process records to {journal}; stop it", ExitCode.DATA_UNUSABLE) from error
         except OSError as error:
-            raise CliError(f"{journal} cannot be written: {error}; give another", ExitCode.DATA_UNUSABLE) from error
+            raise CliError(
+                f"{journal} cannot be written: {error}; pass another folder", ExitCode.DATA_UNUSABLE
+            ) from error
         try:
             recording = ClusterRecording(
                 sampler, disk=disk, folder=folder, clock=clock, origin=origin, every_ms=every_ms
@@ -127,7 +135,7 @@ def _connect(kafka: str, config: str | None, cluster: str | None) -> tuple[Surve
         return survey, cluster or (kafka if config is not None else survey.cluster_id())
     except KafkaFailure as error:
         survey.close()
-        raise CliError(f"{settings.bootstrap_servers} is asked in vain: {error}", ExitCode.CANNOT_CONNECT) from None
+        raise CliError(f"{settings.bootstrap_servers} does not respond: {error}", ExitCode.CANNOT_CONNECT) from None
 
 
 def _settings(kafka: str, config: str | None) -> KafkaClusterConfig:
@@ -140,7 +148,7 @@ def _settings(kafka: str, config: str | None) -> KafkaClusterConfig:
         try:
             return KafkaClusterConfig.model_validate({"bootstrapServers": kafka})
         except ValidationError:
-            text = f"--kafka is {kafka!r}: write host:port, or give --config with a cluster of that name"
+            text = f"--kafka is {kafka!r}; write host:port, or pass --config with a cluster of that name"
             raise CliError(text, ExitCode.USAGE) from None
     try:
         clusters = load(config).config.kafka
@@ -162,15 +170,15 @@ def _wanted(patterns: list[str] | None) -> Callable[[str], bool]:
 
 def _problem(recorded: Recorded) -> str | None:
     if recorded.failure is not None:
-        return f"the cluster is asked in vain, so nothing is known now: {recorded.failure}"
+        return f"the cluster does not respond, so the lag is unknown now: {recorded.failure}"
     if recorded.trouble is not None:
-        return f"the journal is not written: {recorded.trouble}"
+        return f"the journal cannot be written: {recorded.trouble}"
     found = recorded.found
     names = ", ".join(name or '""' for name in found.untold[:10])
     more = f" and {len(found.untold) - 10} more" if len(found.untold) > 10 else ""
     if found.incomplete is not None:
         known = f"; unknown in this round: {names}{more}" if names else ""
-        return f"a broker does not list its groups, others may be missing: {found.incomplete}{known}"
+        return f"a broker does not list its groups, so some may be missing: {found.incomplete}{known}"
     if names:
         return f"the positions of {amount(len(found.untold), 'group')} are unknown in this round: {names}{more}"
     return None

@@ -34,19 +34,23 @@ Journals = Annotated[
 ]
 Exported = Annotated[
     list[str] | None,
-    typer.Option("--exported", metavar="PLACE", help="Or a place of `lag export`, of one node or several; repeatable."),
+    typer.Option(
+        "--exported",
+        metavar="PLACE",
+        help="Or a folder or URL written by `lag export`, of one node or several; repeatable.",
+    ),
 ]
 Data = Annotated[
     str | None,
-    typer.Option("--data", metavar="DIR", help="A data directory: backlogs by age are counted from its messages."),
+    typer.Option("--data", metavar="DIR", help="A data directory, to count backlogs by age from its messages."),
 ]
 Since = Annotated[
     str,
-    typer.Option("--since", metavar="TIME", help="Begin of the window; 2h means two hours ago.", show_default=True),
+    typer.Option("--since", metavar="TIME", help="Start of the window; `2h` means two hours ago.", show_default=True),
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="End of the window; else now.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="A group; repeatable. Else all.")]
-Target = Annotated[float, typer.Option("--target", help="Oldest that an unfinished message may be, in seconds.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="End of the window; the default is now.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="Only this group; repeatable.")]
+Target = Annotated[float, typer.Option("--target", help="Maximum age of an unfinished message, in seconds.")]
 Rules = Annotated[
     list[str] | None,
     typer.Option("--rule", metavar="NAME=VALUE", help="A limit of the lag rules, such as stop=5m; repeatable."),
@@ -58,12 +62,12 @@ Compare = Annotated[
 Format = Annotated[str, typer.Option("--format", help="html, markdown, json, csv (queues) or incidents-csv.")]
 Parquet = Annotated[
     str | None,
-    typer.Option("--parquet", metavar="PLACE", help="Where figures by queue and part of the window go, by date."),
+    typer.Option("--parquet", metavar="PLACE", help="Folder for figures by queue and part of the window, by date."),
 ]
-Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where the report goes; -: the standard output.")]
+Out = Annotated[str, typer.Option("--out", metavar="FILE", help="File for the report; `-` means stdout.")]
 Config = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="Name whom to call about a group: its alarmGroup in this file."),
+    typer.Option("--config", metavar="FILE", help="Configuration whose alarmGroup names the contacts of a group."),
 ]
 TimeZone = Annotated[
     str | None,
@@ -73,9 +77,9 @@ EngineName = Annotated[
     str, typer.Option("--engine", help="auto, local (this process) or spark; auto is local below 5 million samples.")
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", help="Where Spark runs: spark://HOST:PORT, ...; this machine by default.")
+    str | None, typer.Option("--master", help="Spark master: spark://HOST:PORT, ...; this machine by default.")
 ]
-Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Spark's own log goes.")]
+Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="File for Spark's own log.")]
 
 
 def report_lag(
@@ -92,9 +96,9 @@ def report_lag(
     """
     disk, clock = RealDisk(read_only=True), SystemClock()
     if form not in FORMATS:
-        raise CliError(f"--format is {form!r}: it is one of {', '.join(FORMATS)}", ExitCode.USAGE)
+        raise CliError(f"invalid --format {form!r}; use one of {', '.join(FORMATS)}", ExitCode.USAGE)
     if bool(journals) == bool(exported):
-        raise CliError("give --journal, or --exported: samples come from the one or the other", ExitCode.USAGE)
+        raise CliError("pass either --journal or --exported as the source of samples", ExitCode.USAGE)
     now_ms = clock.wall_ms()
     try:
         options = ReportOptions(
@@ -165,9 +169,9 @@ def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Seq
         CliError: It is to, and has no way to.
     """
     if engine not in ENGINES:
-        raise CliError(f"--engine is {engine!r}: it is one of {', '.join(ENGINES)}", ExitCode.USAGE)
+        raise CliError(f"invalid --engine {engine!r}; use one of {', '.join(ENGINES)}", ExitCode.USAGE)
     if engine == "local" and by_spark:
-        raise CliError(f"{by_spark[0]} needs Spark: leave out --engine local, or {by_spark[0]}", ExitCode.USAGE)
+        raise CliError(f"{by_spark[0]} needs Spark; remove --engine local, or {by_spark[0]}", ExitCode.USAGE)
     if engine != "auto" or by_spark:
         return engine == "local"
     from lag.report.exported import exported_at_most
@@ -197,8 +201,8 @@ def _by_spark(options: ReportOptions, data: str | None, master: str | None, log:
     except ImportError as error:
         name = (error.name or "").partition(".")[0]
         raise CliError(
-            f"this report runs on Spark, and {name} is not installed: pip install 'pyddmq[server,spark]'; up to "
-            f"{LOCAL_MAX:,} samples it needs none: --engine local, or a shorter --since",
+            f"this report runs on Spark, and {name} is not installed: pip install 'pyddmq[server,spark]'. "
+            f"Up to {LOCAL_MAX:,} samples do not need it: --engine local, or a shorter --since",
             ExitCode.WRONG_PYTHON,
         ) from error
     try:
@@ -236,7 +240,7 @@ def timezone_of(given: str | None) -> str:
             ZoneInfo(given)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise CliError(
-                f"--timezone is {given!r}: give a name such as Europe/Berlin, or UTC", ExitCode.USAGE
+                f"invalid --timezone {given!r}; use a name such as Europe/Berlin, or UTC", ExitCode.USAGE
             ) from error
         return given
     for name in (os.environ.get("TZ", "").lstrip(":"), os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]):

@@ -15,27 +15,35 @@ Journals = Annotated[
     list[str],
     typer.Option("--journal", metavar="DIR", help="A node's data directory, or its pyddmq/lag-acks; repeatable."),
 ]
-Since = Annotated[str, typer.Option("--since", metavar="TIME", help="Ends from here on; 2h: two hours ago.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Ends before this moment; else all.")]
-Every = Annotated[float, typer.Option("--every", metavar="SECONDS", help="How much time is told together.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="A group; repeatable. Else all.")]
-Topics = Annotated[list[str] | None, typer.Option("--topic", help="A topic; repeatable. Else all.")]
+Since = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Only messages that finished at or after this time; `2h` means two hours ago."
+    ),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Only messages that finished before this time.")
+]
+Every = Annotated[float, typer.Option("--every", metavar="SECONDS", help="Length of each row's time span.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="Only this group; repeatable.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; repeatable.")]
 Format = Annotated[str, typer.Option("--format", help="table, markdown, csv or json.")]
-Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where it goes; -: the standard output.")]
-Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[*], spark://HOST:PORT, ...")]
-Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="Where Spark's own log goes.")]
+Out = Annotated[str, typer.Option("--out", metavar="FILE", help="File for the output; `-` means stdout.")]
+Master = Annotated[str, typer.Option("--master", help="Spark master: local[*], spark://HOST:PORT, ...")]
+Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="File for Spark's own log.")]
 
 
 def residence_lag(
     *, journals: Journals, since: Since = "24h", until: Until = None, every: Every = 3600.0, groups: Groups = None,
     topics: Topics = None, form: Format = "table", out: Out = "-", master: Master = "local[*]", log: Log = None,
 ) -> int:  # fmt: skip
-    """Tell how long messages took from their store to the first hand-out, and to their end."""
+    """Show the latency of messages from storage to first delivery, and to completion."""
     try:
         from lag.spark.jobs import residence, residence_program
     except ImportError as error:
         raise CliError(
-            f"`pyddmq lag residence` runs on Spark, and there is no {error.name}: pip install 'pyddmq[server,spark]'",
+            f"`pyddmq lag residence` runs on Spark, and {error.name} is not installed: pip install "
+            "'pyddmq[server,spark]'",
             ExitCode.WRONG_PYTHON,
         ) from error
     from broker.runtime.disk import RealDisk
@@ -43,11 +51,11 @@ def residence_lag(
 
     clock = SystemClock()
     if form not in residence.FORMATS:
-        raise CliError(f"--format is {form!r}: it is one of {', '.join(residence.FORMATS)}", ExitCode.USAGE)
+        raise CliError(f"invalid --format {form!r}; use one of {', '.join(residence.FORMATS)}", ExitCode.USAGE)
     for each in journals:
         if not ack_folders(RealDisk(read_only=True), each):
             raise CliError(
-                f"{each} has no ack log: give the data directory of a node with a group whose ackLog is on",
+                f"{each} has no ack log; pass the data directory of a node with a group whose ackLog is on",
                 ExitCode.NOT_FOUND,
             )
     arguments = ["--journal", ",".join(journals), "--every", str(every), "--format", form]

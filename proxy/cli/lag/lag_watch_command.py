@@ -28,13 +28,13 @@ Config = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="Take thresholds, enableAlarm and alarmGroup from this file."),
 ]
-Silence = Annotated[str, typer.Option("--silence", metavar="SPAN", help="How long a node may record nothing.")]
+Silence = Annotated[str, typer.Option("--silence", metavar="SPAN", help="Maximum time without a round of a node.")]
 Settled = Annotated[
-    str, typer.Option("--settled", metavar="SPAN", help="How long a verdict that is not worse must hold.")
+    str, typer.Option("--settled", metavar="SPAN", help="How long a better verdict must last before it is reported.")
 ]
-Every = Annotated[str, typer.Option("--every", metavar="SPAN", help="How often to look at the journals.")]
+Every = Annotated[str, typer.Option("--every", metavar="SPAN", help="Time between polls of the journals.")]
 Once = Annotated[bool, typer.Option("--once", help="Process existing rounds, then exit; for cron.")]
-Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[*], spark://HOST:PORT, ...")]
+Master = Annotated[str, typer.Option("--master", help="Spark master: local[*], spark://HOST:PORT, ...")]
 Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="File for Spark's own log.")]
 
 

@@ -97,7 +97,7 @@ def to_rocketmq(found: StoppedStore, progress: Progress, seen: Before) -> Iterat
     """Yield what RocketMQ does otherwise with a store."""
     yield _sizes(found, seen)
     if not seen.clean:
-        text = "the last owner did not close the store: RocketMQ walks over the log, and may deliver again"
+        text = "the last owner did not close the store: RocketMQ scans the log, and may deliver again"
         yield Point("not_closed", 1, (), text, "start and stop the node once")
     yield from _queues(found, seen)
     acks, tried = Counter[str](), Counter[str]()
@@ -193,9 +193,7 @@ def _queues(found: StoppedStore, seen: Before) -> Iterator[Point]:
             fillers[name] += _fillers_of(queue)
             if queue.base_offset and queue.max_offset == queue.base_offset:
                 anew.append(f"{name}/{queue.queue_id}")
-    text = (
-        "offsets hold nothing, as their messages were lost: consumers without a tag filter get their neighbours twice"
-    )
+    text = "the messages of these offsets were lost: consumers without a tag filter receive the next message twice"
     yield from _counted("fillers", fillers, text)
     if seen.older:
         text = "the store has an older format, whose filler records hide messages from RocketMQ"
@@ -203,7 +201,8 @@ def _queues(found: StoppedStore, seen: Before) -> Iterator[Point]:
     yield from _named(
         "topics_made_again",
         anew,
-        "were made again and have no message yet: RocketMQ numbers them from 0, and what it stores is passed over here",
+        "were created again and have no message yet: RocketMQ numbers them from 0, and this node skips "
+        "messages that RocketMQ stores there",
         "publish a message to each of these queues first",
     )
 
@@ -265,7 +264,7 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
     yield from _named(
         "loops",
         loops,
-        "loops are pending: RocketMQ delivers one occurrence of each, then they pause until the store comes back",
+        "loops are pending: RocketMQ delivers one occurrence of each, then they pause until the store returns",
     )
     if timers.due.refused:
         text = "timed messages were refused by their topics; they are not in RocketMQ's wheel"

@@ -64,7 +64,7 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     loop = asyncio.new_event_loop()
     with contextlib.closing(loop), store_errors(data):
         if geometry_of(root, disk=disk) is None:
-            raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+            raise CliError(f"{data} has no store; pass the data directory of a node", ExitCode.DATA_UNUSABLE)
         if not change:
             # It is shown all the same.
             accept(root, disk)
@@ -105,7 +105,7 @@ def show(data: Path, group: str | None) -> OffsetsAnswer:
     with opened_progress(data) as (stopped, progress):
         found = list(positions(progress, EmbeddedQueues(stopped.store), group=group))
     if group is not None and not found:
-        text = f"no offsets of a group {group!r} are in {data}; `pyddmq offsets show --data {data}` lists all"
+        text = f"{data} has no offsets of a group {group!r}; `pyddmq offsets show --data {data}` lists all groups"
         raise CliError(text, ExitCode.NOT_FOUND)
     return OffsetsAnswer(now_ms=SystemClock().wall_ms(), offsets_total=len(found), offsets=found)
 

@@ -25,7 +25,7 @@ def backup(
     target: Annotated[Path, typer.Argument(help="Folder for the copy; empty or new.", readable=False)],
     link: Annotated[
         bool,
-        typer.Option("--link", help="Hard links of full log files: no space, but the same bytes on the same disk."),
+        typer.Option("--link", help="Hard-link full log files: no extra space, but the same bytes on the same disk."),
     ] = False,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Check the copy afterwards.")] = True,
     as_json: AsJson = False,
@@ -38,7 +38,7 @@ def backup(
 
     root, copy = str(data.absolute()), str(target.absolute())
     if Path(copy).resolve().is_relative_to(Path(root).resolve()):
-        raise CliError(f"{target} lies inside {data}; choose a folder elsewhere", ExitCode.USAGE)
+        raise CliError(f"{target} is inside {data}; choose another folder", ExitCode.USAGE)
     with store_errors(data), progress("copying", log_bytes(root), unit="bytes", enabled=not as_json) as advance:
         manifest = Backup(
             root,
@@ -55,11 +55,11 @@ def backup(
         told = {"backup": str(target), "logEnd": manifest["logEnd"], "files": len(manifest["files"]), "bytes": size}
         print_json({**told, "verified": verify, "findings": found})
     else:
-        checked = "" if not verify else ", checked" if not found else f", {amount(found, 'thing')} found by the check"
+        checked = "" if not verify else ", checked" if not found else f", {amount(found, 'problem')} found by the check"
         content = f"{amount(len(manifest['files']), 'file')}, {amount(size, 'byte')}"
         print_line(f"{target}: {content}, log up to {manifest['logEnd']:,}{checked}")
         if found:
-            print_line(f"they are copied from {data} as they are: `pyddmq store check {data}` shows more")
+            print_line(f"the copy has the same problems as {data}: `pyddmq store check {data}` shows more")
     return ExitCode.DAMAGE_FOUND if found else ExitCode.OK
 
 
@@ -79,16 +79,16 @@ def _verify(target: Path, *, as_json: bool) -> int:
 
 def restore(
     *,
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder that `store backup` made.", readable=False)],
-    data: Annotated[Path, typer.Argument(help="Data directory to make; empty or missing.", readable=False)],
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder written by `store backup`.", readable=False)],
+    data: Annotated[Path, typer.Argument(help="Data directory to create; must be empty or missing.", readable=False)],
     as_json: AsJson = False,
 ) -> int:
-    """Make a data directory from a backup, comparing every file with its sum."""
+    """Create a data directory from a backup, and verify the checksum of every file."""
     from upstream.tools.backup import restore as copy_back
 
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise CliError(
-            f"{data} is not empty; a restore never overwrites: move it away, or name another folder",
+            f"{data} is not empty, and a restore does not overwrite: move it away, or pass another folder",
             ExitCode.DATA_UNUSABLE,
         )
     # Under another name until it is whole: no node starts on half of it.
@@ -107,4 +107,4 @@ def restore(
         RealDisk().sync_folder(str(data.absolute().parent))
     if as_json:
         return print_json({"data": str(data), "files": len(manifest["files"]), "logEnd": manifest["logEnd"]})
-    return print_line(f"{data}: {amount(len(manifest['files']), 'file')}, every sum right; start the node on it")
+    return print_line(f"{data}: {amount(len(manifest['files']), 'file')}, all checksums correct; start the node on it")

@@ -9,25 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker.opening.recovery import ProgressCallback
-from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import Clock, Disk, SystemClock
-from broker.runtime.steps import run_now
-from broker.store import Store
-from broker.tools.check import Check, Finding
-from broker.tools.repair import repair
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
 from proxy.cli.output import print_json, print_line, progress
 from proxy.cli.store.store_files import DataFolder, log_bytes, store_errors
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
-from upstream.embedded.queues import EmbeddedQueues
-from upstream.progress.progress import Progress
-from upstream.tools.store_check import check_data
 
 if TYPE_CHECKING:
+    from broker.opening.recovery import ProgressCallback
+    from broker.store import Store
     from broker.tools.check import Check, Finding
 
 
@@ -37,11 +30,18 @@ if TYPE_CHECKING:
 def repair_data(
     root: str, *, disk: Disk, clock: Clock, random: Random, progress: ProgressCallback | None = None
 ) -> list[Finding]:
-    """Mend a data directory that nobody has open. Returns and raises as `broker.tools.repair.repair`.
+    """Repair a data directory that no process has open. Returns and raises as `broker.tools.repair.repair`.
 
     Where the journal's snapshot is lost, a group that is known nowhere else begins at the oldest message when the node
     starts, whose configuration says which groups there are (`upstream.progress.progress`).
     """
+    from broker.runtime.bundle import runtime_of
+    from broker.runtime.steps import run_now
+    from broker.tools.repair import repair
+    from upstream.embedded.queues import EmbeddedQueues
+    from upstream.progress.progress import Progress
+    from upstream.tools.store_check import check_data
+
     runtime = runtime_of(disk, clock, scheduler=_Never(), random=random)
 
     def findings_of(check: Check) -> Collection[Finding]:
@@ -71,16 +71,16 @@ class _Never:
 def check(
     *,
     data: DataFolder,
-    repair: Annotated[bool, typer.Option("--repair", help="Say what a repair would do.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do it. The node must be stopped.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Show what a repair would do.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: repair. The node must be stopped.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check every byte of a data directory: records, consume queues, checkpoints, JSON files, ack journal.
 
-    Changes nothing without --repair --yes. Exit code 10 when something is wrong.
+    Changes nothing without --repair --yes. Exit code 10 if there are problems.
     """
     if yes and not repair:
-        raise CliError("--yes goes with --repair", ExitCode.USAGE)
+        raise CliError("--yes needs --repair", ExitCode.USAGE)
     if yes:
         _repair(data, as_json=as_json)
     return _check(data, repair=repair and not yes, as_json=as_json)
@@ -105,14 +105,13 @@ def _check(data: Path, *, repair: bool, as_json: bool) -> int:
 
 
 def _repair(data: Path, *, as_json: bool) -> None:
-
     root = str(data.absolute())
     if not (data / "commitlog").is_dir():
         # Taking the lock would make folders.
-        raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+        raise CliError(f"{data} has no store; pass the data directory of a node", ExitCode.DATA_UNUSABLE)
     with (
         store_errors(data, quiet=True),
-        progress("checking and mending", log_bytes(root), unit="bytes", enabled=not as_json) as advance,
+        progress("checking and repairing", log_bytes(root), unit="bytes", enabled=not as_json) as advance,
     ):
         found = repair_data(
             root,
@@ -125,7 +124,7 @@ def _repair(data: Path, *, as_json: bool) -> None:
         if finding.repair:
             _print(finding, "repaired", as_json=as_json)
     if not as_json:
-        print_line("what is left:")
+        print_line("remaining problems:")
 
 
 def _print(finding: Finding, done: str, *, as_json: bool) -> None:
@@ -167,6 +166,6 @@ def _print_summary(look: Check, counts: dict[str, int], *, repair: bool, as_json
     )
     if repair and counts["damage"] + counts["warning"]:
         print_line(
-            "nothing was changed. Stop the node, then do it with --repair --yes; "
-            "`pyddmq store backup` first keeps the present state"
+            "nothing was changed. To repair, stop the node and run this again with --repair --yes; `pyddmq "
+            "store backup` copies the present state first"
         )

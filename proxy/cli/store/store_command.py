@@ -19,7 +19,7 @@ def broker_conf(
     *,
     data: Annotated[Path, typer.Argument(help="Data directory.", readable=False)],
     delay_levels: Annotated[
-        str, typer.Option(help="The node's messageDelayLevel, if it is not the default.")
+        str, typer.Option(help="The node's messageDelayLevel, if not the default.")
     ] = STANDARD_LEVELS,
     as_json: AsJson = False,
 ) -> int:
@@ -34,7 +34,7 @@ def broker_conf(
     with store_errors(data):
         geometry = geometry_of(root, disk=RealDisk())
         if geometry is None:
-            raise CliError(f"there is no store in {data}; name the data directory of a node", ExitCode.DATA_UNUSABLE)
+            raise CliError(f"{data} has no store; pass the data directory of a node", ExitCode.DATA_UNUSABLE)
         settings = broker_settings(
             root,
             geometry,

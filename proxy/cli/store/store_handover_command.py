@@ -30,23 +30,23 @@ class Other(enum.StrEnum):
 def handover(
     *,
     data: Annotated[
-        Path, typer.Argument(help="Data directory that no node has open; not a byte of it changes.", readable=False)
+        Path, typer.Argument(help="Data directory that no node has open; it is not changed.", readable=False)
     ],
-    to: Annotated[Other | None, typer.Option("--to", help="The store goes there.")] = None,
-    came_from: Annotated[Other | None, typer.Option("--from", help="The store has come from there.")] = None,
+    to: Annotated[Other | None, typer.Option("--to", help="Check before RocketMQ opens the store.")] = None,
+    came_from: Annotated[Other | None, typer.Option("--from", help="Check after RocketMQ had the store open.")] = None,
     accept: Annotated[
         bool, typer.Option("--accept", help="Exit with 0 although messages will not be delivered, or twice.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Say what will behave differently when a store goes to Apache RocketMQ, or has come from it.
+    """Show what changes when Apache RocketMQ takes over a store, or has returned it.
 
     Exit code 5 if messages will not be delivered, or will be delivered again; --accept makes it 0.
     """
     from proxy.cli.store import handover as points_of
 
     if (to is None) == (came_from is None):
-        raise CliError("give either --to rocketmq or --from rocketmq", ExitCode.USAGE)
+        raise CliError("pass either --to rocketmq or --from rocketmq", ExitCode.USAGE)
     with store_errors(data):
         seen = points_of.before(str(data.absolute()), RealDisk(read_only=True))
     arrives = came_from is not None
@@ -60,7 +60,7 @@ def handover(
         _print(data, points, direction)
     refusing = [point.kind for point in points if point.needs_accept]
     if refusing and not accept:
-        text = f"not accepted: {', '.join(refusing)}; do what each says, or accept it by --accept"
+        text = f"not accepted: {', '.join(refusing)}; follow the advice of each, or accept it with --accept"
         raise CliError(text, ExitCode.REFUSED)
     return ExitCode.OK
 
@@ -68,7 +68,7 @@ def handover(
 def _print(data: Path, points: Sequence[Point], direction: str) -> None:
     from proxy.cli.store.handover import NAMES_SHOWN
 
-    print_line(f"{data}: handed over {direction}")
+    print_line(f"{data}: ready for the handover {direction}")
     for point in points:
         print_line(f"{point.kind} ({point.count}): {point.text}")
         for name in point.names:

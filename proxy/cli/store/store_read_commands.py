@@ -23,9 +23,9 @@ from proxy.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from broker.tools.readonly import ReadOnlyStore
 
-Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at TIME or later.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored before TIME.")]
-Limit = Annotated[int, typer.Option(min=0, help="Stop after N; 0 means no limit.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Stored at or after this time.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")]
+Limit = Annotated[int, typer.Option(min=0, help="Maximum number; 0 means no limit.")]
 WithBody = Annotated[bool, typer.Option("--body", help="Show bodies.")]
 
 Place = tuple[int, int]
@@ -95,8 +95,10 @@ def dump(
     data: DataFolder,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     queue: Annotated[int | None, typer.Option(min=0, help="Only this queue of the topic.")] = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="From this queue offset on; with --topic, --queue.")] = None,
-    position: Annotated[int | None, typer.Option(min=0, help="From the record at this commit-log offset on.")] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="Start at this queue offset; needs --topic and --queue.")
+    ] = None,
+    position: Annotated[int | None, typer.Option(min=0, help="Start at the record at this commit-log offset.")] = None,
     since: Since = None,
     until: Until = None,
     limit: Limit = 100,
@@ -106,7 +108,9 @@ def dump(
     """Print records in the order of the log, or of one queue: one line each."""
     times = _times(since, until)
     if offset is not None and (topic is None or queue is None):
-        raise CliError("--offset needs --topic and --queue; --position counts in the whole log", ExitCode.USAGE)
+        raise CliError(
+            "--offset needs --topic and --queue; use --position for an offset in the whole log", ExitCode.USAGE
+        )
     if queue is not None and topic is None:
         raise CliError("--queue needs --topic", ExitCode.USAGE)
     if offset is not None and position is not None:
@@ -126,13 +130,13 @@ def find(
     *,
     data: DataFolder,
     key: Annotated[str | None, typer.Option(help="One of the message's keys.")] = None,
-    unique_key: Annotated[str | None, typer.Option(help="The UNIQ_KEY, the id that producers get.")] = None,
+    unique_key: Annotated[str | None, typer.Option(help="The UNIQ_KEY, the id that producers receive.")] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated.")
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; repeatable.")
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Text in the body.")] = None,
-    hex_bytes: Annotated[str | None, typer.Option("--hex", help="Bytes in the body, in hex digits.")] = None,
-    pattern: Annotated[str | None, typer.Option("--regex", help="Regular expression over the body.")] = None,
+    text: Annotated[str | None, typer.Option(help="Text that the body contains.")] = None,
+    hex_bytes: Annotated[str | None, typer.Option("--hex", help="Bytes that the body contains, in hex digits.")] = None,
+    pattern: Annotated[str | None, typer.Option("--regex", help="Regular expression that the body matches.")] = None,
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     queue: Annotated[int | None, typer.Option(min=0, help="Only this queue of the topic.")] = None,
     since: Since = None,
@@ -154,7 +158,7 @@ def find(
     for wanted in _body_conditions(text, hex_bytes, pattern):
         conditions.append(wanted)
     if len(conditions) == 2 and topic is None and since is None and until is None:
-        raise CliError("say what to look for: --key, --unique-key, --property, --text, --hex, --regex", ExitCode.USAGE)
+        raise CliError("pass a condition: --key, --unique-key, --property, --text, --hex, --regex", ExitCode.USAGE)
     with opened(data, as_json=as_json) as store:
         _check_topic(store, topic, queue)
         places = _places(store, None, times[0])
@@ -295,7 +299,7 @@ def _print_all(
         if found == limit:
             break
     if damaged and not as_json:
-        print_line(f"passed over: {amount(damaged, 'damaged record')}; `pyddmq store check` shows more")
+        print_line(f"skipped: {amount(damaged, 'damaged record')}; `pyddmq store check` shows more")
     return found
 
 
@@ -320,10 +324,10 @@ def _places_of_queue(
 
 def _check_topic(store: ReadOnlyStore, topic: str | None, queue: int | None) -> None:
     if topic is not None and topic not in store.topics:
-        raise CliError(f"the store has no topic {topic!r}; `pyddmq store stat` lists them", ExitCode.NOT_FOUND)
+        raise CliError(f"the store has no topic {topic!r}; `pyddmq store stat` lists its topics", ExitCode.NOT_FOUND)
     if topic is not None and queue is not None and queue >= len(store.topics[topic].queues):
         count = len(store.topics[topic].queues)
-        raise CliError(f"topic {topic} has no queue {queue}, its queues are 0 to {count - 1}", ExitCode.NOT_FOUND)
+        raise CliError(f"topic {topic} has no queue {queue}; its queues are 0 to {count - 1}", ExitCode.NOT_FOUND)
 
 
 def _times(since: str | None, until: str | None) -> tuple[int, int | None]:
@@ -354,7 +358,7 @@ def _body_conditions(text: str | None, hex_bytes: str | None, pattern: str | Non
         try:
             raw = bytes.fromhex(hex_bytes)
         except ValueError as error:
-            raise CliError(f"--hex {hex_bytes!r} is not pairs of hex digits", ExitCode.USAGE) from error
+            raise CliError(f"--hex {hex_bytes!r} is not valid; pass pairs of hex digits", ExitCode.USAGE) from error
         yield lambda shown: raw in shown.body
     if pattern is not None:
         try:

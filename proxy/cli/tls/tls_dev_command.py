@@ -18,28 +18,28 @@ _NAMES = ("localhost", "127.0.0.1", "::1")
 def dev(
     *,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where the files go; made where it is not there.", readable=False)
+        Path, typer.Argument(metavar="DIR", help="Folder for the files; created if missing.", readable=False)
     ],
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further DNS name or address of the node; may be given several times."),
+        typer.Option(metavar="NAME", help="A further DNS name or address of the node; repeatable."),
     ] = None,
     client: Annotated[
         str, typer.Option(metavar="NAME", help="Common name of the client's certificate.")
     ] = "dev-client",
-    days: Annotated[int, typer.Option(min=1, max=3650, help="How long the certificates are good.")] = 90,
-    force: Annotated[bool, typer.Option("--force", help="Replace such files that are there.")] = False,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Validity of the certificates.")] = 90,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make a CA and certificates for trying TLS on this machine; not for production: the CA's key lies beside them."""
+    """Create a CA and certificates for trying TLS. Not for production: the CA's key is in the same folder."""
     try:
         from proxy.cli.tls.dev_certificates import FILES, make
     except ImportError as error:
-        text = "`pyddmq tls dev` needs the package cryptography; pip install 'pyddmq[server]' brings it"
+        text = "`pyddmq tls dev` needs the package cryptography: pip install 'pyddmq[server]'"
         raise CliError(text, ExitCode.USAGE) from error
     there = [each for each in FILES if (folder / each).exists()]
     if there and not force:
-        text = f"{folder / there[0]} exists; name another folder, or replace its files with --force"
+        text = f"{folder / there[0]} exists; pass another folder, or replace its files with --force"
         raise CliError(text, ExitCode.USAGE)
     try:
         make(folder, names=(*_NAMES, *(name or ())), client=client, days=days)
@@ -48,19 +48,16 @@ def dev(
     path = folder.absolute()
     if as_json:
         return print_json({"folder": str(path), "files": list(FILES), "days": days, "client": client})
-    print_line(f"A CA, a certificate for the node and one for a client {client!r}, good for {days} days, in {path}.")
+    print_line(
+        f"Created a CA, a certificate for the node and one for client {client!r}, valid for {days} days, in {path}."
+    )
     print_line("Not for production: anyone who has ca.key can impersonate any client. In the node's configuration:")
     print_line(
-        "\n"
-        "tls:\n"
-        f"  certificate: {path}/node.crt\n"
-        f"  key: {path}/node.key\n"
-        "  clientCertificates: required      # or none, optional\n"
-        f"  clientCa: {path}/ca.crt\n"
-        "  producer: {port: 9623}\n"
-        "  consumer: {port: 9723}\n"
+        f"\ntls:\n  certificate: {path}/node.crt\n  key: {path}/node.key\n  clientCertificates: required    "
+        f"  # or none, optional\n  clientCa: {path}/ca.crt\n  producer: {{port: 9623}}\n  consumer: {{port: "
+        "9723}\n"
     )
-    print_line("And for the client:")
+    print_line("For the client:")
     return print_line(
         "\n"
         f"export PYDDMQ_TLS_CA={path}/ca.crt\n"

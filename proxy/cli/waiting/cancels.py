@@ -28,7 +28,7 @@ Shown = TypeVar("Shown", bound=WaitingMessage)
 def named(ids: Sequence[str], topic: str | None) -> Chosen:
     """Return what was named as a change names it. Raises CliError: an id is empty."""
     if not all(ids):
-        raise CliError("an id is empty; leave it out", ExitCode.USAGE)
+        raise CliError("an id is empty; remove it", ExitCode.USAGE)
     return [{"id": each, "topic": topic} for each in ids]
 
 
@@ -42,7 +42,7 @@ def show_selection(
         return ExitCode.OK
     print_table("Selected", found[:_SHOWN])
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
-    return print_line(f"nothing was changed: {amount(len(found), noun)} would be cancelled{more}; --yes does it")
+    return print_line(f"nothing was changed: {amount(len(found), noun)} would be cancelled{more}; pass --yes to cancel")
 
 
 def names_of(found: Sequence[WaitingMessage]) -> Chosen:

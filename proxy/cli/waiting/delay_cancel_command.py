@@ -21,27 +21,29 @@ def cancel(
     messages: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids (UNIQ_KEY).")] = None,
     topic: OnlyTopic = None,
     level: Annotated[int | None, typer.Option("--level", min=1, help="Only messages of this level.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All messages that wait in delay levels.")] = False,
-    rate: Annotated[int, typer.Option(min=1, max=100_000, help="Cancels a second at most, of a selection.")] = 1_000,
-    yes: Annotated[bool, typer.Option("--yes", help="Cancel a selection; without this it is only shown.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All pending messages of delay levels.")] = False,
+    rate: Annotated[
+        int, typer.Option(min=1, max=100_000, help="With a selection: maximum cancellations per second.")
+    ] = 1_000,
+    yes: Annotated[bool, typer.Option("--yes", help="Cancel the selection; without it, only show it.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Cancel messages that wait in a delay level, and say of each whether it was in time.
+    """Cancel pending messages of delay levels, and show whether each was still pending.
 
     Ids are cancelled at once; a selection (--topic, --level, --all) is shown, or cancelled with --yes.
     """
     if messages:
         if everything or level is not None:
-            raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
+            raise CliError("pass ids, or a selection, not both", ExitCode.USAGE)
         chosen = named(messages, topic)
         return run_cancels(admin, _PATH, chosen, rate=rate, selected=False, noun="message", as_json=as_json)
     if not (everything or topic is not None or level is not None):
-        raise CliError("name messages by id, or select them with --topic, --level or --all", ExitCode.USAGE)
+        raise CliError("pass ids, or select messages with --topic, --level or --all", ExitCode.USAGE)
     with asking(admin, None) as ask:
         found, answer = pages(ask, level, topic, SELECTED_MAX)
     if answer.cut:
-        raise CliError(f"more than {SELECTED_MAX:,} messages are selected; narrow it with --level", ExitCode.USAGE)
+        raise CliError(f"the selection has more than {SELECTED_MAX:,} messages; narrow it with --level", ExitCode.USAGE)
     # Retries of groups are named, by id or topic, or left alone.
     found = [each for each in found if topic is not None or not each.topic.startswith("%RETRY%")]
     if not yes:

@@ -48,19 +48,19 @@ def show(
     *,
     level: Annotated[int | None, typer.Argument(help="Only this level.")] = None,
     topic: OnlyTopic = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Messages shown at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of messages shown.")] = 100,
     data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show the messages that wait, those due first at the front."""
+    """Show pending messages, ordered by due time."""
     with asking(admin, data) as ask:
         found, answer = pages(ask, level, topic, limit)
     if as_json:
         return print_json(replace(answer, messages=found))
     print_messages("Delayed messages", found)
     if answer.cut:
-        print_line("there are more; name a level, a topic or a higher --limit")
+        print_line("there are more; pass a level, a topic or a higher --limit")
     return ExitCode.OK
 
 

@@ -25,27 +25,29 @@ def cancel(
     begin: From = None,
     end: To = None,
     everything: Annotated[bool, typer.Option("--all", help="All pending timers.")] = False,
-    rate: Annotated[int, typer.Option(min=1, max=100_000, help="Cancels a second at most, of a selection.")] = 1_000,
-    yes: Annotated[bool, typer.Option("--yes", help="Cancel a selection; without this it is only shown.")] = False,
+    rate: Annotated[
+        int, typer.Option(min=1, max=100_000, help="With a selection: maximum cancellations per second.")
+    ] = 1_000,
+    yes: Annotated[bool, typer.Option("--yes", help="Cancel the selection; without it, only show it.")] = False,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Cancel messages that wait for their moment, and say of each whether it was in time.
+    """Cancel pending timed messages, and show whether each was still pending.
 
     Ids and handles are cancelled at once; a selection (--topic, --from, --to, --all) is shown, or cancelled with --yes.
     """
     if timers:
         if everything or begin is not None or end is not None:
-            raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
+            raise CliError("pass ids, or a selection, not both", ExitCode.USAGE)
         chosen = named(timers, topic)
         return run_cancels(admin, _PATH, chosen, rate=rate, selected=False, noun="timer", as_json=as_json)
     if not (everything or topic is not None or begin is not None or end is not None):
-        text = "name timers by id or handle, or select them with --topic, --from, --to or --all"
+        text = "pass ids or handles, or select timers with --topic, --from, --to or --all"
         raise CliError(text, ExitCode.USAGE)
     with asking(admin, None) as ask:
         found, cursor = pages(ask, asked_parameters(topic, begin, end), SELECTED_MAX)
     if cursor is not None:
-        text = f"more than {SELECTED_MAX:,} timers are selected; narrow it with --from and --to"
+        text = f"the selection has more than {SELECTED_MAX:,} timers; narrow it with --from and --to"
         raise CliError(text, ExitCode.USAGE)
     if not yes:
         return show_selection(found, print_timers, noun="timer", as_json=as_json)

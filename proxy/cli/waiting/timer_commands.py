@@ -28,9 +28,11 @@ PAGE = 1_000
 TimerId = Annotated[str, typer.Argument(metavar="ID", help="The message's id (UNIQ_KEY or DDMQ's), or its handle.")]
 OfTopic = Annotated[str | None, typer.Option("--topic", help="Topic of the message; needed when its id is not unique.")]
 OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages for this topic.")]
-From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Due then or later, such as `in 10m`.")]
-To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Due before then.")]
-Stage = Annotated[str, typer.Argument(metavar="STAGE", help="Stage of the work, as `timers stats` names them, or all.")]
+From = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="Due at or after this time, such as `in 10m`.")
+]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Due before this time.")]
+Stage = Annotated[str, typer.Argument(metavar="STAGE", help="Stage of the pipeline, from `timers stats`, or all.")]
 
 
 def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, object]:
@@ -48,12 +50,12 @@ def list_timers(
     topic: OnlyTopic = None,
     begin: From = None,
     end: To = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Messages shown at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of messages shown.")] = 100,
     data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """List the messages that wait for their moment, those due first at the front."""
+    """List pending timed messages, ordered by due time."""
     asked = asked_parameters(topic, begin, end)
     with asking(admin, data) as ask:
         found, cursor = pages(ask, asked, limit)
@@ -63,7 +65,7 @@ def list_timers(
         return ExitCode.OK
     print_timers("Timers", found)
     if cursor is not None:
-        print_line("there are more; name a topic, --from and --to, or a higher --limit")
+        print_line("there are more; pass a topic, --from and --to, or a higher --limit")
     return ExitCode.OK
 
 
@@ -114,7 +116,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show one timer, whether it is pending, was delivered, cancelled or rescheduled."""
+    """Show one timer: pending, delivered, cancelled or rescheduled."""
     with asking(admin, data) as ask:
         answer = ask("/api/timers/show", {"id": timer, "topic": topic}, TimerAnswer)
     if as_json:
@@ -134,12 +136,12 @@ def show(
 def reschedule(
     *,
     timer: TimerId,
-    at: Annotated[str, typer.Option("--at", metavar="TIME", help="The new moment: ISO 8601, ms, or `in 90s`.")],
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help="The new time: ISO 8601, ms, or `in 90s`.")],
     topic: OfTopic = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Give a timer another moment, in one piece; it has a new id then."""
+    """Change the due time of a timer atomically; it receives a new id."""
     due_ms = moment_option(at, option="--at", clock=SystemClock(), span_is_age=False)
     answer = post(
         admin, "/api/timers/reschedule", {"id": timer, "topic": topic, "deliverAtMs": due_ms}, RescheduleResult
@@ -155,12 +157,12 @@ def reschedule(
 
 
 def pause(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
-    """Halt a stage of the timers' work until `resume` or a restart; timers become late, none is lost."""
+    """Pause a stage of timer processing until `resume` or a restart; timers become late, none is lost."""
     return _switch("pause", stage, admin, as_json=as_json)
 
 
 def resume(*, stage: Stage, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
-    """Let a paused stage go on."""
+    """Resume a paused stage."""
     return _switch("resume", stage, admin, as_json=as_json)
 
 
@@ -174,7 +176,7 @@ def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
 
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
-    """Show how many timers wait, for which topics, how late they are, and what each stage has before it."""
+    """Show the number of pending timers by topic, their lateness, and the backlog of each stage."""
     with asking(admin, data) as ask:
         answer = ask("/api/timers", {"limit": 0}, TimersAnswer)
         if answer.next_due_ms is None and answer.pending_total:
@@ -191,10 +193,10 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
     late = f", late by {age(answer.late_ms / 1000)}" if answer.late_ms else ""
     print_line(f"pending: {answer.pending_total:,}{due}{late}")
     if answer.refused:
-        print_line(f"refused by their topics, and tried again: {answer.refused:,}")
+        print_line(f"refused by their topics, retried: {answer.refused:,}")
     topics = [[each.topic, f"{each.pending:,}"] for each in answer.topics]
     print_table("Pending by topic", ["topic", "pending"], topics, right=(1,))
     stages = [
         [each.stage, f"{each.depth:,}", f"{each.ms:,.1f}", "paused" if each.paused else ""] for each in answer.stages
     ]
-    return print_table("Stages", ["stage", "waiting", "ms at work", "state"], stages, right=(1, 2))
+    return print_table("Stages", ["stage", "waiting", "ms busy", "state"], stages, right=(1, 2))

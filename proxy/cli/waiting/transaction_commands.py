@@ -45,9 +45,9 @@ State = Annotated[
     Standing,
     typer.Option("--state", help="`undecided`, or `discarded`: abandoned after too many checks or too long a time."),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="All of the state.")]
+Everything = Annotated[bool, typer.Option("--all", help="All transactions of the state.")]
 Rate = Annotated[float, typer.Option(min=0.1, max=10_000, help="With a selection: maximum per second.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it with a selection; without this it is only shown.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Apply to the selection; without it, only show it.")]
 
 
 def list_transactions(
@@ -55,7 +55,7 @@ def list_transactions(
     topic: OnlyTopic = None,
     group: OnlyGroup = None,
     state: State = Standing.UNDECIDED,
-    limit: Annotated[int, typer.Option(min=1, max=SELECTED_MAX, help="Transactions shown at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=SELECTED_MAX, help="Maximum number of transactions shown.")] = 100,
     data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -67,7 +67,7 @@ def list_transactions(
         return print_json(replace(answer, transactions=found))
     _print_transactions(f"{state.value} transactions".capitalize(), found, answer.now_ms)
     if answer.next is not None:
-        print_line("there are more; name a topic, a producer group or a higher --limit")
+        print_line("there are more; pass a topic, a producer group or a higher --limit")
     return ExitCode.OK
 
 
@@ -78,7 +78,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show where a transaction stands; `pyddmq messages show ID` has its body."""
+    """Show the state of a transaction; `pyddmq messages show ID` shows its body."""
     with asking(admin, data) as ask:
         answer = ask(_PATH, {"id": transaction}, TransactionsAnswer)
     if as_json:
@@ -95,14 +95,14 @@ _STANDING = {
     "discarded": "discarded; commit, rollback or resume it",
     "committed": "committed",
     "rolledBack": "rolled back",
-    "resumed": "discarded once, and resumed",
-    "moved": "put again, or discarded",
+    "resumed": "discarded earlier, then resumed",
+    "moved": "stored again, or discarded",
     "decided": "decided long ago",
 }
 
 
 def _facts(each: TransactionView, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "message", f"for topic {each.topic}, queue {each.queue}, {amount(each.bytes, 'byte')} in all"
+    yield "message", f"for topic {each.topic}, queue {each.queue}, {amount(each.bytes, 'byte')} in total"
     yield "group", each.group
     if each.key:
         yield "key", each.key
@@ -148,8 +148,8 @@ def _deciding(action: str, summary: str) -> Callable[..., int]:
 
     done = _DONE[action]
     decide.__doc__ = (
-        f"{summary} Final.\n\nIds are {done} at once, whatever their state; a selection (--topic, --group, --state, "
-        f"--all) is shown, or {done} with --yes."
+        f"{summary} Final.\n\nIds are {done} at once, whatever their state. A selection (--topic, --group, "
+        "--state, --all) is only shown without --yes."
     )
     return decide
 
@@ -173,9 +173,9 @@ def resume(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Make discarded transactions undecided again: their producers are asked anew, from the first check on.
+    """Make discarded transactions undecided again: their producers are checked again, from the first check.
 
-    Ids at once; a selection (--topic, --group, --all) is shown, or resumed with --yes.
+    Ids immediately; a selection (--topic, --group, --all) is shown, or resumed with --yes.
     """
     chosen = _chosen(admin, transactions, Standing.DISCARDED, topic, group, everything=everything)
     return _change(admin, "resume", chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)
@@ -188,14 +188,14 @@ def _chosen(
     selection = everything or topic is not None or group is not None
     if ids:
         if selection:
-            raise CliError("give ids, or a selection, not both", ExitCode.USAGE)
+            raise CliError("pass ids, or a selection, not both", ExitCode.USAGE)
         return [str(each["id"]) for each in named(ids, None)]
     if not selection:
-        raise CliError("say which: ids, --topic, --group or --all", ExitCode.USAGE)
+        raise CliError("select transactions: ids, --topic, --group or --all", ExitCode.USAGE)
     with asking(admin, None) as ask:
         answer, found = _selected(ask, state, topic, group, SELECTED_MAX)
     if answer.next is not None:
-        text = f"more than {SELECTED_MAX:,} transactions are selected; narrow it with --topic or --group"
+        text = f"the selection has more than {SELECTED_MAX:,} transactions; narrow it with --topic or --group"
         raise CliError(text, ExitCode.USAGE)
     return found
 
@@ -265,7 +265,9 @@ def _sentence(action: str, result: dict[str, Any]) -> str:
     name = printable(result["id"])
     if result["refused"] is not None:
         return f"{name}: {printable(result['refused'])}"
-    before = "it was before" if result.get("already") else "it had been discarded" if result.get("wasDiscarded") else ""
+    before = (
+        "it was before" if result.get("already") else "it was discarded before" if result.get("wasDiscarded") else ""
+    )
     return f"{name}: {_DONE[action]}{f' ({before})' if before else ''}"
 
 
@@ -279,7 +281,7 @@ def _shown(action: str, found: Sequence[TransactionView], *, as_json: bool) -> i
     _print_transactions("Selected", found[:_SHOWN], newest)
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
     return print_line(
-        f"nothing was changed: {amount(len(found), 'transaction')} would be {_DONE[action]}{more}; --yes does it"
+        f"nothing was changed: {amount(len(found), 'transaction')} would be {_DONE[action]}{more}; pass --yes to apply"
     )
 
 

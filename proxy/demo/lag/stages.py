@@ -57,7 +57,7 @@ STAGES: Final = (
     Stage(group="paused", story="an operator pauses it", status="PAUSED", cause="paused"),
     Stage(
         group="back",
-        story="consumers went away, came back and caught up",
+        story="consumers stopped, returned and caught up",
         status="OK",
         earlier=("STOP", "no_consumer"),
     ),

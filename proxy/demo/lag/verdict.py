@@ -74,11 +74,11 @@ def judge(run: LagRun, report: Report | None) -> tuple[list[Check], list[Found]]
         of_report = _of_part(parts.get(stage.group))
         _hold(stage, "the node", live.get(stage.group), findings)
         if stage.earlier is not None and stage.earlier not in run.seen[stage.group][:-1]:
-            findings.add(f"the node never said {said(stage.earlier)} before")
+            findings.add(f"the node never reported {said(stage.earlier)} before")
         if report is not None:
             _hold(stage, "the report", of_report, findings)
             if stage.earlier is not None and stage.earlier not in _ended(parts.get(stage.group)):
-                findings.add(f"the report has no {said(stage.earlier)} that is over")
+                findings.add(f"the report has no earlier {said(stage.earlier)}")
         checks.append(Check(name=stage.group, promise=stage.story, findings=findings))
         found.append(Found(stage=stage, node=live.get(stage.group), report=of_report))
     return checks, found
@@ -95,7 +95,7 @@ def said(verdict: Verdict | None) -> str:
 def _hold(stage: Stage, who: str, found: Verdict | None, findings: Findings) -> None:
     staged = stage.status, stage.cause
     if found != staged:
-        findings.add(f"{who} says {said(found)} where {said(staged)} was staged")
+        findings.add(f"{who} reports {said(found)} where {said(staged)} was staged")
 
 
 def _of_part(part: GroupPart | None) -> Verdict | None:

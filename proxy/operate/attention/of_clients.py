@@ -22,8 +22,8 @@ def findings(troubles: Troubles) -> Iterator[Finding]:
     for client in held[:LIMITED_MAX]:
         more = f", and {amount(len(held) - LIMITED_MAX, 'further limit')} of clients" if len(held) > LIMITED_MAX else ""
         text = (
-            f"The {client.kind} {short(client.name)} is held to its limit since {moment_text(client.since_ms)}: "
-            f"{client.said} ({client.limit}); {amount(client.waited, 'call')} held back, "
-            f"{client.refused:,} refused{more}."
+            f"The {client.kind} {short(client.name)} is at its limit since {moment_text(client.since_ms)}: "
+            f"{client.said} ({client.limit}); {amount(client.waited, 'call')} delayed, {client.refused:,} "
+            f"refused{more}."
         )
         yield found("client_limited", False, text, count=client.waited + client.refused)

@@ -55,7 +55,7 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
     if topic.paused_since_ms is not None:
         since = age((now_ms - topic.paused_since_ms) / 1000)
         resume = command("groups", "resume", group.group, "--topic", topic.topic)
-        text = f"{where}: paused for {since}, from {topic.paused_by}. To go on: {resume}"
+        text = f"{where}: paused for {since}, from {topic.paused_by}. To continue: {resume}"
         yield found("paused", False, text, since_ms=topic.paused_since_ms)
     if topic.owner is not None:
         text = f"{where}: waits for its queues, which {topic.owner} consumes inside the program."
@@ -73,7 +73,7 @@ def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: i
     yield from _of_calls(where, group, topic, now_ms)
     yield from _of_keys(where, group, topic, now_ms)
     if topic.dead_letters_refused:
-        text = f"{where}: {amount(topic.dead_letters_refused, 'dead letter')} cannot be written, and the keys wait."
+        text = f"{where}: {amount(topic.dead_letters_refused, 'dead letter')} cannot be written, and their keys wait."
         yield found("dead_letters_refused", True, text, count=topic.dead_letters_refused)
     yield from _of_rises(where, (group.group, topic.topic), risen)
 
@@ -130,9 +130,10 @@ def _of_calls(where: str, group: GroupView, topic: SubscriptionView, now_ms: int
         queue = _queue(each.qid)
         place = ("--topic", topic.topic, "--queue", queue, "--offset", str(each.offset), "--force")
         text = (
-            f"{where}: action {each.action} has had a message for {age((now_ms - each.since_ms) / 1000)}, beyond its "
-            f"limit of {each.limit_ms:,} ms (queue {queue}, offset {each.offset}); its key waits until it returns. "
-            f"To go on without it: {command('groups', 'skip', group.group, *place)} (or dead-letter)"
+            f"{where}: action {each.action} has had a message for {age((now_ms - each.since_ms) / 1000)}, "
+            f"beyond its limit of {each.limit_ms:,} ms (queue {queue}, offset {each.offset}); its key waits "
+            f"until it returns. To continue without it: {command('groups', 'skip', group.group, *place)} "
+            "(or dead-letter)"
         )
         about = {"since_ms": each.since_ms, "queue": whole_number(queue, 9), "offset": each.offset}
         yield found("call_stuck", True, text, reason=each.action, **about)
@@ -149,13 +150,13 @@ def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int)
         since = f"{'more than ' if each.earlier else ''}{age((now_ms - each.since_ms) / 1000)}"
         why = f", the last time with: {short(each.reason)}" if each.reason else ""
         text = (
-            f"{where}: {what} fails again and again: {amount(each.attempts, 'delivery')} in {since} "
+            f"{where}: {what} fails repeatedly: {amount(each.attempts, 'delivery')} in {since} "
             f"({_place(each)}){why}.{_end(group, each)}"
         )
         yield found("poison", True, text, **_about(each))
     if topic.failing_total > _NAMED:
         more = topic.failing_total - min(_NAMED, len(topic.failing))
-        yield found("poison", True, f"{where}: {amount(more, 'more message')} that fail again and again.", count=more)
+        yield found("poison", True, f"{where}: {amount(more, 'more message')} that fail repeatedly.", count=more)
     stuck = [key for key in topic.stuck_keys if now_ms - key.since_ms >= STUCK_SECONDS * 1000]
     held = sorted((key for key in stuck if (key.qid, key.offset) not in failing), key=lambda each: each.since_ms)
     for key in held[:_NAMED]:
@@ -165,7 +166,7 @@ def _of_keys(where: str, group: GroupView, topic: SubscriptionView, now_ms: int)
         more = len(held) - _NAMED
         # Only the keys held longest are listed in the view.
         least = "at least " if topic.stuck_keys_total > len(topic.stuck_keys) else ""
-        text = f"{where}: {least}{more} more keys are held for a minute or longer."
+        text = f"{where}: {least}{more} more keys are blocked for a minute or longer."
         yield found("key_held", False, text, count=more)
 
 
@@ -298,6 +299,6 @@ def _held_text(key: StuckKey, now_ms: int) -> str:
         # It is since the first failure, and it may have gone out a moment ago.
         where = f"now with {key.holder}" if key.holder else whereabouts(key.state)
         why = f"; the last failure: {short(key.reason)}" if key.reason else ""
-        return f"key {key.key} has been held for {since} {facts}, {where}{why}."
-    who = f"is out with {key.holder}" if key.holder else f"({whereabouts(key.state)}) has been held"
+        return f"key {key.key} has been blocked for {since} {facts}, {where}{why}."
+    who = f"is in flight with {key.holder}" if key.holder else f"({whereabouts(key.state)}) has been blocked"
     return f"key {key.key} {who} for {since} {facts}."

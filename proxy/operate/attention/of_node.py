@@ -42,7 +42,9 @@ def findings(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
 
 def _of_tls(tls: TlsView, now_ms: int) -> Iterator[Finding]:
     if tls.refused:
-        text = f"Certificates were refused at {moment_text(tls.refused_ms)}, the old ones stay: {short(tls.refused)}"
+        text = (
+            f"Certificates were refused at {moment_text(tls.refused_ms)}, the present ones stay: {short(tls.refused)}"
+        )
         yield found("tls_reload_refused", True, text)
     kinds = (
         ("tls_expiring", "The certificate", tls.expiring, "every client refuses the port"),
@@ -62,7 +64,7 @@ def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
     """Each trouble once, with the groups that have it."""
     for said in dict.fromkeys(troubles.kafka.values()):
         groups = ", ".join(sorted(name for name, each in troubles.kafka.items() if each == said))
-        text = f"This node cannot read from Kafka for {groups}: {said}. Nothing is handed out meanwhile."
+        text = f"This node cannot read from Kafka for {groups}: {said}. Deliveries are stopped until then."
         yield found("kafka_trouble", True, text)
     for cluster, said in troubles.kafka_producers.items():
         text = f"The producer of Kafka cluster {cluster} failed and is being replaced: {said}."
@@ -76,7 +78,7 @@ def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
 def _of_state(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     why = " ".join(node.reasons)
     if troubles.acks_refused:
-        yield found("acks_refused", True, f"Acks are refused now, and pulls with them. {why}".rstrip())
+        yield found("acks_refused", True, f"Acks and pulls are refused now. {why}".rstrip())
     elif node.state != "ready":
         kind = "failed" if node.state == "failed" else "not_ready"
         yield found(kind, node.state == "failed", f"The node is {node.state}. {why}".rstrip())
@@ -90,21 +92,21 @@ def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
     if troubles.publishes_refused:
         needed = byte_size(troubles.file_bytes)
         text = (
-            f"The disk is full: publishes are refused now. {store.path} has {free} free; the next file takes {needed}."
+            f"The disk is full: publishes are refused now. {store.path} has {free} free; the next file needs {needed}."
         )
         yield found("disk_full", True, text)
     elif store.free_bytes < FREE_BYTES_LOW:
         text = f"Only {free} are free in {store.path}; publishes are refused when it is full."
         yield found("disk_low", store.free_bytes == 0, text)
     if troubles.reserve_missing:
-        text = "Nothing is set aside for dead letters: with the disk full they would wait, and their keys with them."
+        text = "No space is reserved for dead letters: on a full disk they would wait, and their keys with them."
         yield found("reserve_missing", False, text)
     if troubles.retention_blocked:
-        text = "A log file is due for deletion, and what is pending in it cannot be put elsewhere: retention waits."
+        text = "A log file is due for deletion, and its pending messages cannot be moved: retention waits."
         yield found("retention_blocked", True, text)
     if troubles.retention_waits is not None:
         counts = by_group(troubles.retention_waits) or "unknown"
-        text = f"The configured limits of retention would delete messages that are not finished: {counts}."
+        text = f"The configured retention limits would delete unfinished messages: {counts}."
         yield found("retention_waits", False, text)
     if troubles.sync_seconds >= SLOW_SYNC_SECONDS:
         text = f"A sync of the log took {age(troubles.sync_seconds)} within the last minute; publishes wait for it."
@@ -124,7 +126,7 @@ def _of_damage(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
             parts.append(f"{amount(damage.records, 'record')} met by reads")
         lost = f"; {amount(damage.fillers, 'message')} of the queues with it" if damage.fillers else ""
         where = f"{' and '.join(parts)}, the first at offset {damage.first:,}"
-        text = f"The log is damaged: {where}. What stood there is lost{lost}."
+        text = f"The log is damaged: {where}. Its data is lost{lost}."
         yield found("damage", True, text, count=max(1, damage.fillers, damage.records))
     # What a start found is told of for a day.
     if troubles.uptime_seconds >= DAY_SECONDS:
@@ -133,7 +135,7 @@ def _of_damage(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
         text = f"The ack journal was damaged in {amount(troubles.acks_damaged, 'place')} at the start."
         yield found("acks_damaged", False, text)
     if troubles.files_damaged:
-        text = f"Damaged at the start, and made anew from a copy or the log: {', '.join(troubles.files_damaged)}."
+        text = f"Damaged at the start, and rebuilt from a copy or the log: {', '.join(troubles.files_damaged)}."
         yield found("file_damaged", False, text)
 
 
@@ -148,7 +150,7 @@ def _of_process(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> 
         text = f"The event loop was {loop_lag_seconds:.1f} s late within the last 20 s; every answer waits."
         yield found("loop_late", False, text)
     if troubles.index_failed:
-        yield found("index_failed", False, "A write to an index file failed: nothing is indexed until a restart.")
+        yield found("index_failed", False, "A write to an index file failed: indexing stops until a restart.")
     if troubles.clock_forward_seconds and troubles.clock_forward_ago < RECENT_SECONDS:
         by, ago = age(troubles.clock_forward_seconds), age(troubles.clock_forward_ago)
         yield found("clock_forward", False, f"The wall clock was set forward by {by}, {ago} ago.")
@@ -158,8 +160,8 @@ def _of_process(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> 
         if troubles.stamps_ahead_seconds > CLOCK_BEHIND_SECONDS:
             ahead = age(troubles.stamps_ahead_seconds)
             text += (
-                f" Store times are {ahead} ahead of it, and stay so until it gets there: "
-                "messages stored before this start count as stored at the start."
+                f" Store times are {ahead} ahead of it until it reaches them: messages stored before this "
+                "start count as stored at the start."
             )
         yield found("clock_back", False, text)
     for name, text in sorted(troubles.failing.items()):
@@ -177,20 +179,20 @@ def _of_configuration(troubles: Troubles) -> Iterator[Finding]:
     configuration = troubles.configuration
     if configuration.missing_ms:
         since = moment_text(configuration.missing_ms)
-        text = f"The configuration file {configuration.file} is gone since {since}; the node goes on as it was."
+        text = f"The configuration file {configuration.file} is missing since {since}; the node continues unchanged."
         yield found("config_missing", True, text)
     elif configuration.refused_ms:
         since = moment_text(configuration.refused_ms)
         problems = configuration.problems
         more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-        text = f"The configuration was refused at {since}, the old one stays in force: {short(problems[0])}{more}"
+        text = f"The configuration was refused at {since}, the former one stays in force: {short(problems[0])}{more}"
         yield found("reload_refused", True, text, count=len(problems))
 
 
 def _of_waiting(troubles: Troubles) -> Iterator[Finding]:
     waiting = troubles.waiting
     if waiting.late_ms >= LATE_MS:
-        text = f"What waits for its moment is late: the first is due for {age(waiting.late_ms / 1000)}."
+        text = f"Timed messages are late: the first has been due for {age(waiting.late_ms / 1000)}."
         yield found("timers_late", True, text)
     if waiting.refused:
         text = f"Due and not deliverable: {amount(waiting.refused, 'message')}; {short(waiting.refused_because)}"
@@ -199,7 +201,7 @@ def _of_waiting(troubles: Troubles) -> Iterator[Finding]:
         yield found("timers_paused", False, f"Paused stages of the timers: {', '.join(waiting.paused)}.")
     if waiting.undecided and waiting.undecided_ms > waiting.checked_ms:
         count, old = amount(waiting.undecided, "transaction"), age(waiting.undecided_ms / 1000)
-        text = f"{count} undecided, the oldest for {old}: no producer answers the checks, or none knows."
+        text = f"{count} undecided, the oldest for {old}: no producer answers the checks, or none knows the outcome."
         yield found("undecided", False, text, count=waiting.undecided)
     unread = troubles.retries_unread
     if unread:

@@ -20,9 +20,7 @@ from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult
 
 _RECORDS_MAX = 256
-UNKNOWN = (
-    "unknown: no delay level has or had it, or no record of it is left (`timers list` has what waits for a moment)"
-)
+UNKNOWN = "unknown: no delay level has this message, or its records were deleted (`timers list` shows timed messages)"
 
 
 class CancelBody(ChangeBody, frozen=True):
@@ -68,7 +66,7 @@ class _Delays:
                 found += await run_steps(run_query(by_unique_key(store, where, name.id, limit=_RECORDS_MAX)))
         topics = sorted({each.properties.get("REAL_TOPIC", "") for each in found})
         if name.topic is None and len(topics) > 1:
-            text = f"{name.id}: messages of several topics have this id: {', '.join(topics)}; name the topic."
+            text = f"{name.id}: messages of several topics have this id ({', '.join(topics)}); pass the topic."
             raise ChangeRefused(400, text)
         topic = name.topic or (topics[0] if topics else "")
         mine = [each for each in found if each.topic == SCHEDULE_TOPIC and each.properties.get("REAL_TOPIC") == topic]
@@ -89,7 +87,7 @@ class _Delays:
         if topic in store.topics:
             found = await run_steps(run_query(by_unique_key(store, topic, name, limit=1)))
         if not found:
-            return "it was delivered, and is no longer kept"
+            return "it was delivered, and is no longer stored"
         [one] = found
         return f"delivered at {moment_text(one.store_ms)}: topic {topic}, queue {one.queue_id}, offset {one.offset}"
 

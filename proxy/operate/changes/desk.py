@@ -40,7 +40,7 @@ from proxy.node.views import ReloadResult
 
 CHANGES = declare(
     "pyddmq_admin_changes_total",
-    "Requests to the admin port that change something; outcome: done, refused, failed",
+    "Requests to the admin port that change the node; outcome: done, refused, failed",
     ("change", "outcome"),
 )
 
@@ -167,17 +167,17 @@ class AdminToken:
         try:
             token = self._read()
         except OSError as error:
-            text = f"The token file cannot be read ({file_fault(error)}); look at node.adminTokenFile."
+            text = f"The token file cannot be read ({file_fault(error)}); check node.adminTokenFile."
             raise ChangeRefused(503, text) from error
         if token is None:
             return False
         if not token:
-            raise ChangeRefused(503, "The token file is empty; put a token into the file of node.adminTokenFile.")
+            raise ChangeRefused(503, "The token file is empty; write a token to the file of node.adminTokenFile.")
         given = (authorization or "").removeprefix("Bearer ").strip()
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
             text = (
-                "Changes on this node, and bodies of messages, need its token: send `Authorization: Bearer <token>`, "
-                "or give pyddmq PYDDMQ_ADMIN_TOKEN or PYDDMQ_ADMIN_TOKEN_FILE."
+                "Changes on this node, and bodies of messages, need its token: send `Authorization: Bearer "
+                "<token>`, or set PYDDMQ_ADMIN_TOKEN or PYDDMQ_ADMIN_TOKEN_FILE for pyddmq."
             )
             raise ChangeRefused(401, text)
         return True
@@ -274,7 +274,7 @@ class ChangeDesk:
         try:
             return await self._audit.begin(change.name, who, msgspec.json.encode(body).decode())
         except AuditUnwritable as error:
-            raise ChangeRefused(503, f"{error.text} Free space in the data directory, and ask again.") from error
+            raise ChangeRefused(503, f"{error.text} Free space in the data directory, and try again.") from error
 
     def _tell(self, change: Change, outcome: str, who: Who, body: ChangeBody | None, line: int, **more: object) -> None:
         self._metrics.counter(CHANGES, change.name, outcome).add()
@@ -306,12 +306,12 @@ def decode(raw: bytes, content_type: str, change: Change) -> ChangeBody:
         return change.body()
     if content_type != "application/json":
         # A form of another site can be sent without being asked for leave; application/json cannot.
-        text = f"{change.path} takes JSON; send Content-Type: application/json."
+        text = f"{change.path} accepts JSON; send Content-Type: application/json."
         raise ChangeRefused(415, text)
     try:
         return msgspec.json.decode(raw or b"{}", type=change.body)
     except msgspec.ValidationError as error:
-        text = f"The body is not what {change.path} takes: {error}; docs/admin.md has its shape."
+        text = f"The body is not valid for {change.path}: {error}; docs/admin.md describes it."
         raise ChangeRefused(400, text) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ChangeRefused(400, f"The body is not JSON: {error}.") from error
+        raise ChangeRefused(400, f"The body is not valid JSON: {error}.") from error

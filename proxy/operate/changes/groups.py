@@ -67,7 +67,7 @@ def need_ready(node: Node) -> None:
         ChangeRefused: It does (503).
     """
     if node.state != "ready":
-        why = node.failure or "Try again when /readyz says ready."
+        why = node.failure or "Try again when /readyz reports ready."
         raise ChangeRefused(503, f"The node is {node.state}. {why}")
 
 
@@ -80,8 +80,8 @@ def group_of(node: Node, name: str) -> ConsumerGroup:
     group = node.groups.get(name)
     if group is None:
         if any(each.name == name for each in node.leaving):
-            raise ChangeRefused(409, f"Group {name} was taken out of the configuration and still drains.")
-        raise ChangeRefused(404, f"There is no group {name!r}; `pyddmq groups` lists all.")
+            raise ChangeRefused(409, f"Group {name} was removed from the configuration and still drains.")
+        raise ChangeRefused(404, f"There is no group {name!r}; `pyddmq groups` lists all groups.")
     return group
 
 
@@ -93,7 +93,7 @@ def need_topic(group: ConsumerGroup, topic: str) -> None:
     """
     if not group.has_topic(topic):
         known = ", ".join(group.topic_names()) or "none"
-        raise ChangeRefused(404, f"Group {group.name} does not subscribe topic {topic!r}; it has: {known}.")
+        raise ChangeRefused(404, f"Group {group.name} does not subscribe to topic {topic!r}; it has: {known}.")
 
 
 class _Groups:
@@ -158,8 +158,8 @@ class _Groups:
         await durable(self._node)
         if head.job.state is State.BURYING:
             text = (
-                "The store does not take the dead letter now, as on a full disk. It is tried again every second and "
-                "the key waits; `skip` ends that."
+                "The store does not accept the dead letter now, for example on a full disk. The node "
+                "retries every second and the key waits; `skip` ends the wait."
             )
             raise ChangeRefused(503, text)
         return _handled(head.job, handled)
@@ -171,9 +171,7 @@ class _Groups:
             need_topic(group, body.topic)
         group_queue = group.group_queue(body.topic, body.queue, body.offset)
         if group_queue is None:
-            raise ChangeRefused(
-                404, f"Topic {body.topic} has no queue {body.queue}, or the group has not begun with it."
-            )
+            raise ChangeRefused(404, f"Topic {body.topic} has no queue {body.queue}, or the group has not started it.")
         return _handle(lambda: heads.find_head(group, group_queue, body.offset, key=body.key))
 
 
@@ -182,7 +180,9 @@ def _written(steps: AwaitedSteps[bool]) -> AwaitedSteps[bool]:
         return (yield from steps)
     except OSError as error:
         why = error.strerror or error
-        text = f"It could not be written ({why}). Nothing has changed here, and it may hold after a restart: look then."
+        text = (
+            f"The change could not be written ({why}). It is not in force here, but may be after a restart; check then."
+        )
         raise ChangeRefused(503, text) from error
 
 

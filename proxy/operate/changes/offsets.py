@@ -84,11 +84,12 @@ class _Offsets:
     async def reset(self, body: ResetBody) -> ResetResult:
         need_ready(self._node)
         if not body.target.is_one:
-            raise ChangeRefused(400, "Say where to: exactly one of toOffset, toTimeMs, to (earliest, latest), shiftBy.")
+            raise ChangeRefused(400, "Pass exactly one of toOffset, toTimeMs, to (earliest, latest), shiftBy.")
         if body.topic == retry_topic(body.group) and self._reads_retries(body.group):
             text = (
-                f"Group {body.group} reads its retry topic beside the others and cannot be moved there while it runs. "
-                "Use `groups retry`, `skip` or `dead-letter`, or `offsets reset --data` while the node is down."
+                f"Group {body.group} also reads its retry topic and cannot be reset there while it runs. "
+                "Use `groups retry`, `skip` or `dead-letter`, or `offsets reset --data` while the node is "
+                "stopped."
             )
             raise ChangeRefused(409, text)
         trackers = self._trackers(body)
@@ -102,7 +103,7 @@ class _Offsets:
             return self._result(body, moves, group, changed=False)
         if (body.group, body.topic) in self._waiting:
             raise ChangeRefused(
-                409, f"Another reset of {body.group} on {body.topic} waits; try again when it has ended."
+                409, f"Another reset of {body.group} on {body.topic} is running; try again when it has finished."
             )
         if group is None or not group.has_topic(body.topic):
             return self._result(body, self._move(trackers, body, found), group, changed=True)
@@ -127,7 +128,7 @@ class _Offsets:
     def _trackers(self, body: ResetBody) -> Mapping[int, OffsetTracker]:
         """The group's trackers on the topic by queue."""
         if any(each.name == body.group for each in self._node.leaving):
-            raise ChangeRefused(409, f"Group {body.group} was taken out and still drains; try again when it has left.")
+            raise ChangeRefused(409, f"Group {body.group} was removed and still drains; try again when it has drained.")
         try:
             progress, times = self._node.progress_of(body.group), self._node.times_of(body.group)
             unread = self._node.store.topics.get(body.topic) if body.topic == retry_topic(body.group) else None
@@ -156,7 +157,9 @@ class _Offsets:
             async with others_first():
                 found = await asyncio.wait_for(answer, _KAFKA_SECONDS)
         if found is None:
-            raise ChangeRefused(503, "Kafka does not say where that time is; nothing was reset. Try again later.")
+            raise ChangeRefused(
+                503, "Kafka does not report an offset for that time; nothing was reset. Try again later."
+            )
         return found
 
     def _plan(
@@ -206,16 +209,17 @@ class _Offsets:
             need_ready(self._node)
         if self._node.groups.get(body.group) is not group or not group.has_topic(body.topic):
             text = (
-                f"{body.group} was taken out, or no longer subscribes {body.topic}; nothing was reset. Try again later."
+                f"{body.group} was removed, or no longer subscribes to {body.topic}; nothing was reset. Try "
+                "again later."
             )
             raise ChangeRefused(409, text)
         if draining.outcomes.stopped or self._node.state != "ready":
-            raise ChangeRefused(409, "The subscription was started anew meanwhile; nothing was reset. Try again.")
+            raise ChangeRefused(409, "The subscription was restarted during the reset; nothing was reset. Try again.")
         if not drained:
             text = (
-                f"Messages of {body.topic} are still out with clients after {body.wait_seconds:g} s; nothing was "
-                "reset. Give more waitSeconds, stop the clients, or use force: then they may run beside others of "
-                "their key."
+                f"Messages of {body.topic} are still in flight with clients after {body.wait_seconds:g} s; "
+                "nothing was reset. Pass more waitSeconds, stop the clients, or use force: then they may "
+                "be processed concurrently with others of their key."
             )
             raise ChangeRefused(409, text)
 

@@ -68,10 +68,10 @@ class _Topics:
         node = self._node
         need_ready(node)
         if body.topic in node.store.topics:
-            raise ChangeRefused(409, f"There is a topic {body.topic} already; `pyddmq topics alter` gives it queues.")
+            raise ChangeRefused(409, f"Topic {body.topic} already exists; `pyddmq topics alter` adds queues.")
         self._check_not_in_kafka(body.topic)
         if is_system(body.topic):
-            raise ChangeRefused(400, f"{body.topic} is a name of the broker's own; choose another.")
+            raise ChangeRefused(400, f"{body.topic} is reserved by the broker; choose another name.")
         try:
             topic = node.store.create_topic(body.topic, body.queues)
         except MessageRefused as error:
@@ -87,9 +87,9 @@ class _Topics:
         need_ready(node)
         topic = self._found(body.topic)
         if body.queues is None and body.message_type is None:
-            raise ChangeRefused(400, "Nothing to change: give `queues`, `messageType` or both.")
+            raise ChangeRefused(400, "Nothing to change: pass `queues`, `messageType` or both.")
         if topic.system:
-            raise ChangeRefused(409, f"{body.topic} is a topic of the broker's own; it stays as it is.")
+            raise ChangeRefused(409, f"{body.topic} is an internal topic of the broker; it cannot be changed.")
         if body.queues is not None:
             self._check_queues(topic, body.queues)
         if body.message_type is not None:
@@ -106,14 +106,14 @@ class _Topics:
         name = topic.name
         if queues < len(topic.queues):
             text = (
-                f"Topic {name} has {len(topic.queues)} queues and can only get more: messages of queues that go "
-                "would be lost to all groups, and keys would move to other queues."
+                f"Topic {name} has {len(topic.queues)} queues, and the number can only grow: messages of "
+                "removed queues would be lost to all groups, and keys would move to other queues."
             )
             raise ChangeRefused(409, text)
         settings = self._node.config.topics.get(name)
         if settings is not None and settings.queues is not None and settings.queues < queues:
             text = (
-                f"The configuration says topics.{name}.queues: {settings.queues}. Say {queues} there and "
+                f"The configuration has topics.{name}.queues: {settings.queues}. Change it to {queues} and "
                 "reload; otherwise the next reload would be refused."
             )
             raise ChangeRefused(409, text)
@@ -123,8 +123,8 @@ class _Topics:
         settings = self._node.config.topics.get(topic.name)
         if settings is not None and settings.message_type not in (None, wanted):
             text = (
-                f"The configuration says topics.{topic.name}.messageType: {settings.message_type}. Say {wanted} there "
-                "and reload; the next reload would undo the change."
+                f"The configuration has topics.{topic.name}.messageType: {settings.message_type}. Change it "
+                f"to {wanted} and reload; otherwise the next reload would undo the change."
             )
             raise ChangeRefused(409, text)
 
@@ -134,15 +134,15 @@ class _Topics:
         topic = self._found(body.topic)
         if body.confirm != body.topic:
             losses = node.opened.retaining.losses_with(body.topic)
-            unfinished = f" Not finished are {by_group(losses)}." if losses else ""
+            unfinished = f" Unfinished: {by_group(losses)}." if losses else ""
             text = f"Not confirmed: `confirm` must be the topic's name, {body.topic!r}.{unfinished}"
             raise ChangeRefused(400, text)
         self._refuse_needed(topic)
         listed = body.topic in node.config.topics
         if listed and not body.force:
             text = (
-                f"The configuration lists topic {body.topic}: remove it and reload first, or say force; then it is "
-                "emptied, and there again at once."
+                f"The configuration lists topic {body.topic}: remove it there and reload first, or pass "
+                "force; then the topic is emptied, and continues to exist."
             )
             raise ChangeRefused(409, text)
         messages = 0
@@ -172,30 +172,30 @@ class _Topics:
         node.let_drained_go()
         for group in node.groups.values():
             if any(each.topic == topic.name for each in group.config.topics):
-                text = f"Group {group.name} subscribes topic {topic.name}: take the subscription out and reload first."
+                text = f"Group {group.name} subscribes to topic {topic.name}; remove the subscription and reload first."
                 raise ChangeRefused(409, text)
         for group in node.all_groups():
             if group.works_on(topic.name):
                 out = sum(each.in_flight for each in group.stats().topics if each.topic == topic.name)
                 text = (
-                    f"Group {group.name} has given up topic {topic.name}, but {out} messages of it are out at clients: "
-                    "try again when they are answered or timed out."
+                    f"Group {group.name} no longer subscribes to topic {topic.name}, but {out} of its "
+                    "messages are in flight with clients; try again when they are answered or timed out."
                 )
                 raise ChangeRefused(409, text)
         if topic.name.startswith(DEAD_LETTER_PREFIX):
             name = topic.name.removeprefix(DEAD_LETTER_PREFIX)
             if name in node.groups:
-                raise ChangeRefused(409, f"Group {name} puts its dead letters there: take the group out first.")
+                raise ChangeRefused(409, f"Group {name} writes its dead letters there; remove the group first.")
             if any(group.name == name for group in node.leaving):
-                raise ChangeRefused(409, f"Group {name} was taken out and still drains: try again when it has left.")
+                raise ChangeRefused(409, f"Group {name} was removed and still drains; try again when it has drained.")
         elif topic.system:
-            raise ChangeRefused(409, f"{topic.name} is a topic of the broker's own; it cannot be deleted.")
+            raise ChangeRefused(409, f"{topic.name} is an internal topic of the broker; it cannot be deleted.")
 
     def _found(self, name: str) -> Topic:
         topic = self._node.store.topics.get(name)
         if topic is None:
             self._check_not_in_kafka(name)
-            raise ChangeRefused(404, f"There is no topic {name!r}; `pyddmq topics` lists all.")
+            raise ChangeRefused(404, f"There is no topic {name!r}; `pyddmq topics` lists all topics.")
         return topic
 
     def _check_not_in_kafka(self, name: str) -> None:

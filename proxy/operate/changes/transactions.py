@@ -87,7 +87,7 @@ class _Transactions:
         row = _open(rows)
         if row is None or row.state != "discarded":
             where = "decided" if row is None else "undecided"
-            text = f"Transaction {body.id} is not discarded, it is {where}: there is nothing to resume."
+            text = f"Transaction {body.id} is {where}, not discarded; only discarded transactions can be resumed."
             raise ChangeRefused(409, text)
         await self._resolved(lambda done: self._node.transactions.resume(row.offset, done))
         return ResumptionResult(id=body.id, topic=row.topic, group=row.group)
@@ -97,7 +97,8 @@ class _Transactions:
         rows = await run_steps(self._node.transactions.finding(transaction_id))
         if not rows:
             text = (
-                f"There is no transaction {transaction_id!r}, or none any more; `pyddmq transactions list` lists them."
+                f"There is no transaction {transaction_id!r}, or it has already ended; `pyddmq transactions "
+                "list` lists the pending ones."
             )
             raise ChangeRefused(404, text)
         return rows

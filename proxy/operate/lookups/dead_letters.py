@@ -91,7 +91,7 @@ def _limit(given: Mapping[str, str]) -> int:
     text = given.get("limit", str(LIMIT_DEFAULT))
     limit = whole_number(text, 9)
     if not limit:
-        raise QueryRefused(f"limit is {text!r}; it must be 1 to {LIMIT_MAX}")
+        raise QueryRefused(f"limit must be 1 to {LIMIT_MAX}, got {text!r}")
     return min(limit, LIMIT_MAX)
 
 
@@ -109,7 +109,7 @@ class LetterPage:
 
     def __init__(self, store: Store, group: str, wanted: Wanted, *, cursor: str | None, limit: int) -> None:
         if wanted.from_ms is not None and wanted.until_ms is not None and wanted.from_ms > wanted.until_ms:
-            raise QueryRefused("`from` is later than `until`; turn them round")
+            raise QueryRefused("`from` is later than `until`; swap them")
         self._store = store
         self._topic = _topic_of(store, group)
         self._wanted = wanted
@@ -144,7 +144,7 @@ def _place(cursor: str | None) -> tuple[int, int]:
     queue, _, offset = cursor.partition(":")
     place = whole_number(queue), whole_number(offset)
     if place[0] is None or place[1] is None:
-        raise QueryRefused(f"cursor is {cursor!r}; use the one of an answer")
+        raise QueryRefused(f"invalid cursor {cursor!r}; use the cursor returned by the previous page")
     return place[0], place[1]
 
 
@@ -252,5 +252,5 @@ def _topic_of(store: Store, group: str) -> Topic:
     """Return where a group's dead letters are. Raises NotFound."""
     topic = letter_topic(store, group)
     if topic is None:
-        raise NotFound(f"group {group!r} never had a dead letter; `pyddmq dlq list` names the groups that had")
+        raise NotFound(f"group {group!r} never had a dead letter; `pyddmq dlq list` lists the groups that had")
     return topic

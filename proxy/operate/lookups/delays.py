@@ -32,12 +32,12 @@ def search(
     asked = given.get("level")
     level = whole_number(asked, 3)
     if asked is not None and level is None:
-        raise QueryRefused(f"level={asked} is no number of a level; use 1 and above")
+        raise QueryRefused(f"level must be an integer >= 1, got {asked!r}")
     statuses = [] if delays is None else level_statuses(delays)
     if level is not None:
         statuses = [each for each in statuses if each.level == level]
         if not statuses:
-            raise NotFound(f"there is no delay level {level}; `pyddmq delays list` and /api/delays list all")
+            raise NotFound(f"there is no delay level {level}; `pyddmq delays list` and /api/delays list all levels")
     answer = DelaysAnswer(now_ms=now_ms, pending_total=sum(each.pending for each in statuses), levels=statuses)
     if given.get("messages") != "true":
         return answer
@@ -56,5 +56,5 @@ def _places(cursor: str) -> Places:
     """Where a page begins. Raises QueryRefused."""
     pairs = [_PLACE.fullmatch(each) for each in cursor.split(".")] if cursor else []
     if not all(pairs):
-        raise QueryRefused(f"cursor is {cursor!r}; take the one of the page before")
+        raise QueryRefused(f"invalid cursor {cursor!r}; use the cursor returned by the previous page")
     return {int(pair[1]): int(pair[2]) for pair in pairs if pair is not None}

@@ -42,7 +42,9 @@ class InKafka:
         if topic is None:
             if not self._config.kafka:
                 return None
-            return "The store has no such message, and messages in Kafka are not searched: use Kafka's own tools."
+            return (
+                "The store does not have this message, and messages in Kafka are not searched; use Kafka's own tools."
+            )
         cluster = self._cluster_of(topic)
         if cluster is None:
             return None
@@ -53,9 +55,9 @@ class InKafka:
         for each in self.all_letters():
             if each.group == group:
                 return (
-                    f"Dead letters of group {group} are in topic {each.topic} of Kafka cluster {each.cluster}: "
-                    f"`{self._reads(each.cluster, each.topic)}` reads them. To redrive one, produce it to the topic "
-                    "that its header pyddmq.topic names."
+                    f"Dead letters of group {group} are in topic {each.topic} of Kafka cluster "
+                    f"{each.cluster}; `{self._reads(each.cluster, each.topic)}` reads them. To redrive one, "
+                    "produce it to the topic in its header pyddmq.topic."
                 )
         return None
 

@@ -83,7 +83,7 @@ class MessageSearch:
         check_names(parameters, PARAMETERS)
         self._body = parameters.get("body", "cut")
         if self._body not in ("none", "cut", "whole"):
-            raise QueryRefused(f"body is {self._body!r}; it must be none, cut or whole")
+            raise QueryRefused(f"body must be none, cut or whole, got {self._body!r}")
 
     def steps(self) -> Generator[None, None, MessagesAnswer]:
         """Search, yielding after each bounded piece of work; returns what was found.
@@ -160,7 +160,7 @@ class MessageSearch:
             yield from self._run(by_key(self._store, topic, occurrence.id, limit=self._limit()))
         self._messages = self._messages or waited
         if not self._messages:
-            hint = "" if topic else "; one that never waited is found with its topic (--topic)"
+            hint = "" if topic else "; a message that was delivered without waiting is found with its topic (--topic)"
             raise NotFound(f"no message has DDMQ's id {occurrence.id}{hint}{self._unsure()}")
 
     def _by_unique_key(self, text: str) -> Generator[None, None, None]:
@@ -194,12 +194,12 @@ class MessageSearch:
     def _topic(self) -> str:
         topic = self._given.get("topic")
         if topic is None:
-            raise QueryRefused("name a topic, or an id, uniqKey or physical")
+            raise QueryRefused("pass a topic, or an id, uniqKey or physical")
         return topic
 
     def _queue(self) -> int:
         if "queue" not in self._given:
-            raise QueryRefused("an offset belongs to a queue: name the queue, too")
+            raise QueryRefused("an offset belongs to a queue; pass the queue, too")
         return self._number("queue", 0)
 
     def _limit(self) -> int:
@@ -211,7 +211,7 @@ class MessageSearch:
             return default
         number = whole_number(text)
         if number is None:
-            raise QueryRefused(f"{name} is {text!r}; it must be a whole number from 0 on")
+            raise QueryRefused(f"{name} must be an integer >= 0, got {text!r}")
         return number
 
     # The answer

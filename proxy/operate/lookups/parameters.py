@@ -12,7 +12,7 @@ def check_names(given: Mapping[str, str], names: tuple[str, ...]) -> None:
     """Raise QueryRefused for a parameter that is not one of `names`."""
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise QueryRefused(f"there is no parameter {unknown[0]!r}; use {', '.join(names)}")
+        raise QueryRefused(f"unknown parameter {unknown[0]!r}; use {', '.join(names)}")
 
 
 def time_span(given: Mapping[str, str], now_ms: int, *, span_is_age: bool = True) -> tuple[int, int]:
@@ -27,5 +27,5 @@ def time_span(given: Mapping[str, str], now_ms: int, *, span_is_age: bool = True
     except ValueError as error:
         raise QueryRefused(str(error)) from error
     if begin_ms > end_ms:
-        raise QueryRefused("`from` is later than `to`; turn them round")
+        raise QueryRefused("`from` is later than `to`; swap them")
     return begin_ms, end_ms

@@ -17,7 +17,7 @@ from broker.scheduled.timer.names import TIMER_TOPIC
 from proxy.operate.moments import moment_text
 from proxy.operate.views.waiting import TimerAnswer, TimerDelivery
 
-UNKNOWN = "unknown: no timer of that name is left, or there was none (`delays list` has what waits in a delay level)"
+UNKNOWN = "unknown: there is no such timer, or its records were deleted (`delays list` shows messages of delay levels)"
 _RECORDS_MAX = 256
 
 
@@ -68,9 +68,9 @@ class TimerLookup:
         if handle is None:
             return
         if handle.broker_name != broker_name:
-            raise QueryRefused(f"the handle is of broker {handle.broker_name}, this one is {broker_name}")
+            raise QueryRefused(f"the handle is from broker {handle.broker_name}, this broker is {broker_name}")
         if topic is not None and topic != handle.topic:
-            raise QueryRefused(f"the handle is of topic {handle.topic}, not {topic}; leave the topic out")
+            raise QueryRefused(f"the handle is for topic {handle.topic}, not {topic}; omit the topic")
         self.topic, self.unique_key = handle.topic, handle.unique_key
 
     @property
@@ -121,7 +121,7 @@ class TimerLookup:
         topics = sorted({each.properties.get("REAL_TOPIC", "") for each in waits})
         if not self.topic:
             if len(topics) > 1:
-                raise QueryRefused(f"timers of several topics have this id: {', '.join(topics)}; name the topic")
+                raise QueryRefused(f"timers of several topics have this id ({', '.join(topics)}); pass the topic")
             self.topic = topics[0] if topics else ""
         waits = [each for each in waits if each.properties.get("REAL_TOPIC") == self.topic]
         if not waits:
@@ -150,8 +150,8 @@ class TimerLookup:
             return UNKNOWN
         if self.successor is not None:
             new, due_ms = self.successor.unique_key, whole_number(self.successor.properties.get("TIMER_DELIVER_MS"))
-            when = moment_text(due_ms) if due_ms is not None else "a moment that was over, and delivered"
-            return f"rescheduled to {when}; its id is {new} since"
+            when = moment_text(due_ms) if due_ms is not None else "a time that has passed, and delivered"
+            return f"rescheduled to {when}; its id is now {new}"
         if self.due_ms is None:
             return self.state.value
         was = "is" if self.state is TimerState.PENDING else "was"

@@ -33,7 +33,7 @@ def search(
     begin_ms, end_ms = time_span(given, now_ms, span_is_age=False)
     after = _CURSOR.fullmatch(given.get("cursor", "0-0"))
     if after is None:
-        raise QueryRefused(f"cursor is {given['cursor']!r}; take the one of the page before")
+        raise QueryRefused(f"invalid cursor {given['cursor']!r}; use the cursor returned by the previous page")
     listing = TimerListing(
         timers,
         topic=given.get("topic"),
@@ -62,9 +62,9 @@ def show(
     """
     check_names(given, SHOW_PARAMETERS)
     if not given.get("id"):
-        raise QueryRefused("name a timer with id: its UNIQ_KEY, its handle, or the id of a loop")
+        raise QueryRefused("pass the timer's id: its UNIQ_KEY, its handle, or the id of a loop")
     lookup = TimerLookup(store, given["id"], given.get("topic"), broker_name=broker_name)
     yield from lookup.steps()
     if lookup.state is TimerState.UNKNOWN:
-        raise NotFound(f"no record of timer {lookup.unique_key} is left, or there was none")
+        raise NotFound(f"there is no timer {lookup.unique_key}, or its records were deleted")
     return lookup.answer(now_ms=now_ms)

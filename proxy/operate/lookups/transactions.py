@@ -41,10 +41,10 @@ class Asked(NamedTuple):
         """Read a request's parameters. Raises ValueError with a sentence."""
         state, start = query.get("state", "undecided"), query.get("from", "0")
         if state not in STATES:
-            raise ValueError(f"state={state} is none; use undecided or discarded.")
+            raise ValueError(f"invalid state {state!r}; use undecided or discarded.")
         offset = whole_number(start)
         if offset is None:
-            raise ValueError(f"from={start} is no offset; use `next` of the answer before.")
+            raise ValueError(f"invalid offset from={start!r}; use `next` of the previous page.")
         return cls(limit, state, query.get("topic"), query.get("group"), offset, query.get("id"))
 
 
@@ -61,7 +61,7 @@ def search(
     if asked.id is not None:
         found = [] if transactions is None else (yield from transactions.finding(asked.id))
         if not found and transactions is not None:
-            raise NotFound(f"there is no transaction {asked.id!r}, or none any more")
+            raise NotFound(f"there is no transaction {asked.id!r}, or it has already ended")
         return replace(answer, transactions=found)
     if transactions is None or not asked.limit:
         return answer

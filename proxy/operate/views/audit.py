@@ -9,7 +9,7 @@ from proxy.access.views import AuditEntry
 
 
 class AuditAnswer(View, frozen=True, kw_only=True):
-    """The audit trail, what is in memory of it.
+    """The part of the audit trail that is in memory.
 
     Attributes:
         now_ms: Now, by the node's wall clock.

@@ -41,7 +41,7 @@ class PauseResult(View, frozen=True, kw_only=True):
 
     Attributes:
         group: The group.
-        changed: Whether anything did; asking twice is no error.
+        changed: Whether anything changed; a repeated request is not an error.
         paused_topics: Topics of the group that are paused now.
     """
 
@@ -107,7 +107,7 @@ class DeletionResult(View, frozen=True, kw_only=True):
 
     Attributes:
         topic: Its name.
-        deleted: Whether it is gone.
+        deleted: Whether it was deleted.
         emptied: Whether it is there again, empty, since the configuration lists it.
         messages: How many messages went.
     """
@@ -174,7 +174,7 @@ class ResumptionResult(View, frozen=True, kw_only=True):
     """A discarded transaction that is undecided again.
 
     Attributes:
-        id: As it was asked for.
+        id: The requested id.
         topic: Topic that its message goes to.
         group: Producer group.
     """

@@ -28,7 +28,7 @@ class RedrivenView(View, frozen=True, kw_only=True):
 
 
 class DeadLetterView(View, frozen=True, kw_only=True):
-    """One dead letter; of one whose record is damaged or gone there is where it stood, and nothing else.
+    """One dead letter; if its record is damaged or deleted, only its offset.
 
     Attributes:
         queue: Queue of the dead-letter topic.
@@ -40,13 +40,13 @@ class DeadLetterView(View, frozen=True, kw_only=True):
         tags: Its tags; "" without any.
         topic: Topic that it came from; "" when that is not known.
         origin_queue: Queue of that topic; null when that is not known.
-        reason: Why it was given up.
+        reason: Why it was dead-lettered.
         attempts: Failed attempts.
-        died_ms: When it was given up.
+        died_ms: When it was dead-lettered.
         born_ms: When its producer made it.
         body_bytes: Size of its body, in bytes.
         cut: Whether user properties had to go when it died.
-        redriven: Its last redrive; null when there was none.
+        redriven: Its last redrive; null without one.
     """
 
     queue: int
@@ -75,7 +75,7 @@ class DeadLettersAnswer(View, frozen=True, kw_only=True):
         group: The group.
         looked_at: How many were looked at for the page.
         cursor: Where the next page begins; null after the last one.
-        dead_letters: Those that were asked for, the oldest first.
+        dead_letters: The requested ones, the oldest first.
     """
 
     now_ms: int
@@ -136,7 +136,7 @@ class DeadLetterKind(View, frozen=True, kw_only=True):
 
     Attributes:
         topic: Topic that they came from.
-        reason: Why they were given up.
+        reason: Why they were dead-lettered.
         count: How many.
         redriven: How many of them were redriven.
     """
@@ -152,7 +152,7 @@ class DeadLetterFigures(DeadLetterGroup, frozen=True, kw_only=True):
 
     Attributes:
         now_ms: Now, by the node's wall clock.
-        unreadable: Those whose record is damaged or gone.
+        unreadable: Those whose record is damaged or deleted.
         redriven: Those that were redriven.
         kinds: By topic and reason, the most frequent first; 50 of them, and the others as one.
     """
@@ -180,7 +180,7 @@ class RedriveTarget(View, frozen=True, kw_only=True):
 
 
 class RedriveOutcome(DeadLetterView, frozen=True, kw_only=True):
-    """What became of one dead letter; what is refused stays where it is.
+    """Outcome of one dead letter; a refused one stays in its place.
 
     Attributes:
         outcome: `redriven`, `would_redrive`, `already` or `refused`.

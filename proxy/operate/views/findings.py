@@ -27,7 +27,7 @@ class Finding(View, frozen=True, kw_only=True):
         key: Order key of the message that it is about; null without one.
         attempts: Attempts of that message; null where it is about no single one.
         reason: Of the last failure; null where none is known.
-        count: For how many such things it stands.
+        count: Number of cases that it represents.
     """
 
     finding: str

@@ -42,7 +42,7 @@ class StuckAnswer(View, frozen=True, kw_only=True):
 
 
 class OffsetsAnswer(View, frozen=True, kw_only=True):
-    """Where groups stand; groups that are no longer configured, too.
+    """Offsets of groups, also of groups that are no longer configured.
 
     Attributes:
         now_ms: Now, by the node's wall clock.

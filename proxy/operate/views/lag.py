@@ -22,13 +22,13 @@ class LagQueue(View, frozen=True, kw_only=True):
         cause: Why, where one fits; null: none does.
         evidence: The figures that speak for the cause; "" without one.
         advice: What to do.
-        lag: Messages from the committed offset to the end; null, as all that follows: not known.
+        lag: Messages from the committed offset to the end; null, like all later fields, means unknown.
         unfinished: What of that is really left.
         filtered_lag: What of the lag the subscription's filter takes.
         in_flight: Messages that are out.
         time_lag_ms: Age of the oldest unfinished message.
-        time_lag_low_ms: It is at least so much.
-        time_lag_high_ms: It is at most so much.
+        time_lag_low_ms: Its lower bound.
+        time_lag_high_ms: Its upper bound.
         time_lag_method: `message`, `interpolated`, `bounded` or `none`.
         produce_rate: Messages per second that come.
         consume_rate: Messages per second that are finished.
@@ -114,7 +114,7 @@ class LagWaiting(View, frozen=True, kw_only=True):
         scheduled: Messages whose moment has not come; of halves those for which no check is due.
         overdue: Messages whose moment has passed; of halves those for which a check is due.
         lateness_ms: How long the earliest overdue message has been due; null: not known, or halves.
-        undecided_since_ms: When the oldest undecided transaction was sent; null: there is none, or it is not known.
+        undecided_since_ms: When the oldest undecided transaction was sent; null without any, or if unknown.
         undecided_for_ms: How long that is.
     """
 
@@ -132,7 +132,7 @@ class LagWaiting(View, frozen=True, kw_only=True):
 
 
 class LagAnswer(View, frozen=True, kw_only=True):
-    """Where groups stand, and what that means.
+    """Lag of groups, and its verdict.
 
     Attributes:
         now_ms: Now, by the node's wall clock.

@@ -14,7 +14,7 @@ class LagLine(View, frozen=True, kw_only=True):
         group: The group.
         topic: The topic; null: all of the group.
         queue: The queue; null: all of the group.
-        first: Messages behind where that is first known; null, as all that follows: not known.
+        first: Messages behind at the first known time; null, like all later fields, means unknown.
         last: Where it is last known.
         slope: Messages per second by which it rose.
         parts: The most messages behind in each of the equal parts of the span, the oldest first.
@@ -36,8 +36,8 @@ class LagTrend(View, frozen=True, kw_only=True):
         since_ms: Begin of the span.
         until_ms: Its end.
         width_ms: How long a part is.
-        shortened: Whether the span is shorter than was asked for: the node reads a million rows at most.
-        lines: A line per group or, where one is asked for, per queue of it.
+        shortened: Whether the span is shorter than requested: the node reads at most a million rows.
+        lines: A line per group or, for a requested group, per queue.
     """
 
     since_ms: int
@@ -74,7 +74,7 @@ class ObjectiveKept(View, frozen=True, kw_only=True):
         topic: The topic; null: all of the group.
         queue: The queue; null: all of the group.
         share: Share of the known time within the objective, 0.0 to 1.0; null: nothing is known.
-        messages_share: Share of the messages that were finished in time; null: there were none.
+        messages_share: Share of the messages that were finished in time; null without messages.
         coverage: Share of the span that is known, 0.0 to 1.0; the other shares are of this part alone.
         messages: Messages that were finished or lost, or waited over the objective at the end.
         lost: Those of them that retention took unfinished; they count as missed.
@@ -82,7 +82,7 @@ class ObjectiveKept(View, frozen=True, kw_only=True):
         kept_ms: Time within the objective, over all queues.
         over_ms: Time over it, likewise.
         unknown_ms: The rest of the span, likewise: nothing was recorded, or the age is not known.
-        burn_rates: With a goal, of the whole span and of the last 3 d, 6 h, 1 h, 30 min and 5 min, as far as shorter.
+        burn_rates: With a goal: of the whole span, and of the last 3 d, 6 h, 1 h, 30 min and 5 min, if shorter.
         budget_left: Share of the error budget that is left, 1.0 all of it; below 0: used up; null: not known.
     """
 
@@ -109,9 +109,9 @@ class ObjectivesAnswer(View, frozen=True, kw_only=True):
         objective_ms: The age that the oldest unfinished message is to stay under.
         since_ms: Begin of the span.
         until_ms: Its end.
-        asked_ms: The length that was asked for; what was not read of it counts as unknown.
-        shortened: Whether the span is shorter than was asked for: a node reads a million rows at most.
-        kept: By group or, where one is asked for, by its queues.
+        asked_ms: The requested length; the part that was not read counts as unknown.
+        shortened: Whether the span is shorter than requested: a node reads at most a million rows.
+        kept: By group or, for a requested group, by its queues.
         at_least: The goal: share of the messages to be finished in time, 0.0 to 1.0; null: none was given.
     """
 

@@ -30,7 +30,7 @@ class ClientView(View, frozen=True, kw_only=True):
     """What one client has at present.
 
     Attributes:
-        told_by: What it is told by.
+        told_by: The kind of its identity.
         client: Its principal, or its address.
         connections: Of both Thrift ports.
         parked_pulls: Pulls, fetches and fetches of checks that wait.

@@ -11,14 +11,14 @@ from broker.views import View
 
 
 class MessageView(View, frozen=True, kw_only=True):
-    """A stored message, with all that its record says.
+    """A stored message, with all fields of its record.
 
     Attributes:
         topic: Its topic.
         queue: Its queue.
         offset: Its offset in the queue.
         id: Its offsetMsgId: store host and commit-log offset.
-        unique_key: UNIQ_KEY, the id that its producer was told; "" without one.
+        unique_key: UNIQ_KEY, the id that its producer received; "" without one.
         key: Its keys; null without any.
         tag: Its tags; null without any.
         store_ms: When it was stored.
@@ -71,7 +71,7 @@ class MessagesAnswer(View, frozen=True, kw_only=True):
         now_ms: Now, by the node's wall clock.
         log_end: Commit-log offset behind the last message that is visible.
         messages: In the order of the log; with a key the newest first.
-        cursor: Handed in again it goes on behind them; null at the end.
+        cursor: Pass it to continue after them; null at the end.
         damaged: Records that were left out because they cannot be read.
         unsearched_bytes: Bytes of the log that a search by key could not look at; messages may be missing then.
     """

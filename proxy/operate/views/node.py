@@ -70,7 +70,7 @@ class ConnectionView(View, frozen=True, kw_only=True):
 
 
 class LatencyView(View, frozen=True, kw_only=True):
-    """How long something took over the last one to two minutes, as near as the buckets of its histogram tell.
+    """A latency over the last one to two minutes, as exact as the buckets of its histogram.
 
     Attributes:
         name: That of the metric, without prefix and unit.
@@ -88,14 +88,14 @@ class LatencyView(View, frozen=True, kw_only=True):
 
 
 class ReadinessAnswer(View, frozen=True, kw_only=True):
-    """Whether the node takes and hands out messages.
+    """Whether the node accepts and delivers messages.
 
     Attributes:
         ready: Whether it does.
         state: Where it is in its life.
         reasons: Why it does not, a sentence each.
         memory: What it holds in memory.
-        publishes_refused: Publishes are refused since the disk is full; messages are handed out and acks taken.
+        publishes_refused: Publishes are refused since the disk is full; messages are delivered and acks accepted.
         level: `OK`, `WARN`, `ERR` or `UNKNOWN`, by findings and lag; readiness does not depend on it.
         findings: What needs attention.
         phase: While the store is recovered: see recovery in the node's figures.
@@ -125,18 +125,18 @@ class StatsAnswer(View, frozen=True, kw_only=True):
     Attributes:
         now_ms: Now, by the node's wall clock.
         version: Of pyddmq.
-        access: What says who may do what: the `rules` of the section `access`; or nobody does, and the Thrift ports are
-            of the `loopback`, or may be anywhere (`open`).
+        access: Source of access rights: the `rules` of the section `access`. Without rules the Thrift ports are on the
+            `loopback`, or on any address (`open`).
         state: Where the node is in its life.
         reasons: Why it is not ready, a sentence each; empty when it is.
-        recovery: How far the recovery of this start is; null when there is none.
+        recovery: Progress of the recovery of this start; null without one.
         uptime_seconds: Since the node was started.
         event_loop_lag_seconds: Worst lateness of the event loop over the last 10 to 20 s.
         store: The data directory; null until it is open.
         memory: What the node holds in memory.
         findings: What needs attention.
         counters: Of every counter the sum over its labels, by name; /metrics has the labels.
-        latencies: How long things took, the node's own first, then groups, the slowest first; what never happened is
+        latencies: Latencies, the node's own first, then groups, the slowest first; without observations a latency is
             not listed.
         connections_total: How many clients are connected.
         connections: Their connections, the oldest first.

@@ -16,8 +16,8 @@ class DelaysAnswer(View, frozen=True, kw_only=True):
         now_ms: Now, by the node's wall clock.
         pending_total: Messages of all these levels that are not delivered.
         levels: By number.
-        cut: Whether there are more messages than were asked for, or than are looked at for a page; absent, as what
-            follows, unless messages were asked for.
+        cut: Whether there are more messages than requested, or than are read for a page; absent, like the later fields,
+            unless messages were requested.
         cursor: Where the next page begins; null after the last one.
         messages: Those due first at the front.
     """
@@ -65,11 +65,11 @@ class TimerAnswer(View, frozen=True, kw_only=True):
         topic: Its topic.
         state: `pending`, `delivered`, `cancelled` or `rescheduled`.
         text: A sentence that says what became of it.
-        key: Its key; null without one, or when its record is gone.
-        stored_ms: When it was stored; null when its record is gone.
+        key: Its key; null without one, or if its record was deleted.
+        stored_ms: When it was stored; null if its record was deleted.
         due_ms: When it is due; null when that is not known.
         new_id: Its id since it was rescheduled; null when it was not.
-        handle: Its recall handle; null when its record is gone.
+        handle: Its recall handle; null if its record was deleted.
         delivered: The message; null when it was not delivered.
     """
 
@@ -101,10 +101,10 @@ class PendingTransactions(View, frozen=True, kw_only=True):
 
 
 class TransactionSettings(View, frozen=True, kw_only=True):
-    """When producers are asked about transactions (docs/transactions.md).
+    """When transactions are checked (docs/transactions.md).
 
     Attributes:
-        timeout_ms: Age at which one is asked about first, in ms.
+        timeout_ms: Age of the first check, in ms.
         interval_ms: Milliseconds between two checks.
         checks_max: Checks after which it is discarded.
         discard_seconds: Age after which it is discarded.
@@ -125,8 +125,8 @@ class TransactionsAnswer(View, frozen=True, kw_only=True):
         discarded_total: How many were discarded and not resumed.
         oldest_ms: When the oldest undecided one was stored; null without one.
         pending: Undecided ones by topic and producer group.
-        settings: When producers are asked; absent until the store is open, and for one that no node has open.
-        transactions: The oldest first; of one that was asked for the newest record first.
+        settings: When transactions are checked; absent until the store is open, and for a store that no node has open.
+        transactions: The oldest first; for a requested one the newest record first.
         next: Where the next page begins; null after the last one.
     """
 

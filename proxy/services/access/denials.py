@@ -21,7 +21,7 @@ HELD_MAX = 1_024
 PRINCIPALS_MAX = 500
 """Principals whose denials are counted apart."""
 
-HELD = declare("pyddmq_access_denied_held", "Denied calls whose answer waits for its linger", kind="gauge")
+HELD = declare("pyddmq_access_denied_held", "Denied calls whose answer is delayed", kind="gauge")
 
 _TEXT_MAX = 255
 
@@ -111,4 +111,4 @@ def denied_text(connection: Connection, action: str, resource: str) -> str:
     """Say what was denied; the name is the client's own, and nothing is said about whether there is such a thing."""
     rights = connection.rights
     principal = "" if rights is None else rights.principal
-    return f"{principal} has no right to {action} {resource[:_TEXT_MAX]!r}: ask who runs the node for a rule"
+    return f"{principal} is not allowed to {action} {resource[:_TEXT_MAX]!r}; ask the operator of the node for a rule"

@@ -124,13 +124,13 @@ class Guard:
         try:
             is_own = self.access.owns(key, _rights(connection).principal)
         except OSError as error:
-            text = f"it cannot be kept whose this producer is ({error.strerror or error}): send again in a moment"
+            text = f"the owner of this producer cannot be stored ({error.strerror or error}); send again"
             raise Refusal(ResultCode.FAIL_UNKNOWN, text) from error
         if not is_own:
             name = key[:NAME_BYTES].decode("ascii", "replace")
             self.denials.note(connection, method, name, reason="owner", count=count)
             # Clients take a new name after a gap: theirs may have been forgotten, and taken by another one.
-            text = f"the producer {name} is another principal's: send under a name of your own"
+            text = f"the producer {name} belongs to another principal; send under another name"
             raise Refusal(ResultCode.FAIL_GAP, text)
 
     def topic(self, connection: Connection, method: str, topic: str) -> None:

@@ -46,11 +46,11 @@ class SignIn:
         if access is None:
             connection.answer(encode_reply(call, {"success": {"name": EVERYBODY}}))
         elif not (connection.is_encrypted or _is_loopback(connection.host)):
-            self._deny(connection, call, "a token is taken over TLS or the loopback alone: connect by TLS")
+            self._deny(connection, call, "a token is accepted only over TLS or from loopback addresses; connect by TLS")
         elif connection.requests != 1:
-            self._deny(connection, call, "authenticate is the first call of a connection: open a new one")
+            self._deny(connection, call, "authenticate must be the first call of a connection; open a new one")
         elif token is None or (proven := access.proven(token)) is None:
-            self._deny(connection, call, "the token is missing, wrong or expired: get a new one")
+            self._deny(connection, call, "the token is missing, wrong or expired; use a new one")
         else:
             self._metrics.counter(SIGNED_IN, proven.way).add()
             connection.rights = access.rights_by(proven)

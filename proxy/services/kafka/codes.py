@@ -31,21 +31,21 @@ _UNREACHED = (
     "OFFSET_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE"
 )
 _KINDS = (
-    (_UNKNOWN_TOPIC, ResultCode.FAIL_TOPIC_NOT_EXIST, "it knows no topic {topic}: make it there"),
-    (_ILLEGAL, ResultCode.FAIL_ILLEGAL_MSG, "it does not take the message for topic {topic}"),
+    (_UNKNOWN_TOPIC, ResultCode.FAIL_TOPIC_NOT_EXIST, "topic {topic} does not exist there; create it"),
+    (_ILLEGAL, ResultCode.FAIL_ILLEGAL_MSG, "it rejects the message for topic {topic}"),
     (_DENIED, ResultCode.FAIL_TOPIC_NOT_ALLOWED, "it does not allow this node to write to topic {topic}"),
-    (_LIMITED, ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, "too much waits for it: send more slowly"),
+    (_LIMITED, ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, "too many messages wait for it; send more slowly"),
     (
         _UNDECIDED,
         ResultCode.FAIL_TIMEOUT,
-        "it did not answer for topic {topic}: the message may be stored all the same",
+        "it did not respond for topic {topic}; the message may still be stored",
     ),
-    (_CLOSING, ResultCode.FAIL_SERVER_SHUTDOWN, "the node is shutting down: send to another node"),
-    (_UNREACHED, ResultCode.FAIL_NO_PRODUCER_FOR_CLUSTER, "it is not reached: send to another node, or again"),
+    (_CLOSING, ResultCode.FAIL_SERVER_SHUTDOWN, "the node is shutting down; send to another node"),
+    (_UNREACHED, ResultCode.FAIL_NO_PRODUCER_FOR_CLUSTER, "it cannot be reached; send again, or to another node"),
 )
 _BY_NAME = {name: (code, text) for names, code, text in _KINDS for name in names.split()}
 _TIMEOUT = _BY_NAME["MSG_TIMED_OUT"]
-_OTHER = (ResultCode.FAIL_UNKNOWN, "it did not take a message for topic {topic}")
+_OTHER = (ResultCode.FAIL_UNKNOWN, "it rejected a message for topic {topic}")
 
 
 def refusal_of(failure: KafkaFailure, cluster: str, topic: str) -> Refusal:

@@ -79,8 +79,9 @@ class KafkaPort(TopicPort):
         partitions = self.producer.partitions(self.topic.name)
         if not partitions:
             text = (
-                f"the partitions of topic {self.topic.name} in Kafka cluster {self.cluster} are not known: the cluster "
-                "is not reached, or has no such topic; send again, or without partitionId and hashId"
+                f"the partitions of topic {self.topic.name} in Kafka cluster {self.cluster} are unknown: "
+                "the cluster cannot be reached, or does not have the topic; send again, or without "
+                "partitionId and hashId"
             )
             raise Refusal(ResultCode.FAIL_NO_PRODUCER_FOR_CLUSTER, text)
         if partition_id >= 0:

@@ -43,16 +43,17 @@ from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, Produced, Produ
 
 KAFKA_FAILURES = declare(
     "pyddmq_kafka_sends_failed_total",
-    "Messages that a Kafka cluster did not take, by its own code",
+    "Messages rejected by a Kafka cluster, by its own code",
     ("cluster", "code"),
 )
 KAFKA_LATE = declare(
     "pyddmq_kafka_sends_late_total",
-    "Messages for Kafka that were decided after their send had been answered with code 12; by outcome: stored, failed",
+    "Messages for Kafka whose outcome became known after their send was answered with code 12; by outcome: "
+    "stored, failed",
     ("cluster", "outcome"),
 )
 KAFKA_WAITING = declare(
-    "pyddmq_kafka_sends_waiting", "Messages that are under way to a Kafka cluster", ("cluster",), kind="gauge"
+    "pyddmq_kafka_sends_waiting", "Messages in flight to a Kafka cluster", ("cluster",), kind="gauge"
 )
 
 ANSWER_SECONDS = 10.0
@@ -62,7 +63,7 @@ SHARE = 4
 RECORD_BYTES = 1024
 """What a record takes besides its frame while it is under way: its copy's headers, the producer's and our own parts."""
 
-_UNSENT = "it was not sent, since another one of its call was refused"
+_UNSENT = "not sent, since another message of its call was refused"
 
 
 class _Sending:
@@ -227,7 +228,7 @@ class KafkaSends:
 
         def time_out() -> None:
             connection.hold(-held)
-            text = "the message was sent before, and its Kafka cluster has not answered: it may be stored"
+            text = "the message was sent before, and its Kafka cluster has not responded; it may be stored"
             self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, connection.address, len(keys))
             place.answer(encode_result_reply(header, ResultCode.FAIL_TIMEOUT, text))
 
@@ -256,7 +257,7 @@ class KafkaSends:
         for cluster, size in wanted.items():
             under_way = self._bytes.get(cluster, 0)
             if under_way and under_way + size > room:
-                text = f"{under_way} bytes wait for Kafka cluster {cluster}, slow or not reached: send more slowly"
+                text = f"{under_way} bytes wait for Kafka cluster {cluster}, slow or not reached; send more slowly"
                 raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
     def _produce(self, sending: _Sending, puts: Sequence[Put], ports: Sequence[TopicPort]) -> Refusal | None:
@@ -420,12 +421,12 @@ class KafkaSends:
         """Answer a call whose client is about to give it up; records that have not left the node are withdrawn."""
         for at, producer, done in sending.handed:
             if sending.outcomes[at] is None and producer.withdraw(done):
-                done(KafkaFailure(NOT_SENT, "its cluster did not answer within the timeout of the send"), -1, -1)
+                done(KafkaFailure(NOT_SENT, "its cluster did not respond within the timeout of the send"), -1, -1)
         if not sending.left:
             return
         sending.answered = True
         known = sum([isinstance(each, Position) for each in sending.outcomes])
-        text = "Kafka has not acknowledged it within the timeout of the send: it may be stored all the same"
+        text = "Kafka has not acknowledged it within the timeout of the send; it may still be stored"
         if len(sending.outcomes) > 1:
             text = f"{known} of {len(sending.outcomes)} messages are known to be stored; {text}"
         count = len(sending.outcomes) - known

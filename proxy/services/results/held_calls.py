@@ -19,8 +19,8 @@ from pyddmq.codes import PullCode
 
 RESULTS_UNANSWERED = declare(
     "pyddmq_results_unanswered_total",
-    "Calls with results whose connection was closed without an answer, so that their clients send them again: starting "
-    "(too many are held), acks_refused, store_failed",
+    "Calls with results whose connection was closed without an answer, so that their clients retry: "
+    "starting (too many wait), acks_refused, store_failed",
     ("reason",),
 )
 HELD_CALLS = declare("pyddmq_held_calls", "Calls with results that wait until the node is ready.", kind="gauge")

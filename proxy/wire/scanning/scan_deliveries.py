@@ -44,6 +44,6 @@ def _begin(reading: Reading, wanted: int, frame: bytes, pos: int, steps: Steps) 
     if count and (key != reading.i64 or value != wanted):
         return None, reading.skip_elements(frame, pos, (key, value), count, steps)
     if count > steps.numbers:
-        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call: submit them in several")
+        raise ArgumentsError(f"more than {OFFSETS_MAX} numbers and reasons in one call; split the call")
     steps.numbers -= count
     return count, pos

@@ -168,6 +168,6 @@ def _offsets(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[li
     if count and element != reading.i64:
         return [], reading.skip_elements(frame, pos, (element,), count, steps)
     if count > steps.offsets:
-        raise ArgumentsError(f"more than {OFFSETS_MAX} offsets in one call: submit them in several")
+        raise ArgumentsError(f"more than {OFFSETS_MAX} offsets in one call; split the call")
     steps.offsets -= count
     return reading.read_i64s(frame, pos, count)

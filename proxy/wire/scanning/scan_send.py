@@ -120,7 +120,7 @@ def _count_properties(messages: list[SendMessage]) -> None:
 
 def _too_many_properties() -> PropertiesError:
     return PropertiesError(
-        f"the batch has more than {PROPERTIES_PER_CALL_MAX} properties up to here: send fewer messages at once"
+        f"the batch has more than {PROPERTIES_PER_CALL_MAX} properties up to this message; send fewer messages at once"
     )
 
 

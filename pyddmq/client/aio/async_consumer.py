@@ -16,8 +16,8 @@ from pyddmq.client.pulling.pulls import LINGER_MS_MIN, GroupStats, PulledMessage
 class AsyncConsumer(Pulls):
     """As `Consumer`, for asyncio: an asynchronous context manager and iterator, for one task at a time.
 
-    Other tasks may call `ack`, `fail` and `stop`. A pull whose task is cancelled (by `asyncio.wait_for`, say) goes on,
-    and the next pull gets what came of it: no message is lost to the timeout of its group.
+    Other tasks may call `ack`, `fail` and `stop`. A pull whose task is cancelled (by `asyncio.wait_for`, say)
+    continues, and the next pull returns its messages: none is lost to the timeout of its group.
     """
 
     _connection: AsyncConnection
@@ -38,7 +38,7 @@ class AsyncConsumer(Pulls):
 
         Args:
             count_max: In the place of the consumer's batch_size.
-            patience_ms: How long to go on after failures that another try may cure; 0 raises the first.
+            patience_ms: How long to retry after failures that may be temporary; 0 raises the first.
 
         Returns:
             Messages of one queue, oldest first; empty when none came within the linger.
@@ -57,7 +57,7 @@ class AsyncConsumer(Pulls):
         """Submit what is noted now.
 
         Returns:
-            False when the node took nothing of it (W2): late results, finished meanwhile or not delivered to anybody.
+            False when the node used none of the results (W2): late, already finished, or never delivered.
 
         Raises:
             Unreachable: No answer; the results are kept.
@@ -111,14 +111,14 @@ class AsyncConsumer(Pulls):
             await self._is_stopped_within(asked + self._linger_ms / 1000 - loop.time())
 
     def stop(self) -> None:
-        """Let an iteration end after the message in hand."""
+        """Let an iteration end after the present message."""
         self._stopping.set()
 
     async def close(self) -> None:
         """Submit what is noted, in up to `submit_tries` tries, and close the connection (S4).
 
         Raises:
-            ClientError: The last try failed too: those messages will come again.
+            ClientError: The last attempt failed too: those messages will be redelivered.
             ClientMisuse: Another task is making a call; `stop` ends its loop.
         """
         self._stopping.set()
@@ -189,9 +189,9 @@ class AsyncConsumer(Pulls):
     def _check_free(self) -> None:
         """Raise ClientMisuse where the consumer is closed, or another task is making a call."""
         if self._closed:
-            raise ClientMisuse("this consumer is closed: make a new one")
+            raise ClientMisuse("this consumer is closed; create a new one")
         if self._is_calling:
             raise ClientMisuse(
-                "this consumer is making a call in another task: give each task its own consumer; only ack, fail and "
+                "this consumer is making a call in another task; give each task its own consumer. Only ack, fail and "
                 "stop may be called from any task"
             )

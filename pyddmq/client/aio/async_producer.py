@@ -30,9 +30,9 @@ T = TypeVar("T")
 class AsyncProducer(Sending):
     """As `Producer`, for asyncio: an asynchronous context manager that the tasks of one event loop share.
 
-    Up to `in_flight_max` sends are under way over one connection; who sends more waits for room. They are stored in the
-    order in which they were asked for, also when some have to be sent again. A task that is cancelled while it waits
-    for its answer harms no other send: its message is not sent if it had not gone out, and else is stored or not.
+    Up to `in_flight_max` sends are in flight over one connection; further sends wait for room. They are stored in the
+    order of the calls, also when some have to be sent again. A cancelled task does not affect other sends. Its message
+    is not sent if it was still waiting; otherwise it may or may not be stored.
     """
 
     _connection_class = AsyncConnection
@@ -80,13 +80,13 @@ class AsyncProducer(Sending):
             partition_id: Queue by number.
             delay_level: Delivered after the delay of that level.
             deliver_at_ms: Delivered at that moment, ms since the epoch.
-            delay_ms: Delivered so many ms after receipt.
+            delay_ms: Delivered this number of ms after receipt.
             timeout_ms: In the place of the producer's own.
 
         Raises:
             Unreachable: No answer; the message may be stored when its `sent` says so.
             SendRefused: The node refused it; the subclass and `code` say why, `stored` whether it may be stored.
-            ClientMisuse: The body is no bytes, a value does not fit its field, or the producer is closed.
+            ClientMisuse: The body is not bytes, a value does not fit its field, or the producer is closed.
         """
         message = OutgoingMessage(
             topic=topic,
@@ -108,10 +108,11 @@ class AsyncProducer(Sending):
         """Have a message sent behind those before it; waits for room only.
 
         Returns:
-            A future of its receipt. Its exception is what `send` raises; the loop tells of one that nobody asks for.
+            A future of its receipt. Its exception is what `send` raises; the loop logs an exception that is never
+            retrieved.
 
         Raises:
-            ClientMisuse: The body is no bytes, or the producer is closed.
+            ClientMisuse: The body is not bytes, or the producer is closed.
         """
         return await self._submit(send_request(self._idl, message, timeout_ms or self._timeout_ms))
 
@@ -183,18 +184,18 @@ class AsyncProducer(Sending):
 
         Raises:
             Unreachable: No answer; the cancel may be in force.
-            SendRefused: The node refused it; code 30 says that this is no id.
+            SendRefused: The node refused it; code 30 means that this is not a valid id.
         """
         request = cancel_request(self._idl, delay_id, topic, timeout_ms or self._timeout_ms)
         return await (await self._submit(request))
 
     async def flush(self) -> None:
-        """Wait until all sends that were asked for before have ended, one way or the other."""
+        """Wait until all earlier sends have ended, with or without success."""
         if self._waited_for:
             await asyncio.wait(tuple(self._waited_for))
 
     async def close(self) -> None:
-        """Close the connection; what is under way is given up, and raises there. Harmless the second time."""
+        """Close the connection; calls in flight are abandoned and raise. A second call has no effect."""
         await self._sends.close()
 
     async def __aenter__(self) -> Self:
@@ -243,5 +244,5 @@ class AsyncProducer(Sending):
         loop = asyncio.get_running_loop()
         self._loop = self._loop or loop
         if self._loop is not loop:
-            raise ClientMisuse("this producer belongs to another event loop: give each loop its own producer")
+            raise ClientMisuse("this producer belongs to another event loop; give each loop its own producer")
         return loop

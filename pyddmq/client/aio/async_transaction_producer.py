@@ -41,9 +41,9 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
     async def send_in_transaction(
         self, message: OutgoingMessage, arg: Any = None, *, timeout_ms: int | None = None
     ) -> TransactionResult:
-        """Store a message half, run the local transaction, and tell the node its outcome.
+        """Store a half message, run the local transaction, and send its outcome to the node.
 
-        As `TransactionProducer.send_in_transaction`. Who is cancelled meanwhile leaves the rest to `check`.
+        As `TransactionProducer.send_in_transaction`. After a cancellation `check` decides the transaction.
 
         Args:
             message: What is delivered on commit. A delay begins with the commit.
@@ -51,10 +51,10 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
             timeout_ms: In the place of the producer's own.
 
         Raises:
-            Unreachable: No answer; where its `sent` says so the half may be stored: `check` is asked about an id that
+            Unreachable: No answer; if `sent` is true, the half may be stored: `check` is then called with an id that
                 `execute` never saw.
             SendRefused: The node refused the half; `execute` has not run.
-            ClientMisuse: The body is no bytes, or the producer is closed.
+            ClientMisuse: The body is not bytes, or the producer is closed.
         """
         self.start()
         timeout_ms = timeout_ms or self._timeout_ms
@@ -73,7 +73,7 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
         """
         task = self._task
         if task is not None and asyncio.current_task() is task:
-            raise ClientMisuse("a listener cannot close its own producer: close it from another task")
+            raise ClientMisuse("a listener cannot close its own producer; close it from another task")
         self._closing.set()
         if task is not None:
             if self._checks.is_fetching:

@@ -18,10 +18,9 @@ from pyddmq.client.reasons import reason_of
 class Consumer(Taking[PulledMessage], Pulls):
     """Pulls from one node for one group; a context manager.
 
-    Results given with `ack` and `fail` ride on the next pull; `flush` and `close` submit what is left. After a failed
-    call they are kept and sent again over a new connection (S2): the node counts a result once. One thread at a time
-    makes calls, and another one that tries meanwhile is told so (`ClientMisuse`); `ack`, `fail` and `stop` may come
-    from any.
+    Results of `ack` and `fail` are sent with the next pull; `flush` and `close` submit what is left. After a failed
+    call they are kept and sent again over a new connection (S2): the node counts a result once. Only one thread at a
+    time may make calls; another one raises `ClientMisuse`. `ack`, `fail` and `stop` may be called from any thread.
     """
 
     _name = "consumer"
@@ -39,7 +38,7 @@ class Consumer(Taking[PulledMessage], Pulls):
 
         Args:
             count_max: In the place of the consumer's batch_size.
-            patience_ms: How long to go on after failures that another try may cure; 0 raises the first.
+            patience_ms: How long to retry after failures that may be temporary; 0 raises the first.
 
         Returns:
             Messages of one queue, oldest first; empty when none came within the linger.
@@ -60,7 +59,7 @@ class Consumer(Taking[PulledMessage], Pulls):
         """Submit what is noted now.
 
         Returns:
-            False when the node took nothing of it (W2): late results, finished meanwhile or not delivered to anybody.
+            False when the node used none of the results (W2): late, already finished, or never delivered.
 
         Raises:
             Unreachable: No answer; the results are kept.
@@ -88,9 +87,9 @@ class Consumer(Taking[PulledMessage], Pulls):
     def messages(self, *, idle_ms: int | None = None) -> Iterator[PulledMessage]:
         """Deliver message after message, pulling as needed.
 
-        Going on to the next message acks the one before, unless `ack`, `fail` or `skip` was called for it. Leaving a
-        `with` block with an exception fails the message in hand. Messages of the last batch that were not reached
-        are not reported (S8): the node's timeout returns them. Calls that fail are tried again for `patience_ms`.
+        Advancing to the next message acks the one before, unless `ack`, `fail` or `skip` was called for it. Leaving a
+        `with` block with an exception fails the present message. Messages of the last batch that were not reached are
+        not reported (S8): the node's timeout returns them. Calls that fail are tried again for `patience_ms`.
 
         Args:
             idle_ms: End after this long without a message; None for never (until `stop`).
@@ -116,11 +115,12 @@ class Consumer(Taking[PulledMessage], Pulls):
         *,
         on_error: Callable[[PulledMessage, Exception], object] | None = None,
     ) -> None:
-        """Call `handler` for each message until `stop`: a return acks, an `Exception` fails the message and goes on.
+        """Call `handler` for each message until `stop`: a return acks, an `Exception` fails the message and continues.
 
         Args:
             handler: Does the work.
-            on_error: Told of each message that failed and why; nobody else is. What it raises ends the loop.
+            on_error: Called with each failed message and its exception, which is not reported elsewhere. An exception
+                of it ends the loop.
 
         Raises:
             ClientError: As `messages` does.
@@ -137,7 +137,7 @@ class Consumer(Taking[PulledMessage], Pulls):
         """Submit what is noted, in up to `submit_tries` tries, and close the connection (S4).
 
         Raises:
-            ClientError: The last try failed too: those messages will come again.
+            ClientError: The last attempt failed too: those messages will be redelivered.
             ClientMisuse: Another thread is making a call; `stop` ends its loop.
         """
         self._stopping.set()

@@ -28,10 +28,10 @@ _numbers = count()
 class Fetcher(Taking[FetchedMessage]):
     """Fetches from one node for one low-level group; a context manager.
 
-    The node gives it some of the group's queues, which are nobody else's until it is silent for 30 s; with `named` it
-    reads exactly the queues that it seeks, beside anybody. It is for one thread at a time: another one that makes a
-    call meanwhile is told so (`ClientMisuse`). For more threads make more of them, each with a consumer_id of its own;
-    with `named` they may share one.
+    The node assigns it some of the group's queues exclusively, until it is silent for 30 s. With `named` it reads
+    exactly the queues that it seeks, also in parallel with other clients. It is for one thread at a time: a call of
+    another thread raises `ClientMisuse`. For more threads create more of them, each with its own consumer_id; with
+    `named` they may share one.
 
     Attributes:
         group: The group.
@@ -63,12 +63,12 @@ class Fetcher(Taking[FetchedMessage]):
             address: `host:port` or `tls://host:port` of the node's consumer port.
             group: The group; its topics have `actions: [LowLevel]`.
             consumer_id: Name of this fetcher; one of its own when absent, `pid@host#n`.
-            cluster: The node's brokerCluster, to be told when it is another one; empty: any.
+            cluster: Expected brokerCluster of the node; another one raises. Empty means any.
             named: Read exactly the queues that `seek` or `fetch` name, owning none.
             batch_size: Messages per queue and fetch at most; maxPullBatchSize may lower it where `named` is false.
             linger_ms: How long a fetch without messages waits at the node.
             timeout_ms: How long an answer may take beyond the linger.
-            patience_ms: How long `messages` goes on without any answer before it raises.
+            patience_ms: How long `messages` continues without any answer before it raises.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
             token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
@@ -105,7 +105,8 @@ class Fetcher(Taking[FetchedMessage]):
         Where nothing is there it returns after the linger, whatever the node does: so a loop around it does not spin.
 
         Args:
-            positions: Offsets to go on from in place of its own, by (topic, qid); with `named` only those are read.
+            positions: Offsets to continue from instead of its own, by (topic, qid); with `named` only those queues are
+                read.
             count_max: Messages per queue, in place of batch_size.
             linger_ms: In place of the fetcher's.
 
@@ -151,7 +152,7 @@ class Fetcher(Taking[FetchedMessage]):
         return queues
 
     def seek(self, positions: Mapping[Queue, int]) -> None:
-        """Go on from these offsets, by (topic, qid); what was in hand of those queues is not any more.
+        """Continue from these offsets, by (topic, qid); messages of those queues that were fetched before are dropped.
 
         Raises:
             ClientMisuse: An offset is below 0.
@@ -160,14 +161,14 @@ class Fetcher(Taking[FetchedMessage]):
         self._hand.seek(positions)
 
     def rewind(self) -> None:
-        """Go on from the first message of each queue that was not acked, which comes again with all behind it."""
+        """Continue from the first unacked message of each queue, which is redelivered with all later ones."""
         self._current = None
         self._hand.rewind()
 
     def ack(self, message: FetchedMessage) -> bool:
-        """Note that a message is done; `flush` tells the node.
+        """Mark a message as done; `flush` sends this to the node.
 
-        The position of its queue moves when all before it are done, too: what was never acked is never passed over.
+        The position of its queue moves when all earlier messages are done, too: an unacked message is never skipped.
 
         Returns:
             False where it is not in hand any more: its queue is another fetcher's, who gets it again.
@@ -182,13 +183,13 @@ class Fetcher(Taking[FetchedMessage]):
             self._current = None
 
     def ack_positions(self, positions: Mapping[Queue, int]) -> bool:
-        """Tell the node of positions that the caller keeps: by (topic, qid) the next offset to consume.
+        """Report positions to the node that the caller stores: by (topic, qid) the next offset to consume.
 
         Returns:
             False where any of them did not count: the queue is another fetcher's, is unknown, or has no such offset.
 
         Raises:
-            Unreachable: No answer; whether they were taken is not known. They may be told again.
+            Unreachable: No answer; whether they were stored is unknown. They may be reported again.
         """
         with self._in_use():
             counted = bool(self._ack(positions))
@@ -197,7 +198,7 @@ class Fetcher(Taking[FetchedMessage]):
         return counted
 
     def flush(self) -> bool:
-        """Tell the node of all positions that moved; they are durable when this returns True.
+        """Report all positions that moved to the node; they are durable when this returns True.
 
         Returns:
             False where any of them did not count; they are kept until a fetch says whose queues those are.
@@ -212,10 +213,10 @@ class Fetcher(Taking[FetchedMessage]):
         return self.messages()
 
     def messages(self, *, idle_ms: int | None = None) -> Iterator[FetchedMessage]:
-        """Deliver message after message, fetching as needed and telling the node of positions before each fetch.
+        """Yield message after message, fetching as needed and reporting positions before each fetch.
 
-        Going on to the next message acks the one before, unless `skip` was called for it. Leaving a `with` block with
-        an exception leaves the message in hand undone.
+        Advancing to the next message acks the one before, unless `skip` was called for it. Leaving a `with` block with
+        an exception leaves the present message unacked.
 
         Args:
             idle_ms: End after this long without a message; None for never (until `stop`).
@@ -233,10 +234,10 @@ class Fetcher(Taking[FetchedMessage]):
         return self._one_by_one(take, self.ack, idle_ms=idle_ms, linger_ms=self._linger_ms)
 
     def close(self) -> None:
-        """Tell the node of what is done, and close the connection. Others get its queues when it was silent for 30 s.
+        """Report done messages to the node, and close the connection. Its queues are reassigned after 30 s of silence.
 
         Raises:
-            ClientError: It could not be told: those messages come again.
+            ClientError: The report failed: those messages are redelivered.
         """
         self._stopping.set()
         if self._closed:

@@ -36,7 +36,7 @@ class FetchedMessage(NamedTuple):
 
 
 class FetchedQueue(NamedTuple):
-    """What a fetch found in one queue: its messages, oldest first, and where the next fetch goes on."""
+    """What a fetch found in one queue: its messages, oldest first, and where the next fetch continues."""
 
     topic: str
     qid: str

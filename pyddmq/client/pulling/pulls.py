@@ -35,8 +35,8 @@ class PulledMessage(NamedTuple):
     """One delivered message.
 
     `topic`, `qid` and `offset` identify it; `key` and `tag` are None when the message has none; `body` holds the
-    bytes that were published (R29); `properties` the user properties. `delivery` tells this delivery from others of the
-    message, 0 where there can have been none; it goes back with the result.
+    bytes that were published (R29); `properties` the user properties. `delivery` distinguishes this delivery from
+    others of the message; 0 if there is only one. It is returned with the result.
     """
 
     topic: str
@@ -109,7 +109,7 @@ class Pulls:
             linger_ms: How long a pull without messages waits at the node.
             timeout_ms: How long an answer may take beyond the linger.
             submit_tries: How often `close` tries to submit what is left.
-            patience_ms: How long `messages` and `run` go on without any answer before they raise.
+            patience_ms: How long `messages` and `run` continue without any answer before they raise.
             protocol: "binary" or "compact".
             tls: For an address by TLS: the CA, and what the client shows.
             token: Who this is, for nodes with rules: a token, or the path of its file. Left out: PYDDMQ_TOKEN_FILE or
@@ -152,7 +152,7 @@ class Pulls:
         return len(self._results)
 
     def ack(self, message: PulledMessage) -> None:
-        """Note that a message is done; told to the node with the next pull, flush or close."""
+        """Mark a message as done; the next pull, flush or close sends this to the node."""
         self._complete(message, success=True)
 
     def fail(self, message: PulledMessage, reason: str = "") -> None:
@@ -160,13 +160,13 @@ class Pulls:
 
         Args:
             message: The message.
-            reason: A few words for people. They stand in the dead letter if this was the last attempt; of more than 300
-                characters the beginning.
+            reason: A few words for people. The dead letter contains them if this was the last attempt; at most 300
+                characters are kept.
         """
         self._complete(message, success=False, reason=reason)
 
     def skip(self, message: PulledMessage) -> None:
-        """Report nothing for the message in hand (S3): the node's timeout decides."""
+        """Report nothing for the present message (S3): the node's timeout decides."""
         if self._current is message:
             self._current = None
 

@@ -31,14 +31,14 @@ class Taking(Generic[M]):
         self._closed = False
 
     def stop(self) -> None:
-        """Let `messages` and `run` end after the message in hand; may be called from any thread."""
+        """Let `messages` and `run` end after the present message; may be called from any thread."""
         self._stopping.set()
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
         """Keep other threads from making a call meanwhile. Raises ClientMisuse: one of them is, or it is closed."""
         if self._closed:
-            raise ClientMisuse(f"this {self._name} is closed: make a new one")
+            raise ClientMisuse(f"this {self._name} is closed; create a new one")
         if not self._calling.acquire(blocking=False):
             raise ClientMisuse(f"this {self._name} is making a call in another thread: {self._others}")
         try:

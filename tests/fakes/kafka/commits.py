@@ -119,4 +119,4 @@ class SimCommits:
 
 def not_ours() -> KafkaFailure:
     """What is said of a commit for a partition that the member does not have."""
-    return KafkaFailure("ILLEGAL_GENERATION", "the partition is not this member's any more", fenced=True)
+    return KafkaFailure("ILLEGAL_GENERATION", "the partition no longer belongs to this member", fenced=True)

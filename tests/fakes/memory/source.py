@@ -168,7 +168,7 @@ class MemorySource:
         return own(job.group_queue.queue).partition.records.get(job.offset) or Record(body=b"", problem="gone")
 
     def _read(self, job: UpstreamJob) -> Record:
-        assert job in self._held, f"the body of {job} is asked for before it was fetched"
+        assert job in self._held, f"the body of {job} was requested before it was fetched"
         record = self._held[job]
         problem = record.problem or self._record(job).problem
         if problem is not None:

@@ -71,7 +71,7 @@ def test_call_in_a_process_answers_with_what_it_made(work: ProcessAction) -> Non
         work.act(job("fail"))
     with pytest.raises(Exception, match="Unportable: odd"):
         work.act(job("odd"))
-    with pytest.raises(Exception, match="cannot leave its process"):
+    with pytest.raises(Exception, match="its result cannot be sent"):
         work.act(job("lock"))
     with pytest.raises(Exception, match="it raised SystemExit: 3"):
         work.act(job("leave"))

@@ -251,7 +251,7 @@ def test_action_that_answers_too_few_statuses_costs_only_its_jobs(probe: type[Pr
     """A broken action is an error of the jobs it had, with a reason that names it."""
     world = scripted(probe, "Short", "PullServer", maxRetry=0)
     send(world, 1)
-    assert world.dead_letters()[0]["DLQ_REASON"] == "ActionMisbehaved: Short answered 0 statuses for 1 jobs"
+    assert world.dead_letters()[0]["DLQ_REASON"] == "ActionMisbehaved: Short returned 0 statuses for 1 jobs"
 
 
 def test_late_success_while_an_action_has_the_job_wins_over_its_failure(probe: type[Probe]) -> None:

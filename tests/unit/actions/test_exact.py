@@ -61,7 +61,7 @@ def test_text_of_a_value(value: object, text: str) -> None:
 
 def test_what_json_cannot_hold_is_a_type_error() -> None:
     """Of a script's making."""
-    with pytest.raises(TypeError, match="object is nothing that JSON can hold"):
+    with pytest.raises(TypeError, match="object cannot be represented in JSON"):
         encode({"a": object()})
 
 

@@ -85,10 +85,10 @@ def test_what_nobody_could_carry_out_is_refused_where_it_is_gathered(what: str) 
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("enrich", "names no function; write package.module:function"),
+        ("enrich", "is not a function path; write package.module:function"),
         ("no_such_package.x:f", "cannot be imported"),
         (f"{FUNCTIONS}:nothing", "cannot be imported"),
-        (f"{FUNCTIONS}:NOT_CALLABLE", "name a function of one argument"),
+        (f"{FUNCTIONS}:NOT_CALLABLE", "configure a function of one argument"),
         ("conf.nothing:f", "is a module of pyddmq itself"),
     ],
 )

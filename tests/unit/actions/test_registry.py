@@ -96,12 +96,12 @@ def test_registry_finds_built_in_entry_point_and_dotted_names() -> None:
     [
         ("Jsn", "did you mean 'Json'"),
         ("no.such.module:Thing", r"cannot be imported \(ModuleNotFoundError.*PYTHONPATH"),
-        ("actions:Thing", r"cannot be imported .*actions is a module of pyddmq itself: give yours another name"),
+        ("actions:Thing", r"cannot be imported .*actions is a module of pyddmq itself; choose another name"),
         (f"{__name__}:Missing", r"cannot be imported \(AttributeError"),
         (f"{__name__}:Options", "derived from pyddmq.actions.Action, or a function"),
         (f"{__name__}:Both", "async def and blocking.*choose one"),
-        (f"{__name__}:wrong", "annotate options of wrong by a pydantic model"),
-        (f"{__name__}:many", "many takes 3 parameters; one is the job"),
+        (f"{__name__}:wrong", "annotate options of wrong with a pydantic model"),
+        (f"{__name__}:many", "many has 3 parameters; use one for the job"),
     ],
 )
 def test_registry_says_what_is_wrong_with_a_name(name: str, match: str) -> None:
@@ -121,9 +121,9 @@ def test_registry_checks_options() -> None:
 
     action = make({name: {"limit": 5}}, name, "PullServer")[0]
     assert action.options == Options(limit=5)
-    with pytest.raises(ActionError, match="cannot be made"):
+    with pytest.raises(ActionError, match="cannot be created"):
         make({name: {"limit": "many"}}, name)
-    with pytest.raises(ActionError, match="takes no options"):
+    with pytest.raises(ActionError, match="has no options"):
         make({"Json": {"lenient": True}}, "Json", "PullServer")
 
 
@@ -140,7 +140,7 @@ def test_time_limit_is_taken_out_of_the_options_of_actions_that_wait() -> None:
     assert (first.time_limit_ms, first.options) == (20, Options(limit=4))
     assert (second.time_limit_ms, second.options) == (700, None)
     assert make([blocks], {blocks: {"timeLimit": 9}})[0].time_limit_ms == 9
-    with pytest.raises(ActionError, match="cannot be made"):
+    with pytest.raises(ActionError, match="cannot be created"):
         make([waits], {waits: {"timeLimit": 0}})
     assert make([plain], {})[0].time_limit_ms is None
     assert isinstance(make([blocks], {blocks: {"process": True}})[0], ProcessAction)

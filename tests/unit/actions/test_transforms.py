@@ -36,7 +36,9 @@ def test_transit_begins_with_the_part_that_the_dollar_names() -> None:
     assert transit(body, fields) == {"id": 7, "in": {"deep": 2}, "copy": {"deep": 1}}
 
 
-@pytest.mark.parametrize(("body", "reason"), [({"a": 1}, "nothing at $.case"), ({"case": [1]}, "no object but a list")])
+@pytest.mark.parametrize(
+    ("body", "reason"), [({"a": 1}, "nothing at $.case"), ({"case": [1]}, "no object, but a list")]
+)
 def test_transit_whose_root_is_missing_says_so(body: object, reason: str) -> None:
     """W23: no null dereference but a dead letter that names the path."""
     made = world("Json", "Transit", options={"Transit": {"fields": {"$": "case"}}})
@@ -51,7 +53,7 @@ def test_transit_target_inside_a_text_says_so() -> None:
     made = world("Json", "Transit", options={"Transit": {"fields": {"$": "$", "a.b": "c"}}})
     made.publish(None, body={"a": "text", "c": 1})
     [said] = reasons(made)
-    assert "'a' is a text already" in said
+    assert "'a' is already a text" in said
 
 
 @pytest.mark.parametrize("value", [None, "absent"])

@@ -15,17 +15,17 @@ RULE = "{principals: [a], produce: [t]}"
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ("", "f.yaml:1: access: holds no rules; write `rules:`"),
-        ("open", "access: holds no rules"),
-        ("{}", "access.rules: is absent; add `rules: ...`"),
+        ("", "f.yaml:1: access: has no rules; write `rules:`"),
+        ("open", "access: has no rules"),
+        ("{}", "access.rules: is missing; add `rules: ...`"),
         ("{rules: {}}", "access.rules: must be a list"),
         ("{rules: null}", "access.rules: must be a list"),
         ("{rules: [], rule: []}", "access.rule: is not a known key; did you mean rules?"),
-        ("{rules: [{principals: [a]}]}", "access.rules[0]: gives nothing; list topics under `produce`"),
+        ("{rules: [{principals: [a]}]}", "access.rules[0]: allows nothing; list topics under `produce`"),
         ("{rules: [{principals: [], produce: [t]}]}", "access.rules[0].principals: has too few entries"),
         ("{rules: [{principals: a, produce: [t]}]}", "must be a list, such as [a, b], is the text 'a'; write [a]"),
-        ("{rules: [{principals: ['a b'], produce: [t]}]}", "'a b' names no principal"),
-        ("{rules: [{principals: [a], produce: ['']}]}", "'' names nothing"),
+        ("{rules: [{principals: ['a b'], produce: [t]}]}", "'a b' is not a valid principal pattern"),
+        ("{rules: [{principals: [a], produce: ['']}]}", "'' is not a valid pattern"),
         ("{rules: [{principals: [a], publish: [t]}]}", "is not a known key"),
         ("{rules: [{principals: [a], administer: all}]}", "must be true or false"),
         ("{networks: [{cidr: 10.0.0.1/8, principal: a}], rules: []}", "is not a valid network; write 10.0.0.0/8"),
@@ -35,9 +35,9 @@ RULE = "{principals: [a], produce: [t]}"
             "{networks: [{cidr: 10.0.0.0/8, principal: anonymous}], rules: []}",
             "anonymous is reserved for clients without a principal",
         ),
-        ("{networks: [{cidr: 10.0.0.0/8}], rules: []}", "is absent; add `principal: ...`"),
-        ("{certificates: [{principal: a}], rules: []}", "give one of the two"),
-        ("{certificates: [{subject: CN=a, name: 'DNS:a', principal: a}], rules: []}", "give one of the two"),
+        ("{networks: [{cidr: 10.0.0.0/8}], rules: []}", "is missing; add `principal: ...`"),
+        ("{certificates: [{principal: a}], rules: []}", "use one of the two"),
+        ("{certificates: [{subject: CN=a, name: 'DNS:a', principal: a}], rules: []}", "use one of the two"),
         ("{certificates: [{name: a.example, principal: a}], rules: []}", "write DNS:..., URI:... or email:..."),
         ("{jwt: [{name: k, file: f, algorithms: [HS256], issuer: i, audience: a}], rules: []}", "'ES256'"),
         ("{jwt: [{name: k, file: f, algorithms: [], issuer: i, audience: a}], rules: []}", "too few entries"),
@@ -93,7 +93,7 @@ def test_change_of_access_is_live_and_its_coming_and_going_is_refused() -> None:
     assert "/secret" not in "\n".join(diff(one, other).sentences())
     none = loads("{}").config
     assert [str(each).split(";")[0] for each in diff(one, none).refusals] == [
-        "access: cannot go while the node runs: everybody might do everything"
+        "access: cannot be removed while the node runs, since every client would be allowed everything"
     ]
     assert len(diff(none, one).refusals) == 1
 

@@ -67,11 +67,11 @@ def test_topics_come_go_and_grow() -> None:
 
 
 def test_fewer_queues_are_refused() -> None:
-    """D6: queues only rise, against the configuration and against what the store has."""
+    """D6: the number of queues can only grow, against the configuration and against what the store has."""
     old = config(t=TopicConfig(queues=4))
 
-    assert "queues only rise" in diff(old, config(t=TopicConfig(queues=3))).refusals[0].text
-    assert "less than the 16 it has" in diff(old, config(t=TopicConfig(queues=8)), queues={"t": 16}).refusals[0].text
+    assert "the number of queues can only grow" in diff(old, config(t=TopicConfig(queues=3))).refusals[0].text
+    assert "less than the present 16" in diff(old, config(t=TopicConfig(queues=8)), queues={"t": 16}).refusals[0].text
     assert diff(config(), config(t=TopicConfig(queues=8)), queues={"t": 16}).refusals
     assert diff(old, config(t=TopicConfig()), queues={"t": 16}).refusals == ()
 

@@ -49,7 +49,7 @@ def test_settings_of_librdkafka_are_kept_as_written() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("", "kafka.main.bootstrapServers: is absent; add `bootstrapServers: ...`"),
+        ("", "kafka.main.bootstrapServers: is missing; add `bootstrapServers: ...`"),
         ("bootstrapServers: host", "'host' is not a valid server; write host:port"),
         ("bootstrapServers: 'a:1,b:0'", "'b:0' is not a valid server"),
         ("bootstrapServers: 'kafka://a:1'", "is not a valid server"),
@@ -61,16 +61,16 @@ def test_settings_of_librdkafka_are_kept_as_written() -> None:
         ("commitInterval: 20000", "20000 ms is more than a third of sessionTimeout (45000)"),
         ("waitingBytes: 1", "must be at least 1048576"),
         ("waitingByte: 1", "did you mean waitingBytes?"),
-        ("librdkafka: {group.id: x}", "librdkafka.group.id: is pyddmq's own: the group's name"),
-        ("librdkafka: {acks: 1}", "librdkafka.acks: is pyddmq's own: a send is answered when all"),
+        ("librdkafka: {group.id: x}", "librdkafka.group.id: is set by pyddmq itself: the group's name"),
+        ("librdkafka: {acks: 1}", "librdkafka.acks: is set by pyddmq itself: a send is answered when all"),
         ("librdkafka: {bootstrap.servers: x}", "write the cluster's `bootstrapServers`"),
-        ("librdkafka: {sasl.jaas.config: x}", "is a setting of Java's client; write `sasl.username`"),
-        ("librdkafka: {error_cb: x}", "is a function of a program; remove it"),
+        ("librdkafka: {sasl.jaas.config: x}", "is a setting of the Java client; write `sasl.username`"),
+        ("librdkafka: {error_cb: x}", "is a callback of a program; remove it"),
         ("librdkafka: {SASL: x}", "is not a setting of librdkafka"),
-        ("librdkafka: {sasl.username: [a]}", "librdkafka.sasl.username: a value is text, a number"),
-        ("librdkafka: {sasl.username: }", "librdkafka.sasl.username: a value is text, a number"),
-        ("librdkafka: {sasl.password: {}}", "a secret has one place; write {file: PATH} or {env: NAME}"),
-        ("librdkafka: {sasl.password: {path: a}}", "it has keys that no secret has; write {file: PATH}"),
+        ("librdkafka: {sasl.username: [a]}", "librdkafka.sasl.username: a value must be text, a number"),
+        ("librdkafka: {sasl.username: }", "librdkafka.sasl.username: a value must be text, a number"),
+        ("librdkafka: {sasl.password: {}}", "a secret has one source; write {file: PATH} or {env: NAME}"),
+        ("librdkafka: {sasl.password: {path: a}}", "it has keys that a secret does not have; write {file: PATH}"),
         ("librdkafka: text", "must be a mapping of keys"),
     ],
 )
@@ -97,7 +97,7 @@ def test_wrong_values_of_a_cluster_are_told(entry: str, said: str) -> None:
 def test_secret_as_text_is_refused_and_not_shown(key: str, value: str) -> None:
     """Neither the text nor a number of it stands in what is said (D60)."""
     said = refused(f"kafka: {{main: {{bootstrapServers: 'a:1', librdkafka: {{{key}: {value}}}}}}}\n")
-    assert f"librdkafka.{key}: is a secret and is not written here; write {{file: PATH}} or {{env: NAME}}" in said
+    assert f"librdkafka.{key}: is a secret and not allowed in this file; write {{file: PATH}} or {{env: NAME}}" in said
     assert value not in said
 
 
@@ -105,7 +105,7 @@ def test_own_keys_say_what_to_do() -> None:
     """Each names its remedy, whatever the value."""
     for key, remedy in OWN_KEYS.items():
         assert "write " in remedy or "remove it" in remedy
-        assert librdkafka_problem(key, Secret(env="X")) == f"is pyddmq's own: {remedy}"
+        assert librdkafka_problem(key, Secret(env="X")) == f"is set by pyddmq itself: {remedy}"
     assert librdkafka_problem("ssl.key.location", "/etc/key.pem") is None
 
 
@@ -139,20 +139,20 @@ def test_topics_say_where_they_stand() -> None:
     ("topic", "said"),
     [
         ("t: {brokerCluster: man}", "topics.t.brokerCluster: 'man' is not a cluster; did you mean main?"),
-        ("t: {brokerCluster: main, queues: 8}", "topics.t.queues: its queues are its partitions in Kafka"),
+        ("t: {brokerCluster: main, queues: 8}", "topics.t.queues: the queues of a topic in Kafka are its partitions"),
         ("t: {brokerCluster: main, messageType: DELAY}", "delays, timers and transactions on Kafka topics are not in"),
-        ("t: {brokerCluster: main, messageType: TRANSACTION}", "write NORMAL or FIFO, or leave it out"),
-        ("t: {brokerCluster: main, messageType: MIXED}", "write NORMAL or FIFO, or leave it out"),
+        ("t: {brokerCluster: main, messageType: TRANSACTION}", "write NORMAL or FIFO, or omit it"),
+        ("t: {brokerCluster: main, messageType: MIXED}", "write NORMAL or FIFO, or omit it"),
         ("t%u: {brokerCluster: main}", "'t%u' is not a valid Kafka topic name"),
         ("'^(': {brokerCluster: main}", "is not a valid regular expression"),
         (
             r"'^t\d+': {brokerCluster: main}",
-            r"has '\\d', which librdkafka and brokers read in other ways; write classes",
+            r"has '\\d', which librdkafka and brokers interpret differently; write classes",
         ),
-        ("'^(?!a)b': {brokerCluster: main}", "has '(?', which librdkafka and brokers read in other ways"),
-        ("t u: {brokerCluster: main}", "has a character that a topic may not have"),
-        ("t.u: {}", "topics.t.u: 't.u' is a name of Kafka's only; add brokerCluster, one of kafka"),
-        ("'^t': {}", "is a name of Kafka's only"),
+        ("'^(?!a)b': {brokerCluster: main}", "has '(?', which librdkafka and brokers interpret differently"),
+        ("t u: {brokerCluster: main}", "has a character that is not allowed in a topic"),
+        ("t.u: {}", "topics.t.u: 't.u' is a name for Kafka only; add brokerCluster, one of kafka"),
+        ("'^t': {}", "is a name for Kafka only"),
     ],
 )
 def test_topic_that_cannot_be_in_kafka_is_told(topic: str, said: str) -> None:
@@ -166,7 +166,7 @@ def test_expression_that_fits_the_dead_letters_of_its_group_is_told() -> None:
     """They would come again and again; those of other groups may be read."""
     topics = MAIN + "topics: {'^orders.*': {brokerCluster: main}}\n"
     text = refused(topics + "groups: [{group: orders, topics: [{topic: '^orders.*'}]}]\n")
-    assert "'^orders.*' fits orders.DLQ, the group's own dead letters" in text
+    assert "'^orders.*' matches orders.DLQ, the group's own dead letters" in text
     assert "such as ^orders[^.]*$" in text
     read(topics + "groups: [{group: billing, topics: [{topic: '^orders.*'}]}]\n")
 
@@ -175,9 +175,8 @@ def test_topic_of_a_wrong_cluster_is_not_wrong() -> None:
     """What is said of the cluster is enough."""
     text = refused("kafka: {main: {bootstrapServers: x}}\ntopics: {t: {brokerCluster: main}}\n")
     assert (
-        text
-        == "f.yaml:1: kafka.main.bootstrapServers: 'x' is not a valid server; write host:port, several with commas "
-        "between them"
+        text == "f.yaml:1: kafka.main.bootstrapServers: 'x' is not a valid server; write host:port, several separated "
+        "by commas"
     )
 
 
@@ -188,11 +187,11 @@ GROUP = "topics: {k: {brokerCluster: main}, l: {brokerCluster: other}, s: }\ngro
     ("group", "topics", "said"),
     [
         ("g", "{topic: k}, {topic: s}", "groups[g].topics: all topics of a group must be in one cluster, and these "
-         "are not: k in main; s in pyddmq; make two groups"),
-        ("g", "{topic: k}, {topic: l}", "k in main; l in other; make two groups"),
+         "are not: k in main; s in pyddmq; split the group into two"),
+        ("g", "{topic: k}, {topic: l}", "k in main; l in other; split the group into two"),
         ("g", "{topic: k, brokerCluster: other}", "'other' is not that of k; write 'main' (topics.k.brokerCluster)"),
         ("g", "{topic: s, brokerCluster: main}", "'main' is not this node's; write 'pyddmq' (node.brokerCluster)"),
-        ("g", "{topic: k, actions: [LowLevel]}", "k is in Kafka (main), and LowLevel would only repeat"),
+        ("g", "{topic: k, actions: [LowLevel]}", "k is in Kafka (main), where LowLevel is not supported"),
         ("g", "{topic: k, retryTopic: true}", "where failed messages are retried in place; remove it"),
         ("g|h", "{topic: k}", "g|h.DLQ is not a valid topic name"),
     ],
@@ -211,7 +210,7 @@ def test_dead_letters_of_a_kafka_group_are_in_kafka() -> None:
     """The store has none of it."""
     text = GROUP % ("g", "{topic: k}") + "- {group: h, topics: [{topic: '%DLQ%g'}]}\n"
     said = refused(MAIN + text)
-    assert "its dead letters are there in g.DLQ; list that under topics with brokerCluster: main" in said
+    assert "its dead letters are in topic g.DLQ there; list it under topics with brokerCluster: main" in said
 
 
 def test_names_of_kafka_need_a_cluster_in_programs_too() -> None:
@@ -238,6 +237,6 @@ def test_changes_of_clusters_need_a_restart() -> None:
         "kafka.more",
         "topics.t.brokerCluster",
     ]
-    assert all("restart it" in each for each in told)
+    assert all("restart" in each for each in told)
     assert "me" not in "".join(told).split()
     assert diff(old, old).empty

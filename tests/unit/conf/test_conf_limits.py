@@ -14,11 +14,17 @@ ACCESS = "access: {rules: []}\n"
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ("[]", "f.yaml:2: limits: must be a mapping; write `limits:` and below it `addresses:` and a list"),
+        (
+            "[]",
+            "f.yaml:2: limits: must be a mapping; write `limits:` and below it `addresses:` or `principals:`",
+        ),
         ("{addresses: {}}", "limits.addresses: must be a list; write `addresses:`"),
         ("{share: 0}", "limits.share: is 0; must be more than 0"),
         ("{shares: 1}", "limits.shares: is not a known key; did you mean share?"),
-        ("{addresses: [{networks: [10.0.0.0/8]}]}", "limits.addresses[0]: limits nothing; write `requestsPerSecond`"),
+        (
+            "{addresses: [{networks: [10.0.0.0/8]}]}",
+            "limits.addresses[0]: sets no limit; set at least one of `requestsPerSecond`",
+        ),
         ("{addresses: [{networks: [], connections: 1}]}", "limits.addresses[0].networks: has too few entries"),
         ("{addresses: [{networks: [10.0.0.1/8], connections: 1}]}", "is not a valid network; write 10.0.0.0/8"),
         ("{addresses: [{networks: [10.0.0.0/8], connections: 0}]}", "limits.addresses[0].connections: is 0; must be"),
@@ -26,7 +32,7 @@ ACCESS = "access: {rules: []}\n"
             "{addresses: [{networks: [10.0.0.0/8], pendingTimers: 1}]}",
             "limits.addresses[0].pendingTimers: is not a known key",
         ),
-        ("{principals: [{principals: [a b], connections: 1}]}", "'a b' names no principal"),
+        ("{principals: [{principals: [a b], connections: 1}]}", "'a b' is not a valid principal pattern"),
         ("{principals: [{principals: [a], requestsPerSecond: 0}]}", "requestsPerSecond: is 0; must be more than 0"),
         ("{principals: [{principals: [a], bytesInPerSecond: 1}]}", "bytesInPerSecond: is 1; must be at least 1024"),
         ("{principals: [{principals: [a], idleTimeout: 5s}]}", "it is in milliseconds: write 5000"),

@@ -123,7 +123,7 @@ def test_problem_reads_file_line_key_and_sentence() -> None:
     (problem,) = problems_of(subscribed("maxTps: 0"))
 
     assert str(problem) == (
-        "f.yaml:6: groups[billing].topics[orders].maxTps: is 0; must be more than 0, or leave it out for no limit"
+        "f.yaml:6: groups[billing].topics[orders].maxTps: is 0; must be more than 0, or omit it for no limit"
     )
 
 
@@ -137,16 +137,16 @@ def test_problem_reads_file_line_key_and_sentence() -> None:
         ('timeout: "5000"', "timeout", "write 5000 without quotes"),
         ("timeout: 5000.0", "timeout", "write 5000"),
         ("actions: [Async, {Redis: {hosts: []}}]", "actions", "as options: {Redis: {...}}"),
-        ("timeout: true", "timeout", "must be a whole number, is true"),
-        ("timeout:", "timeout", "is empty; give a value or remove the key"),
+        ("timeout: true", "timeout", "must be an integer, is true"),
+        ("timeout:", "timeout", "is empty; set a value or remove the key"),
         ("enabled: 1", "enabled", "must be true or false"),
         ("timeout: 0", "timeout", "must be at least 1 (default 5000)"),
         ("maxTps: .inf", "maxTps", "finite"),
         ("maxPullBatchSize: 0", "maxPullBatchSize", "must be at least 1"),
         ("actions: PullServer", "actions", "write [PullServer]"),
-        ("actions: []", "actions", "at least 1"),
+        ("actions: []", "actions", "the minimum is 1"),
         ("actions: [Async, Pullserver]", "actions[1]", "did you mean PullServer?"),
-        ("actions: [Async, Redis]", "actions[1]", "'Redis' is not an action; there are "),
+        ("actions: [Async, Redis]", "actions[1]", "'Redis' is not a valid action; use one of "),
         ("actions: ['my.module:Act', PullServer]", "actions[0]", "cannot be loaded"),
         ("actions: [PullServer, Async]", "actions[1]", "end with PullServer"),
         ("actions: [Async, NonBlockAsync, PullServer]", "actions[1]", "second order gate"),
@@ -158,7 +158,7 @@ def test_problem_reads_file_line_key_and_sentence() -> None:
         (
             "orderKey: KEY\nretryTopic: true",
             "retryTopic",
-            "orderKey (KEY) promises the opposite; take one of the two out",
+            "which contradicts orderKey (KEY); remove one of the two",
         ),
         ("retryIntervals: [-1]", "retryIntervals", "[1000, -1]"),
         ("tags: [a|b]", "tags", "one tag per entry"),
@@ -173,7 +173,7 @@ def test_problem_reads_file_line_key_and_sentence() -> None:
         (
             "actions: [Limit, PullServer]\noptions: {Limit: {most: 5}, PullServer: {most: 5}}",
             "options.PullServer",
-            "takes no options",
+            "has no options",
         ),
         ("urls: ['http://x']", "urls", "it is the option `urls` of AsyncHttp"),
         ("groovyScript: 'true'", "groovyScript", "not in this version"),
@@ -207,11 +207,11 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
 @pytest.mark.parametrize(
     ("text", "path", "words"),
     [
-        ("node: {producerPort: 9713}", "node.consumerPort", "producerPort's as well"),
-        ("node: {adminPort: 9613}", "node.adminPort", "producerPort's as well"),
+        ("node: {producerPort: 9713}", "node.consumerPort", "is also the port of producerPort"),
+        ("node: {adminPort: 9613}", "node.adminPort", "is also the port of producerPort"),
         ("node: {host: 0.0.0.0}", "node.host", "`access: open` under node"),
-        ("node: {adminHost: 192.0.2.7}", "node.adminHost", "write a section `access`"),
-        ("node: {adminHost: 192.0.2.7, access: open}", "node.adminHost", "does not replace for the admin port"),
+        ("node: {adminHost: 192.0.2.7}", "node.adminHost", "add a section `access`"),
+        ("node: {adminHost: 192.0.2.7, access: open}", "node.adminHost", "does not apply to the admin port"),
         ("admin: {hosts: [https://a.example]}", "admin.hosts[0]", "without scheme and port"),
         ("admin: {hosts: ['a.example:9813']}", "admin.hosts[0]", "not a valid host name"),
         ("admin: {auditFiles: 1}", "admin.auditFiles", "2"),
@@ -221,8 +221,8 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
         ("node: {access: closed}", "node.access", "open"),
         ("node: {maxReadBufferBytes: 100000}", "node.maxMessageBytes", "maxReadBufferBytes"),
         ("node: {segmentBytes: 65536}", "node.maxMessageBytes", "segmentBytes"),
-        ("node: {segmentBytes: 67108865}", "node.segmentBytes", "take 67108864"),
-        ("node: {queueFileUnits: 12345}", "node.queueFileUnits", "take 12340"),
+        ("node: {segmentBytes: 67108865}", "node.segmentBytes", "use 67108864"),
+        ("node: {queueFileUnits: 12345}", "node.queueFileUnits", "use 12340"),
         ("node: {brokerName: a b}", "node.brokerName", "plain name"),
         ("node: {data: ''}", "node.data", "is empty"),
         ("node: {kafkaConfigs: {a: 1}}", "node.kafkaConfigs", "not in this version"),
@@ -234,7 +234,7 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
         ("topics: {orders: {topicUnits: [1]}}", "topics.orders.topicUnits", "queues and maxTps"),
         ("groups: {billing: }", "groups", "must be a list"),
         ("groups: [billing]", "groups[0]", "must be a mapping"),
-        ("groups: [{topics: []}]", "groups[0].group", "is absent"),
+        ("groups: [{topics: []}]", "groups[0].group", "is missing"),
         ("groups: [{group: 5}]", "groups[0].group", "put it in quotes"),
         ("lag: {every: 10}", "lag.every", "write a duration with its unit, such as 10s"),
         ("node: {memoryMax: 512MiB}", "node.memoryMax", "it is in bytes: write 536870912"),
@@ -248,7 +248,7 @@ def test_order_key_with_what_it_needs_is_taken(lines: str, order_key: str) -> No
             "groups[g].topics[t].redisConfig",
             "not in this version",
         ),
-        ("groups: [{group: g, topics: [{}]}]", "groups[g].topics[0].topic", "is absent; add `topic: ...`"),
+        ("groups: [{group: g, topics: [{}]}]", "groups[g].topics[0].topic", "is missing; add `topic: ...`"),
         ("groups: [{group: g, topics: [{topic: t}]}]", "groups[g].topics[t].topic", "add it under topics"),
         ("groupConfigs: []", "groupConfigs", "write `groups:`"),
         ("grups: []", "grups", "did you mean groups?"),

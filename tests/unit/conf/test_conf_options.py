@@ -58,8 +58,8 @@ def test_ddmqs_field_without_its_action_is_a_warning() -> None:
     """It changes nothing in DDMQ either; empty ones, as its console writes them, are not worth a word."""
     loaded = load("transit: {$.a: $.b}\nqueryParams: {}\nappendContext: null\ntokenKey: ''")
     assert [str(each) for each in loaded.warnings] == [
-        "node.yaml:7: groups[g].topics[t].transit: has no effect: it is the option `fields` of Transit, and the "
-        "pipeline has none of it"
+        "node.yaml:7: groups[g].topics[t].transit: has no effect: it is the option `fields` of Transit, which the "
+        "pipeline does not have"
     ]
 
 
@@ -69,7 +69,7 @@ def test_errors_name_the_field_that_stands_in_the_file() -> None:
     [said] = problems(text)
     assert said.startswith("node.yaml:10: groups[g].topics[t].transit.$.c: 'x [' is not a valid JSON path")
     [said] = problems("actions: [Json, Transit, PullServer]\ntransit: {a: b}\noptions: {Transit: {fields: {a: c}}}")
-    assert "transit: is given twice, as options.Transit.fields too; keep options.Transit.fields" in said
+    assert "transit: is also given as options.Transit.fields; keep options.Transit.fields" in said
 
 
 @pytest.mark.parametrize("text", ["actions: [Json, Groovy, PullServer]", "groovyScript: return true"])
@@ -110,7 +110,7 @@ def test_place_in_an_escaped_text_is_told_by_the_text() -> None:
     ("options", "said"),
     [
         ("Transit: {fields: {}}", "at least 1 item"),
-        ("Transit: {fields: {a.*: b}}", "'a.*' is not a place to set a value at"),
+        ("Transit: {fields: {a.*: b}}", "'a.*' is not a valid target path"),
         ("Transit: {fields: {'a[1000]': b}}", "index above 999"),
         ("Transit: {fields: {'[0]': b}}", "the body is an object"),
         ("Transit: {}", "fields: is absent"),

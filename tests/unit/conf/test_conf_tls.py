@@ -35,23 +35,26 @@ def test_port_has_what_stands_above_and_its_own() -> None:
 @pytest.mark.parametrize(
     ("yaml", "said"),
     [
-        ("tls: {producer: {}}", "tls.producer.port: is absent; add `port: ...`"),
-        ("tls: {producer: {port: 1}}", "tls.producer: has no certificate; name a PEM file as `tls.certificate`"),
+        ("tls: {producer: {}}", "tls.producer.port: is missing; add `port: ...`"),
+        ("tls: {producer: {port: 1}}", "tls.producer: has no certificate; configure a PEM file as `tls.certificate`"),
         ("tls: {certificate: a, producer: {port: 1}}", "tls.producer: has no key"),
         (
             f"tls: {{{PAIR}, clientCertificates: required, producer: {{port: 1}}}}",
-            "tls.producer: asks for client certificates (required), and no `tls.clientCa` says whose",
+            "tls.producer: requests client certificates (required), and `tls.clientCa` is missing",
         ),
         (f"tls: {{{PAIR}, producer: {{port: 1, clientCa: c}}}}", "tls.producer.clientCa: is used only where"),
-        (f"tls: {{{PAIR}, producer: {{port: 9613}}}}", "tls.producer.port: 9613 is node.producerPort's as well"),
-        (f"tls: {{{PAIR}, producer: {{port: 1}}, admin: {{port: 1}}}}", "tls.admin.port: 1 is tls.producer.port's"),
+        (f"tls: {{{PAIR}, producer: {{port: 9613}}}}", "tls.producer.port: 9613 is also the port of node.producerPort"),
+        (
+            f"tls: {{{PAIR}, producer: {{port: 1}}, admin: {{port: 1}}}}",
+            "tls.admin.port: 1 is also the port of tls.producer.port",
+        ),
         (
             f"tls: {{{PAIR}, producer: {{port: 1, host: 0.0.0.0}}}}",
             "tls.producer.host: 0.0.0.0 is not a loopback address",
         ),
         ("tls: {minimumVersion: '1.1'}", "tls.minimumVersion"),
         ("tls: {clientCertificates: maybe}", "tls.clientCertificates"),
-        ("node: {producerPort: null}", "node.producerPort: is null, and there is no `tls.producer`"),
+        ("node: {producerPort: null}", "node.producerPort: is null, and `tls.producer` is missing"),
         (f"node: {{adminPort: null}}\ntls: {{{PAIR}, producer: {{port: 1}}}}", "node.adminPort: is null"),
     ],
 )

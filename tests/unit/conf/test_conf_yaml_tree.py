@@ -80,7 +80,7 @@ def test_parse_empty_document_is_an_empty_mapping(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("a: [1,\n", 2, "is not YAML"),
+        ("a: [1,\n", 2, "is not valid YAML"),
         ("a: 1\n\tb: 2\n", 2, "has a tab in column 1; YAML is indented with spaces"),
         ("a: 1\n---\nb: 2\n", 2, "second document"),
         ("a: 1\nb: !!python/object/apply:os.system ['true']\n", 2, "tag"),

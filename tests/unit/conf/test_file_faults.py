@@ -35,14 +35,14 @@ def test_denied_file_is_named_with_user_owner_and_mode(tmp_path: Path) -> None:
     assert f"(uid {os.geteuid()})" in text
     assert f"may not read {file} (of user " in text
     assert "mode 0600" in text
-    assert text.endswith("let it read that file")
+    assert text.endswith("grant that permission")
 
 
 def test_file_that_cannot_be_made_names_its_folder(tmp_path: Path) -> None:
     """The file is not there: its folder is what must be writable."""
     text = file_fault(denied(tmp_path / "lock"), to="write")
-    assert f"may not make lock in {tmp_path} (of user " in text
-    assert text.endswith("let it write there")
+    assert f"may not create lock in {tmp_path} (of user " in text
+    assert text.endswith("grant write access there")
 
 
 def test_other_errors_are_what_the_system_says(tmp_path: Path) -> None:

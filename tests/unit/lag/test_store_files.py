@@ -221,7 +221,7 @@ def test_positions_that_cannot_be_read_are_told(store: Store, text: str) -> None
     store.close()
     path = Path(store.root, "config", "consumerOffset.json")
     path.write_text(text)
-    with pytest.raises(StoreUnreadable, match="does not say what groups committed"):
+    with pytest.raises(StoreUnreadable, match="has no readable offsets of groups"):
         StoreFiles(store.root).committed("g")
 
 

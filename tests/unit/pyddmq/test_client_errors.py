@@ -31,7 +31,7 @@ from pyddmq.codes import PullCode, ResultCode
         (CannotConnect("h:1", "refused"), False, True, "cannot connect to h:1: refused"),
         (ConnectionLost("h:1", "send", "reset"), True, True, "connection to h:1 was lost during send: reset"),
         (CallTimedOut("h:1", "send", 50), True, True, "h:1 did not answer send within 50 ms"),
-        (NotThrift("h:1", "HTTP"), True, False, "what answers at h:1 is not a pyddmq Thrift port: HTTP"),
+        (NotThrift("h:1", "HTTP"), True, False, "the server at h:1 is not a pyddmq Thrift port: HTTP"),
         (CallRejected(1, "no such method"), False, False, "no such method (code 1)"),
         (CallRejected(6, "a fault"), True, False, "a fault (code 6)"),
         (Refused(5, ""), False, False, "code 5"),

@@ -36,7 +36,7 @@ WRITTEN = declare(
 )
 UNREAD = declare(
     "pyddmq_kafka_commit_blobs_unread_total",
-    "Blobs that a commit names and that are missing, late or wrong: some messages are delivered again.",
+    "Blobs named by a commit that are missing, late or wrong: some messages are delivered again.",
     ("group",),
 )
 

@@ -26,10 +26,12 @@ from upstream.kafka.topics import KafkaQueue
 from upstream.progress.tracker import OffsetTracker
 
 COMMITS = declare("pyddmq_kafka_commits_total", "Commits of offsets to Kafka that succeeded.", ("group",))
-COMMIT_ERRORS = declare("pyddmq_kafka_commit_errors_total", "Commits of offsets that Kafka refused.", ("group", "code"))
+COMMIT_ERRORS = declare(
+    "pyddmq_kafka_commit_errors_total", "Commits of offsets that Kafka rejected.", ("group", "code")
+)
 CUT = declare(
     "pyddmq_kafka_commit_texts_cut_total",
-    "Commits whose text had no room for all acks above the offset: after a crash some messages are delivered again.",
+    "Commits without room for all acks above the offset: after a crash some messages are delivered again.",
     ("group",),
 )
 

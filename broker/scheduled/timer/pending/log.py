@@ -316,7 +316,7 @@ class TimerLog:
         first, end = self.position(self.first), self.position(self.count)
         while position > above and len(found) < count_max:
             if position >= end:
-                raise TimersDamaged(f"the slot {slot_ms} leads to {position}, behind the end of the timer log")
+                raise TimersDamaged(f"the slot {slot_ms} refers to {position}, behind the end of the timer log")
             if position < first:
                 return found, -1
             unit = self.unit(position)
@@ -404,7 +404,7 @@ class TimerLog:
             raise TimersDamaged(f"file {segment_name(number * self.file_bytes)} of the timer log is missing")
         if number not in self._made and not is_readable(file, file.size()):
             # Looked at, such a page would end the process; the timer log is made anew.
-            raise TimersDamaged(f"the disk does not give out {segment_name(number * self.file_bytes)} of the timer log")
+            raise TimersDamaged(f"the disk cannot read {segment_name(number * self.file_bytes)} of the timer log")
         view = self._views[number] = file.view()
         return view
 

@@ -161,9 +161,7 @@ class TimerTable:
                 break
             if entry.cancel:
                 magic |= MAGIC_DELETE
-            assert self.read_ms <= slot_ms < self.read_ms + wheel.round_ms, (
-                "its slot is still looked at, and has a place"
-            )
+            assert self.read_ms <= slot_ms < self.read_ms + wheel.round_ms, "its slot is still in use, and has a place"
             write_ms = min(now_ms // precision * precision, slot_ms)
             position = log.position(number + len(placed))
             slot = slots.get(slot_ms) or wheel.get(slot_ms)

@@ -97,12 +97,12 @@ TYPED = [
     (MessageType.FIFO, {"to": "typed"}, "no key"),
     (MessageType.FIFO, {"to": "typed", "key": "k"}, None),
     (MessageType.NORMAL, {"to": "typed"}, None),
-    (MessageType.DELAY, {}, "takes delayed messages only"),
+    (MessageType.DELAY, {}, "accepts only delayed messages"),
     (MessageType.DELAY, {"delay_level": 1}, None),
     (MessageType.DELAY, {"delay_ms": 1000}, None),
-    (MessageType.DELAY, {"to": "typed", "delay_ms": 1000}, "takes delayed messages only"),
-    (MessageType.TRANSACTION, {}, "transactions only"),
-    (MessageType.TRANSACTION, {"to": "typed", "key": "k"}, "transactions only"),
+    (MessageType.DELAY, {"to": "typed", "delay_ms": 1000}, "accepts only delayed messages"),
+    (MessageType.TRANSACTION, {}, "only messages of transactions"),
+    (MessageType.TRANSACTION, {"to": "typed", "key": "k"}, "only messages of transactions"),
 ]
 
 
@@ -194,7 +194,7 @@ def test_each_that_cannot_go_says_why_and_stays() -> None:
         (5, "refused", "unreadable"),
         (6, "redriven", None),
     ]
-    assert answer["results"][0]["why"] == "the body has 200 bytes, 100 are allowed; raise maxMessageBytes"
+    assert answer["results"][0]["why"] == "the body has 200 bytes; the limit is 100; raise maxMessageBytes"
     assert answer["refused"] == 5
     for kind in ("unstorable", "no_topic", "origin_unknown", "system_topic", "unreadable"):
         assert store.metrics.value("pyddmq_dead_letters_not_redriven_total", "g", kind) == 1

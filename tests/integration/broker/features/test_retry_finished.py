@@ -172,7 +172,7 @@ def test_save_without_a_change_writes_nothing() -> None:
         {"version": 1, "queues": [["g", "t", 0, [3]], "nonsense"], "log_end": 0},
         {"version": 1, "queues": [["g", "t", 0, ["three"]]], "log_end": 0},
     ],
-    ids=["another version", "ahead of the log", "without its queues", "half nonsense", "no numbers"],
+    ids=["another version", "ahead of the log", "without its queues", "half nonsense", "not ascending numbers"],
 )
 def test_checkpoint_that_cannot_be_right_is_passed_over(content: dict[str, Any]) -> None:
     """The log is read instead, and nothing of the file is believed, its good part neither."""

@@ -97,7 +97,7 @@ def test_group_of_another_producer_is_named_to_who_asks() -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda made: made.store.topics.pop(TOPIC), "is not there; create it"),
+        (lambda made: made.store.topics.pop(TOPIC), "does not exist; create it"),
         (
             lambda made: setattr(made.store.topics[TOPIC], "queues", made.store.topics[TOPIC].queues[:0]),
             "has no queue 0",
@@ -129,7 +129,7 @@ def test_half_for_a_topic_of_the_brokers_own_is_never_committed_there() -> None:
     )
     made.store.flush()
     outcome = made.commit(made.transactions.handle_of(position))
-    assert (outcome.end, "broker's own" in outcome.text) == (End.REFUSED, True), outcome.text
+    assert (outcome.end, "internal topic" in outcome.text) == (End.REFUSED, True), outcome.text
 
 
 def test_unknown_leaves_everything_open_and_says_ok() -> None:

@@ -103,8 +103,11 @@ def test_bytes_of_rocketmqs_client_are_stored(case: str) -> None:
         (lambda store: batch_with(store, properties=b"DELAY\x013\x02"), "the batch as a whole: DELAY asks for a delay"),
         (lambda store: batch_with(store, properties=b"TRAN_MSG\x01true\x02"), "the batch as a whole: TRAN_MSG"),
         (lambda store: batch_with(store, topic="%RETRY%g"), "a retry topic"),
-        (lambda store: batch_with(store, topic="%DLQ%g"), "a topic of the broker's own"),
-        (lambda store: put(store, encoded(*[b"a"] * 6)), "the batch of 6 takes 1092 bytes in the log, 1016 bytes"),
+        (lambda store: batch_with(store, topic="%DLQ%g"), "an internal topic of the broker"),
+        (
+            lambda store: put(store, encoded(*[b"a"] * 6)),
+            "the batch of 6 needs 1092 bytes in the log; the limits are 1016 bytes",
+        ),
     ],
 )
 def test_refused_batch_stores_nothing(attempt: Callable[[Store], object], text: str) -> None:

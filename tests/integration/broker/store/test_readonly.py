@@ -155,7 +155,7 @@ def test_rocketmqs_sizes_are_taken_from_the_files() -> None:
 def test_no_store_and_newer_store_are_told() -> None:
     """A sentence each, and nothing is made."""
     disk = SimDisk()
-    with pytest.raises(StoreUnreadable, match="there is no store"):
+    with pytest.raises(StoreUnreadable, match="has no store"):
         look(disk)
     filled(disk).close()
     file = SealedFile(disk, f"{ROOT}/pyddmq/store.json")

@@ -125,7 +125,7 @@ def test_checkpoint_of_another_log_is_not_believed() -> None:
     store.close()
     disk.flip_bit(f"{ROOT}/commitlog/{physical // SEGMENT_BYTES * SEGMENT_BYTES:020d}", physical % SEGMENT_BYTES + 100)
     store, _, _ = reading(disk, clock)
-    assert store.recovery.whole_log == "the checkpoint does not fit the log"
+    assert store.recovery.whole_log == "the checkpoint does not match the log"
 
 
 def derived_files(disk: SimDisk) -> list[str]:

@@ -253,7 +253,7 @@ def test_files_of_sizes_that_no_store_has_are_refused() -> None:
     file.write(0, [bytes(512)])
     file.close()
     with pytest.raises(
-        StoreUnreadable, match=r"are of no store: segment_bytes must be .*512.*put back the store's own"
+        StoreUnreadable, match=r"do not form a store: segment_bytes must be .*512.*restore the store's own"
     ):
         mend(disk)
 

@@ -124,7 +124,7 @@ def test_deletion_is_confirmed_and_refused_while_somebody_needs_the_topic(tmp_pa
         assert "billing subscribes" in refused(lambda: delete(node, "orders", force=True))[1]
         assert "lists topic fixed" in refused(lambda: delete(node, "fixed"))[1]
         assert "dead letters" in refused(lambda: delete(node, "%DLQ%billing"))[1]
-        assert "broker's own" in refused(lambda: delete(node, "SCHEDULE_TOPIC_XXXX"))[1]
+        assert "internal topic" in refused(lambda: delete(node, "SCHEDULE_TOPIC_XXXX"))[1]
         with Producer(node.producer) as producer:
             producer.send("fixed", b"x", partition_id=1)
             assert delete(node, "fixed", force=True) == DeletionResult(

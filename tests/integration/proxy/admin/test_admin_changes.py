@@ -120,7 +120,7 @@ def test_change_is_run_counted_and_logged_with_who_asked() -> None:
         ({"data": b"{", "headers": {"Content-Type": "application/json"}}, 400, "not JSON"),
         ({"json": {"wallName": "n", "coats": -1}}, 409, "say 0 or more"),
         ({"json": {"wallName": "n", "coats": 10}}, 503, "could not be made durable: the disk broke"),
-        ({"json": {"wallName": "n"}, "headers": {"Origin": "https://elsewhere.example"}}, 403, "may change nothing"),
+        ({"json": {"wallName": "n"}, "headers": {"Origin": "https://elsewhere.example"}}, 403, "are refused"),
         ({"json": {"wallName": "n"}, "headers": {"Sec-Fetch-Site": "cross-site"}}, 403, "another site"),
         ({"json": {"wallName": "n"}, "headers": {"Host": "elsewhere.example:9813"}}, 403, "use the node's address"),
     ],

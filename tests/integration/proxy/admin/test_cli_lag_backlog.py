@@ -26,9 +26,9 @@ def test_wrong_options_are_told_before_spark_starts(tmp_path: Path, capsys: pyte
     pytest.importorskip("pyspark")
     open_store(str(tmp_path / "data")).close()
     for options, sentence in (
-        (["--data", str(tmp_path)], "is no store's folder: it has no folder commitlog"),
+        (["--data", str(tmp_path)], "is not a store: it has no folder commitlog"),
         (["--data", str(tmp_path / "data")], "no group has committed an offset in this store"),
-        (["--data", str(tmp_path), "--format", "pdf"], "--format is 'pdf': it is one of table, markdown, csv, json"),
+        (["--data", str(tmp_path), "--format", "pdf"], "invalid --format 'pdf'; use one of table, markdown, csv, json"),
     ):
         assert run(["lag", "backlog", *options]) == 2
         assert sentence in " ".join(capsys.readouterr().err.split())

@@ -38,7 +38,7 @@ def test_days_that_are_over_get_one_file(place: ExportPlace, capsys: pytest.Capt
     assert (answer["days"], answer["made"], answer["removed"]) == (1, 1, 0)
     assert len(place.names("queues")) == 6
     assert run(["lag", "compact", place.url]) == 0
-    assert "0 files made of smaller ones and 5 deleted, of 1 day; 1 file in" in capsys.readouterr().out
+    assert "0 files merged from smaller ones and 5 deleted, of 1 day; 1 file in" in capsys.readouterr().out
     assert sum(place.read(live).num_rows for live in place.live("queues")) == rows == 15
 
 
@@ -52,5 +52,5 @@ def test_place_without_exports_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     """With what writes them; and one that is no place."""
     need_module("pyarrow", "pip install 'pyddmq[files]'")
     assert run(["lag", "compact", str(tmp_path)]) == 11
-    assert "has no exported files: `pyddmq lag export --to`" in " ".join(capsys.readouterr().err.split())
+    assert "has no exported files; `pyddmq lag export --to`" in " ".join(capsys.readouterr().err.split())
     assert run(["lag", "compact", "nowhere://x"]) == 6

@@ -53,7 +53,7 @@ def test_times_bound_what_is_written(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_folder_without_a_journal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With what to give instead."""
     assert run(["lag", "export", "--journal", str(tmp_path), "--to", f"{tmp_path}/out"]) == 11
-    assert "has no lag journal: give a data directory" in capsys.readouterr().err
+    assert "has no lag journal; pass a data directory" in capsys.readouterr().err
 
 
 def test_place_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

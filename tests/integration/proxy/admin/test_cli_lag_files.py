@@ -64,9 +64,9 @@ def test_old_or_unknown_is_not_well(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--kafka", "nowhere"], 2, "write host:port, or give --config with a cluster of that name"),
+        (["--kafka", "nowhere"], 2, "write host:port, or pass --config with a cluster of that name"),
         (["--kafka", "other", "--config", "FILE"], 2, "has these clusters under kafka: main"),
-        (["--kafka", "localhost:1", "--every", "0s"], 2, "--every is above 0"),
+        (["--kafka", "localhost:1", "--every", "0s"], 2, "--every must be above 0"),
     ],
 )
 def test_record_says_what_would_be_right(

@@ -34,11 +34,11 @@ def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--journal", "/nowhere"], 11, "has no ack log: give the data directory of a node with a group whose ackLog"),
-        (["--format", "pdf"], 2, "--format is 'pdf': it is one of table, markdown, csv, json"),
+        (["--journal", "/nowhere"], 11, "has no ack log; pass the data directory of a node with a group whose ackLog"),
+        (["--format", "pdf"], 2, "invalid --format 'pdf'; use one of table, markdown, csv, json"),
         (["--since", "soon"], 2, "--since"),
-        (["--since", "1h", "--until", "2h"], 2, "the window ends at or before its begin"),
-        (["--every", "0.1"], 2, "--every is 0.1 s: a second is the least"),
+        (["--since", "1h", "--until", "2h"], 2, "the window ends at or before its start"),
+        (["--every", "0.1"], 2, "--every must be at least one second, got 0.1 s"),
     ],
 )
 def test_wrong_options_are_told_before_spark_starts(

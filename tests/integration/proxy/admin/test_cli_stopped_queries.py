@@ -229,7 +229,7 @@ def test_directory_in_use_is_refused(node: Node, capsys: Capture, tmp_path: Path
         assert run([*command, "--data", str(node.root)]) == ExitCode.DATA_UNUSABLE, command
         assert "in use" in capsys.readouterr().err
     assert run(["timers", "list", "--data", str(tmp_path / "nothing")]) == ExitCode.DATA_UNUSABLE
-    assert "there is no store" in capsys.readouterr().err
+    assert "has no store" in capsys.readouterr().err
     assert not (tmp_path / "nothing").exists()
     node.stop(killed=False)
 

@@ -110,7 +110,7 @@ def test_folder_without_store_is_told_and_not_made(tmp_path: Path, capsys: Captu
     name, *options = command.split()
     target = [str(tmp_path / "copy")] if name == "backup" else []
     assert run(["store", name, str(tmp_path / "none"), *target, *options]) == ExitCode.DATA_UNUSABLE
-    assert "there is no store" in capsys.readouterr().err
+    assert "has no store" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -189,11 +189,11 @@ def test_find_by_unique_key_and_of_nothing(data: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["dump", "--since", "yesterday"], "not a valid moment"),
+        (["dump", "--since", "yesterday"], "not a valid time"),
         (["dump", "--since", "2023-11-14T22:50:20"], "no time zone"),
         (["dump", "--offset", "1"], "--offset needs"),
         (["dump", "--queue", "1"], "--queue needs"),
-        (["find"], "say what to look for"),
+        (["find"], "pass a condition"),
         (["find", "--hex", "0"], "pairs of hex digits"),
         (["find", "--regex", "("], "not a valid regular expression"),
         (["find", "--property", "x"], "NAME=VALUE"),
@@ -223,7 +223,7 @@ def test_backup_of_a_live_store_is_checked_and_restored(live: Store, tmp_path: P
     live.put("orders", b"later")
     live.close()
     assert run(["store", "restore", str(copy), str(back)]) == ExitCode.OK
-    assert "every sum right" in capsys.readouterr().out
+    assert "all checksums correct" in capsys.readouterr().out
     assert run(["store", "dump", str(back), "--json", "--limit", "0"]) == ExitCode.OK
     assert len(json_lines(capsys)) == 41
     assert not (tmp_path / "back.restoring").exists()

@@ -54,13 +54,13 @@ def test_large_report_without_spark_says_what_else_can_be_done(
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--journal", "/nowhere"], 11, "has no lag journal: give a data directory"),
-        (["--journal", "x", "--exported", "y"], 2, "give --journal, or --exported"),
-        (["--format", "pdf"], 2, "--format is 'pdf': it is one of html, markdown, json, csv, incidents-csv"),
-        (["--engine", "duck"], 2, "--engine is 'duck': it is one of auto, local, spark"),
+        (["--journal", "/nowhere"], 11, "has no lag journal; pass a data directory"),
+        (["--journal", "x", "--exported", "y"], 2, "pass either --journal or --exported"),
+        (["--format", "pdf"], 2, "invalid --format 'pdf'; use one of html, markdown, json, csv, incidents-csv"),
+        (["--engine", "duck"], 2, "invalid --engine 'duck'; use one of auto, local, spark"),
         (["--engine", "local", "--parquet", "x"], 2, "--parquet needs Spark"),
         (["--exported", "/nowhere"], 2, "/nowhere has no exported samples"),
-        (["--timezone", "Mars/Olympus"], 2, "give a name such as Europe/Berlin"),
+        (["--timezone", "Mars/Olympus"], 2, "use a name such as Europe/Berlin"),
         (["--rule", "patience=3"], 2, "patience is not a limit of the lag rules"),
         (["--since", "soon"], 2, "--since"),
         (["--since", "1h", "--until", "2h"], 2, "which is not behind its begin"),

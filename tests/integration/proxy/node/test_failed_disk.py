@@ -115,7 +115,7 @@ def test_ack_that_waited_behind_a_parked_pull_is_not_answered_after_a_failure(tm
 @pytest.mark.parametrize(
     ("path", "number", "advice"),
     [
-        ("/lock", errno.EACCES, "give this user write permission there"),
+        ("/lock", errno.EACCES, "grant this user write permission there"),
         ("/lock", errno.EROFS, "mount the file system writable"),
         ("/pyddmq/store.json", errno.EMFILE, "raise the limit of open files"),
         ("/pyddmq/store.json", errno.ENOSPC, "free some space there"),

@@ -378,7 +378,7 @@ def test_group_does_not_move_between_store_and_kafka_while_the_node_runs() -> No
     moved = YAML.replace("topic: invoices, orderKey", "topic: orders, orderKey")
     result = _reload(world, moved)
     assert not result.accepted
-    assert "cannot go from main to pyddmq while the node runs" in result.problems[0]
+    assert "cannot change from main to pyddmq while the node runs" in result.problems[0]
     assert world.node.config.groups["billing"].topics[0].topic == "invoices"
 
 
@@ -439,7 +439,7 @@ def test_time_that_kafka_does_not_tell_changes_nothing() -> None:
     world.kafka.append(Place("invoices", 0), b"k", b"body")
     world.run(1)
     world.kafka.down = True
-    with pytest.raises(ChangeRefused, match="Kafka does not say where that time is; nothing was reset"):
+    with pytest.raises(ChangeRefused, match="Kafka does not report an offset for that time; nothing was reset"):
         _reset(world, to_time_ms=1_700_000_000_000, dry_run=False)
 
 

@@ -375,7 +375,7 @@ def test_batch_over_topics_has_a_receipt_per_message_and_one_larger_than_a_log_f
     large = [OutgoingMessage(topic=topic, body=bytes(30_000)) for topic in ("one", "two", "one", "two", "one")]
     with Producer(node.producer) as producer:
         with pytest.raises(
-            SendRefused, match=r"the batch of 5 takes 15\d{4} bytes in the log, 131064 bytes"
+            SendRefused, match=r"the batch of 5 needs 15\d{4} bytes in the log; the limits are 131064 bytes"
         ) as refusal:
             producer.send_batch(large)
         assert refusal.value.code == 11

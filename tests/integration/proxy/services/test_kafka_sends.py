@@ -279,7 +279,7 @@ def test_murmur2_is_javas(vector: tuple[bytes, int]) -> None:
 def test_delays_timers_and_transactions_are_refused() -> None:
     """With the codes of a message that its topic's type does not take, and nothing is stored of a batch."""
     world = World()
-    later = "not built yet"
+    later = "not supported yet"
     kinds: list[dict[str, Any]] = [{"delayLevel": 2}, {"deliverAtMs": 1_700_000_000_000}, {"delayMs": 1000}]
     for more in kinds:
         result = world.send(message("invoices", **more))

@@ -175,7 +175,7 @@ def test_every_bad_decision_has_its_code_and_sentence_and_decides_nothing(side: 
         ({"group": ""}, ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, "producerGroup"),
         ({"group": "a\x01b"}, ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, "not allowed"),
         ({"topic": "nowhere"}, ResultCode.FAIL_TOPIC_NOT_EXIST, "nowhere"),
-        ({"topic": "plain"}, ResultCode.FAIL_ILLEGAL_MSG, "takes no half messages"),
+        ({"topic": "plain"}, ResultCode.FAIL_ILLEGAL_MSG, "accepts no half messages"),
         ({"body": b""}, ResultCode.FAIL_ILLEGAL_MSG, "empty"),
         ({"body": bytes(1001)}, ResultCode.FAIL_ILLEGAL_MSG, "1001"),
         ({"properties": {"TRAN_MSG": "true"}}, ResultCode.FAIL_ILLEGAL_MSG, "TRAN_MSG"),

@@ -252,7 +252,7 @@ def test_heads_of_status_1xx_without_end_are_no_reply() -> None:
     answers, found = run([head * INTERIM_MAX + OK, head * 10_000, OK], story)
     assert answers == [
         Reply(200, b"ok", {}),
-        "more than 16 heads of status 1xx came instead of a reply",
+        "more than 16 responses of status 1xx came instead of a reply",
         Reply(200, b"ok", {}),
     ]
     assert found.connections == 2

@@ -39,13 +39,13 @@ def test_fields_of_ddmqs_topic_are_taken_for_options() -> None:
 def test_field_of_ddmqs_and_its_option_are_not_both_given() -> None:
     """One of them would silently lose."""
     text = problems(urls=["http://a/"], options={"AsyncHttp": {"urls": ["http://b/"]}})
-    assert "topics[orders].urls: is given twice, as options.AsyncHttp.urls too; keep options.AsyncHttp.urls" in text
+    assert "topics[orders].urls: is also given as options.AsyncHttp.urls; keep options.AsyncHttp.urls" in text
 
 
 def test_field_of_ddmqs_without_the_action_is_said_so() -> None:
     """Nothing would be pushed."""
     text = problems(actions=["Async", "PullServer"], urls=["http://a/"])
-    assert "urls: would have no effect: it is the option `urls` of AsyncHttp, and the pipeline has none of it" in text
+    assert "urls: would have no effect: it is the option `urls` of AsyncHttp, which the pipeline does not have" in text
     assert load(actions=["Async", "PullServer"], httpMethod="POST", httpMaxTps=-1)
 
 
@@ -56,7 +56,7 @@ def test_field_of_ddmqs_without_the_action_is_said_so() -> None:
         ({"urls": ["ftp://a/"]}, "urls[0]: 'ftp://a/' is not a valid push URL"),
         ({"urls": ["http://"]}, "is not a valid push URL"),
         ({"urls": ["http://u:p@a/"]}, "a URL with a user shows its password"),
-        ({"urls": ["http://a/ b"]}, "has a character that no URL has"),
+        ({"urls": ["http://a/ b"]}, "has a character that is not allowed in URLs"),
         ({"urls": ["http://a/#x"]}, "has a fragment"),
         ({"urls": ["http://a/", "http://a/"]}, "a URL is listed twice"),
         ({"urls": ["http://a/"], "httpMethod": "PUT"}, "httpMethod: input should be 'POST' or 'GET'"),
@@ -77,14 +77,14 @@ def test_wrong_option_is_named_where_it_stands(fields: dict[str, Any], said: str
         ({"headers": {"Host": "x"}}, "Host is set by the node itself"),
         ({"headers": {"X A": "x"}}, "is not a valid header name"),
         ({"messageHeaders": ["*"]}, "is not a valid header name"),
-        ({"messageHeaders": ["Authorization"]}, "is a header that no message may set"),
-        ({"messageHeaders": ["Proxy-*"]}, "is a header that no message may set"),
+        ({"messageHeaders": ["Authorization"]}, "is a header that messages may not set"),
+        ({"messageHeaders": ["Proxy-*"]}, "is a header that messages may not set"),
         ({"callback": {"origins": ["a"]}}, "'a' is not a valid origin"),
         ({"callback": {"origins": ["http://a"], "networks": ["10.0.0.1/8"]}}, "is not a valid block of addresses"),
         ({"callback": {}}, "callback.origins: is absent; add `origins: ...`"),
         ({"signature": {"keyId": "a b", "secret": {"env": "X"}}}, "is not a valid key id"),
-        ({"signature": {"keyId": "a", "secret": "hunter2"}}, "a secret is not written here"),
-        ({"signature": {"keyId": "a", "secret": {"env": "X", "file": "y"}}}, "a secret has one place"),
+        ({"signature": {"keyId": "a", "secret": "hunter2"}}, "secrets are not allowed in this file"),
+        ({"signature": {"keyId": "a", "secret": {"env": "X", "file": "y"}}}, "a secret has one source"),
         ({"connections": 0}, "greater than or equal to 1"),
         ({"url": ["http://a"]}, "is not an option; did you mean urls?"),
     ],

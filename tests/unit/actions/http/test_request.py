@@ -196,5 +196,5 @@ def test_message_whose_own_headers_no_receiver_takes_is_unprocessable() -> None:
     job = HandJob(properties={"carrera_headers": given})
     assert compose(job, messageHeaders=["X-*"]).headers
     job.outgoing.headers.append(("Y", "v" * 5_000))
-    with pytest.raises(Unprocessable, match="at most 16384"):
+    with pytest.raises(Unprocessable, match="the maximum is 16384"):
         compose(job, messageHeaders=["X-*"])

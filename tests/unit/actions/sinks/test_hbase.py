@@ -117,7 +117,7 @@ def test_amount_that_no_counter_can_take_is_unprocessable(text: str) -> None:
     [answer] = sink(server, tables=tables).act_many([asking(1, body=text.encode())])
 
     assert isinstance(answer, Unprocessable)
-    assert "not a whole number" in str(answer)
+    assert "use an integer" in str(answer)
     assert not server.cells
 
 
@@ -197,8 +197,8 @@ def test_server_that_is_away_is_waited_for() -> None:
         (HBasePut("t", "", {"d:a": b"1"}), "not empty"),
         (HBasePut("t", "r", {"a": b"1"}), "family:qualifier"),
         (HBasePut("t", "r", {}), "no columns"),
-        (HBasePut("t", "r", {"d:a": 1}), "give bytes"),  # type: ignore[dict-item]
-        (HBaseIncrement("t", "r", {"d:a": 1.5}), "whole number"),  # type: ignore[dict-item]
+        (HBasePut("t", "r", {"d:a": 1}), "use bytes"),  # type: ignore[dict-item]
+        (HBaseIncrement("t", "r", {"d:a": 1.5}), "integer"),  # type: ignore[dict-item]
     ],
 )
 def test_message_with_a_wrong_mutation_is_unprocessable(command: object, text: str) -> None:

@@ -327,7 +327,7 @@ def test_cluster_without_a_reachable_node_is_waited_for() -> None:
     [answer] = asyncio.run(_answered(sink_of("127.0.0.1:1", cluster=True, timeout=200), jobs_of(1)))
 
     assert isinstance(answer, RetryLater)
-    assert "Redis Cluster is away" in str(answer)
+    assert "Redis Cluster does not respond" in str(answer)
 
 
 def test_lost_round_trip_is_not_sent_again_at_once() -> None:

@@ -181,7 +181,7 @@ def test_a_retry_that_no_store_takes_is_a_dead_letter_with_the_reason() -> None:
     world.scheduler.run_until_idle()
 
     [letter] = world.dead_letters()
-    assert letter["DLQ_REASON"].startswith("it cannot be stored for a retry: key, tags and properties take 32")
+    assert letter["DLQ_REASON"].startswith("it cannot be stored for a retry: key, tags and properties have 32")
     assert world.count("pyddmq_retries_refused_total", "g", "unfit") == 1
     assert world.committed() == 1
 

@@ -127,7 +127,7 @@ def test_stopped_member_leaves_no_timer_and_no_listener() -> None:
 
 @pytest.mark.parametrize(
     ("topics", "said"),
-    [({}, "names no topic"), ({"SCHEDULE_TOPIC_XXXX": "*"}, "the broker's own"), ({"t": " || "}, "tag")],
+    [({}, "has no topic"), ({"SCHEDULE_TOPIC_XXXX": "*"}, "an internal topic"), ({"t": " || "}, "tag")],
 )
 def test_subscription_that_cannot_be_is_refused(topics: dict[str, str], said: str) -> None:
     """Before anything is joined or locked."""

@@ -143,5 +143,5 @@ def test_colliding_tags_are_told_apart_by_their_text() -> None:
 
 def test_an_expression_without_a_tag_is_refused() -> None:
     """`||` alone would match nothing for ever."""
-    with pytest.raises(ValueError, match="names no tag"):
+    with pytest.raises(ValueError, match="invalid tag expression"):
         TagExpression(" || ")

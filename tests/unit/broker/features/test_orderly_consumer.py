@@ -379,9 +379,9 @@ def test_members_of_one_name_or_another_kind_are_refused() -> None:
     """Two members of one client id would own each other's locks."""
     world = World()
     world.orderly()
-    with pytest.raises(ValueError, match="each needs its own id"):
+    with pytest.raises(ValueError, match="each member needs its own id"):
         world.orderly()
-    with pytest.raises(ValueError, match="the broker's own"):
+    with pytest.raises(ValueError, match="an internal topic"):
         world.orderly(group="h", topics={"SCHEDULE_TOPIC_XXXX": "*"})
     with pytest.raises(KeyError):
         world.orderly(group="h", topics={"none": "*"})

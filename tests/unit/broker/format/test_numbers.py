@@ -74,7 +74,7 @@ def test_records_with_such_a_number_are_as_without_it(reader: str, text: str) ->
 @pytest.mark.parametrize("text", [text for text in NO_NUMBERS if text != ""])
 def test_wait_that_is_no_number_is_refused_in_words(text: str) -> None:
     """By the property's name and no more of it than a line can show."""
-    with pytest.raises(MessageRefused, match="which is not a number; give a whole one") as refused:
+    with pytest.raises(MessageRefused, match="must be an integer") as refused:
         wait_of({"TIMER_DELAY_SEC": text})
     assert len(str(refused.value)) < 300
 

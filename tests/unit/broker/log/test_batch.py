@@ -135,10 +135,10 @@ def test_any_bytes_are_a_batch_or_refused(data: bytes, at: int, bit: int) -> Non
         (BatchMessage("t", b"x", {"TIMER_DELAY_SEC": "1"}), "TIMER_DELAY_SEC asks for a delay"),
         (BatchMessage("t", b"x", {"TRAN_MSG": "true"}), "TRAN_MSG makes it a half message"),
         (BatchMessage("t", b"x", {"a": "b\x02c"}), "holds 0x01 or 0x02"),
-        (BatchMessage("t", b"x", {"": "b"}), "is unnamed"),
-        (BatchMessage("t", b"x", {"a": "\ud800"}), "not text"),
-        (BatchMessage("t", b"x", {"__CRC32#": "1"}), "the broker's own"),
-        (BatchMessage("t", b"x", {"__PYDDMQ_BATCH": "1"}), "the broker's own"),
+        (BatchMessage("t", b"x", {"": "b"}), "has no name"),
+        (BatchMessage("t", b"x", {"a": "\ud800"}), "not valid text"),
+        (BatchMessage("t", b"x", {"__CRC32#": "1"}), "reserved by the broker"),
+        (BatchMessage("t", b"x", {"__PYDDMQ_BATCH": "1"}), "reserved by the broker"),
         (BatchMessage("t", b"x", {"a": "b" * 40_000}), "32767 are allowed"),
         (BatchMessage("t", b"x", {}, 1 << 31), "does not fit into 32 bits"),
     ],
@@ -164,7 +164,7 @@ def test_batch_above_the_limit_is_refused_with_its_size() -> None:
     ("second", "text"),
     [
         (b"\x00" * 21, "21 bytes are left, a member has 22 or more"),
-        (member(size=99), "its lengths do not add up: 99 in all, body 1, properties 0, 23 left"),
+        (member(size=99), "its lengths are inconsistent: 99 in total, body 1, properties 0, 23 left"),
         (member(size=-1), "its lengths do not add up"),
         (member(body_bytes=-5), "a body of -5 bytes"),
         (member(body_bytes=1 << 30), "a body of 1073741824 bytes does not fit"),
@@ -178,7 +178,7 @@ def test_batch_above_the_limit_is_refused_with_its_size() -> None:
         (member(block=b"TIMER_DELIVER_MS\x011\x02"), "TIMER_DELIVER_MS asks for a delay"),
         (member(block=b"TRAN_MSG\x01True\x02"), "half message"),
         (member(block=b"WAIT\x01false\x02"), "its WAIT differs"),
-        (member(block=b"__CRC32#\x010000000000\x02"), "the broker's own"),
+        (member(block=b"__CRC32#\x010000000000\x02"), "reserved by the broker"),
     ],
 )
 def test_decoding_refuses_what_encoding_does(second: bytes, text: str) -> None:

@@ -130,7 +130,7 @@ def test_staged_record_is_not_read_before_it_is_visible() -> None:
     with pytest.raises(DamagedRecord, match="size, magic or position is wrong"):
         log.read(at, size)
     log.write()
-    with pytest.raises(DamagedRecord, match="end lies outside of the log"):
+    with pytest.raises(DamagedRecord, match="end is outside of the log"):
         log.read(at, size)
     log.visible_end = log.end
     assert log.read(at, size) == plain(body=b"hello", physical=at, seal=True)

@@ -150,7 +150,7 @@ def test_measure_what_can_never_be_stored_refused() -> None:
     block = b"a\x01%b\x02" % (b"v" * PROPERTIES_BYTES_MAX)
     for put, text in (
         (Put(topic, 0, bytes(4097), b""), "the body has 4097 bytes"),
-        (Put(topic, 0, b"", block), "key, tags and properties take"),
+        (Put(topic, 0, b"", block), "key, tags and properties have"),
         (Put(topic, 3, b"", b""), "has no queue 3, only 0 to 2"),
         (Put(topic, -1, b"", b""), "has no queue -1"),
     ):

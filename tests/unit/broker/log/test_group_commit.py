@@ -152,7 +152,7 @@ def test_nobody_is_told_twice_or_well_of_a_failure() -> None:
     """Invariant 5: told once; what failed is told with its error and never without."""
     batch = _batch()
     batch.fail()
-    with pytest.raises(AssertionError, match="only what is shown"):
+    with pytest.raises(AssertionError, match="only shown batches"):
         batch.tell(None)
     batch.tell(StoreError("gone"))
     with pytest.raises(AssertionError, match="from TOLD to TOLD"):

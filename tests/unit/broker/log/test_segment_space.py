@@ -176,7 +176,7 @@ def test_claim_ahead_that_finds_the_disk_full_is_quiet_and_any_other_failure_sto
     assert space.failures == []
     space.disk.fail("allocate", error=errno.EIO)
     space.segment_space.tend()
-    assert space.failures == ["claiming a commit-log file"]
+    assert space.failures == ["reserving a commit-log file"]
     assert list(space.log.segments) == [0]
 
 
@@ -185,7 +185,7 @@ def test_disk_that_fails_in_an_append_stops_the_store() -> None:
     space = Space()
     space.fill()
     space.disk.fail("create")
-    with pytest.raises(StoreFailed, match="claiming a commit-log file"):
+    with pytest.raises(StoreFailed, match="reserving a commit-log file"):
         space.put(PUBLISH, 500)
     space.disk.fail("replace", path_part="commitlog")
     with pytest.raises(StoreFailed, match="using the spare commit-log file"):

@@ -89,7 +89,7 @@ def test_wrong_shape_gets_a_sentence(text: bytes) -> None:
     disk = SimDisk()
     offsets_on(disk)
     disk.open(PATH, create=True).write(0, [text])
-    with pytest.raises(StoreUnreadable, match="wrong shape"):
+    with pytest.raises(StoreUnreadable, match="invalid structure"):
         offsets_on(disk)
 
 

@@ -44,5 +44,5 @@ def test_handle_is_read_back(topic: str, broker: str, timestamp: int, key: str, 
 )
 def test_what_is_no_handle_is_refused(text: str) -> None:
     """With a sentence that says what to give instead."""
-    with pytest.raises(MessageRefused, match="is not a valid timer handle; take the one of the message's receipt"):
+    with pytest.raises(MessageRefused, match="is not a valid timer handle; use the handle of the message's receipt"):
         RecallHandle.parse(text)

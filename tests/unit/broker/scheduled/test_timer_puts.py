@@ -66,7 +66,7 @@ def test_horizon_is_the_last_moment_that_is_taken() -> None:
     store_at().put("t", b"x", delay_ms=year_ms)
     store = store_at(delay_ms_max=86_400_000)
     store.put("t", b"x", delay_ms=86_400_000)
-    with pytest.raises(MessageRefused, match=r"in 1\.0 days; 1\.0 are allowed \(timerMaxDelaySec\)"):
+    with pytest.raises(MessageRefused, match=r"in 1\.0 days; the limit is 1\.0 \(timerMaxDelaySec\)"):
         store.put("t", b"x", delay_ms=86_400_001)
     with pytest.raises(MessageRefused, match="negative"):
         store.put("t", b"x", delay_ms=-1)

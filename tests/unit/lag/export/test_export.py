@@ -254,7 +254,7 @@ def test_columns_are_those_of_a_sample(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["nowhere://bucket/x", "://"])
 def test_place_that_is_none_is_told(url: str) -> None:
     """By its URL."""
-    with pytest.raises(ExportFailed, match="no place for an export"):
+    with pytest.raises(ExportFailed, match="not a valid place for an export"):
         ExportPlace(url)
 
 

@@ -105,11 +105,11 @@ def test_snapshots_that_were_not_exported_are_gaps(tmp_path: Path) -> None:
         Path(later.url, each).rename(Path(place.url, each))
     assert report_of(place, 40).gaps == [
         f"{place.url}: {late.name} cannot be read (damaged)",
-        f"{place.url}: n 1: 20 snapshots are not there (dropped)",
+        f"{place.url}: n 1: 20 snapshots are missing (dropped)",
     ]
 
 
 def test_place_of_nothing_is_refused(tmp_path: Path) -> None:
     """With what would make it."""
-    with pytest.raises(ExportFailed, match="has no exported samples: `pyddmq lag export --to"):
+    with pytest.raises(ExportFailed, match="has no exported samples; `pyddmq lag export --to"):
         report_of(ExportPlace(str(tmp_path)), 3)

@@ -195,7 +195,7 @@ def test_evidence_and_advice_are_sentences_of_their_own() -> None:
     )
     text = re.sub(r"(?:\s|<[^>]*>)+", " ", page.render_html(report([part])))
     assert "Poison message. No client pulls; 5 are ready. → Start them." in text
-    assert "12 wait. Skip or dead-letter that message, or mend what it needs. " in text
+    assert "12 wait. Skip or dead-letter that message, or fix the cause of its failure. " in text
     assert "Start the consumers" not in text
 
 

@@ -361,7 +361,8 @@ CASES: Final = (
         ),
         status="WARN",
         cause="unanswered",
-        evidence="offset 100 has been with billing-7 for 6 min 40 s without an answer; 301 messages are behind",
+        evidence="offset 100 has been in flight with billing-7 for 6 min 40 s without an answer; 301 messages are "
+        "behind",
     ),
     Case(
         name="a sink waits for its server",
@@ -386,7 +387,7 @@ CASES: Final = (
         status="REWIND",
         cause="rewind",
         figures={"rewound": 131, "consume_rate": 0.1, "lag": 231},
-        evidence="the committed offset fell from 300 to 169, by no reset that was noted; 231 messages are behind",
+        evidence="the committed offset fell from 300 to 169, without a recorded reset; 231 messages are behind",
     ),
     Case(
         name="the offset was set back by an operator",
@@ -424,7 +425,7 @@ CASES: Final = (
         status="REWIND",
         cause="rewind",
         figures={"rewound": 230, "reset": True},
-        evidence="the committed offset fell from 280 to 50, by no reset that was noted; 350 messages are behind",
+        evidence="the committed offset fell from 280 to 50, without a recorded reset; 350 messages are behind",
     ),
     Case(
         name="a reset of long ago excuses nothing",
@@ -521,7 +522,7 @@ CASES: Final = (
         ),
         status="DATA_LOSS",
         cause="topic_deleted",
-        evidence="the topic begins anew at offset 400; 300 messages were deleted unfinished",
+        evidence="the topic now begins at offset 400; 300 messages were deleted unfinished",
     ),
     Case(
         name="a loss of long ago",

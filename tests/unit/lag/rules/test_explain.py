@@ -43,14 +43,14 @@ def test_explanation_says_what_a_formula_names() -> None:
     assert "stop_ms: a limit, by default 180000" in text
     assert "idle_ms: figure: How long there was no progress" in text
     assert "in_flight: figure" in text
-    assert "now_ms: the moment that is judged" in text
+    assert "now_ms: the time that is judged" in text
 
 
 def test_unknown_name_is_answered_by_those_near_it() -> None:
     """A typing error costs no search."""
-    with pytest.raises(ValueError, match="'lagg' is no status, cause or figure: did you mean lag"):
+    with pytest.raises(ValueError, match="'lagg' is not a known status, cause or figure: did you mean lag"):
         explain("lagg")
-    with pytest.raises(ValueError, match="there are DATA_LOSS"):
+    with pytest.raises(ValueError, match="use one of DATA_LOSS"):
         explain("xyzzy")
 
 

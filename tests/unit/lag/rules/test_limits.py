@@ -37,14 +37,14 @@ BAD = {
 @pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
 def test_each_limit_has_a_bound(name: str) -> None:
     """The text names the limit and the value."""
-    with pytest.raises(ValueError, match=rf"{name} is {BAD[name]}"):
+    with pytest.raises(ValueError, match=rf"{name} .*{BAD[name]}"):
         Limits(**{name: BAD[name]})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "value"), [("stop_ms", 1.5), ("stop_ms", True), ("dead_band", "0.1")])
 def test_limit_of_another_type_is_refused(name: str, value: object) -> None:
     """A share is no text, and a count no yes."""
-    with pytest.raises(ValueError, match=f"{name} is {value!r}: it takes a (whole )?number"):
+    with pytest.raises(ValueError, match=f"{name} must be an? (integer|number), got {value!r}"):
         Limits(**{name: value})  # type: ignore[arg-type]
 
 

@@ -79,7 +79,7 @@ def test_no_node_and_no_answer_say_so() -> None:
             client.standings("g")
     answers: tuple[tuple[Callable[[bytes], bytes | None], str], ...] = (
         (lambda frame: None, "the other side closed it"),
-        (lambda frame: b"HTTP/1.1 400 Bad Request", "is no node's consumer"),
+        (lambda frame: b"HTTP/1.1 400 Bad Request", "is not a consumer"),
     )
     for answer, sentence in answers:
         with (
@@ -147,7 +147,7 @@ def test_fetch_that_is_answered_with_something_else_fails(answer: Callable[[byte
     """What would be rows of another queue, or the same ones twice, is never believed."""
     with peer(rows(ROW)) as address, NodeClient(address) as client:
         assert client.fetch("g", "t", "q_0", 5, 1).messages == [{2: b"v", 4: 5}]
-    with peer(answer) as address, NodeClient(address) as client, pytest.raises(NodeFailed, match="answered"):
+    with peer(answer) as address, NodeClient(address) as client, pytest.raises(NodeFailed, match="answer"):
         client.fetch("g", "t", "q_0", 5, 1)
 
 

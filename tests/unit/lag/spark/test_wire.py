@@ -117,7 +117,7 @@ def test_what_is_no_reply_is_malformed() -> None:
         (lambda: wire.reply(frame, "fetch", 8), "number 7, where fetch number 8 was called"),
         (lambda: wire.reply(frame, "ack", 7), "b'fetch'"),
         (lambda: wire.reply(encode_call(BINARY, "fetch", 7, {})[4:], "fetch", 7), "not in Thrift's binary protocol"),
-        (lambda: wire.frame_length(b"HTTP"), "is no node's"),
+        (lambda: wire.frame_length(b"HTTP"), "is not a consumer"),
     ):
         with pytest.raises(wire.Malformed, match=sentence):
             wrong()
@@ -134,7 +134,7 @@ def test_lengths_counts_and_depths_are_checked_before_they_are_followed() -> Non
         (b"\x0c\x00\x01" * 5_000, "deeper than"),
         (b"\x0f\x00\x01" + b"\x0f\x00\x00\x00\x01" * 5_000, "deeper than"),
         (b"\x0d\x00\x01\x0c\x0a\x00\x00\x00\x01\x00", "keys are of type 12"),
-        (b"\x63\x00\x01", "a value of type 99"),
+        (b"\x63\x00\x01", "a value of unknown type 99"),
     ):
         with pytest.raises(wire.Malformed, match=sentence):
             wire.reply(head + field + b"\0" * 20, "ack", 1)

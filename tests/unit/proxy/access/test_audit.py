@@ -53,7 +53,7 @@ def test_change_that_cannot_be_written_down_is_refused_in_a_sentence() -> None:
     """A full disk, a broken one, and a store that is not open yet or any more."""
     world = World()
     world.disk.fail("write", error=errno.ENOSPC, path_part="audit")
-    with pytest.raises(AuditUnwritable, match=r"cannot be written \(No space left on device\), and nothing is changed"):
+    with pytest.raises(AuditUnwritable, match=r"cannot be written \(No space left on device\), so changes are refused"):
         asyncio.run(world.audit.begin("pause", ANNA, ""))
     assert world.metrics.value(LOST, "changes") == 1
     world.disk.heal()

@@ -136,7 +136,7 @@ def test_keys_are_public_ones_for_their_algorithms() -> None:
     for content, algorithms, said in (
         (private, ["ES256"], "private key"),
         (b"junk", ["ES256"], "not a public key in PEM"),
-        (pem(EC), ["RS256"], "RS256 cannot be checked"),
+        (pem(EC), ["RS256"], "cannot verify RS256"),
         (pem(RSA), ["RS256", "ES256"], "ES256 cannot be checked"),
     ):
         with pytest.raises(AccessUnreadable, match=said) as caught:

@@ -57,8 +57,8 @@ def test_first_line_that_gives_is_named() -> None:
         {"principals": ["a*"], "produce": ["x", "y*"]},
         {"principals": ["b"], "administer": True},
     )
-    assert found.decide("a", Action.PRODUCE, "x") == (True, 0, "a has produce on x")
-    assert found.decide("a", Action.PRODUCE, "yes") == (True, 1, "a* has produce on y*")
+    assert found.decide("a", Action.PRODUCE, "x") == (True, 0, "a is granted produce on x")
+    assert found.decide("a", Action.PRODUCE, "yes") == (True, 1, "a* is granted produce on y*")
     denied = found.decide("a", Action.CONSUME, "x")
     assert (denied.allowed, denied.rule) == (False, None)
     assert found.naming("a") == [0, 1]

@@ -61,8 +61,8 @@ GOOD = {"id": ID, "sha256": DIGEST.hex(), "principal": "shop", "createdMs": 0, "
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"\xff", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
         (b"[]", "not a file of tokens"),
         (b'{"tokens": [], "more": 1}', "not a file of tokens"),
         ({**GOOD, "id": "x"}, "its id is not 16 hex digits"),
@@ -73,8 +73,8 @@ GOOD = {"id": ID, "sha256": DIGEST.hex(), "principal": "shop", "createdMs": 0, "
         ({**GOOD, "expiresMs": True}, "is not a time in ms"),
         ({**GOOD, "expiresMs": 1e3}, "is not a time in ms"),
         ({**GOOD, "expiresMs": -1}, "is not a time in ms"),
-        ({**GOOD, "token": TEXT}, "it has not just the fields"),
-        ([GOOD, GOOD], "is there twice"),
+        ({**GOOD, "token": TEXT}, "its fields are not exactly"),
+        ([GOOD, GOOD], "is used twice"),
     ],
 )
 def test_file_is_not_trusted(content: object, said: str) -> None:

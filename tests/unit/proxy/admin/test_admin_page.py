@@ -161,8 +161,9 @@ def test_findings_tell_a_key_that_failed_from_one_that_is_out() -> None:
     topic = replace(node.group_list[0].topics[0], stuck_keys=[failed])
     [finding] = findings(node, [replace(node.group_list[0], topics=[topic])], 0.0)
     assert finding.text.startswith(
-        "Group permits-audit on topic permits: key case-10011 has been held for 5 min 12 s (offset 900, 2 deliveries, "
-        "37 messages behind it), now with 127.0.0.1:50312; the last failure: no answer from 10.0.0.9:1 within 60000 ms."
+        "Group permits-audit on topic permits: key case-10011 has been blocked for 5 min 12 s (offset 900, 2 "
+        "deliveries, 37 messages behind it), now with 127.0.0.1:50312; the last failure: no answer from "
+        "10.0.0.9:1 within 60000 ms."
     )
 
 
@@ -279,4 +280,4 @@ def test_findings_that_are_not_shown_are_counted() -> None:
     keys = [replace(stuck, key=f"k{number}") for number in range(100)]
     topic = replace(audit.topics[0], stuck_keys=keys, stuck_keys_total=5_000)
     found = findings(node, [replace(audit, topics=[topic])])
-    assert found[-1].text.endswith("at least 95 more keys are held for a minute or longer.")
+    assert found[-1].text.endswith("at least 95 more keys are blocked for a minute or longer.")

@@ -75,7 +75,7 @@ def test_page_without_a_judgement_says_so() -> None:
     node.lag_view = LagQueues(now_ms=NOW_MS, enabled=False)
     html = page.render(node, judged(node))
     assert html is not None
-    assert "Nothing is judged" in html
+    assert "Lag is not judged" in html
     node.group_list = []
     assert "Lag is not judged" in (page.render(node, judged(node)) or "")
     unknown = lag_queue(status="UNKNOWN", unfinished=None, lag=None, time_lag_ms=None, time_lag_low_ms=None)

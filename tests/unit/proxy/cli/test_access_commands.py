@@ -91,11 +91,11 @@ def test_file_that_is_none_is_left_as_it_is(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("billing", "consume", "orders-billing"), 0, "allowed: {}:3: billing has consume on orders-billing"),
-        (("billing", "view", "x"), 0, "allowed: {}:4: b* has view on *"),
-        (("billing", "produce", "x"), 1, "denied: {}: none of the rules that name billing gives produce on x\n  {}:3"),
+        (("billing", "consume", "orders-billing"), 0, "allowed: {}:3: billing is granted consume on orders-billing"),
+        (("billing", "view", "x"), 0, "allowed: {}:4: b* is granted view on *"),
+        (("billing", "produce", "x"), 1, "denied: {}: none of the rules that name billing grants produce on x\n  {}:3"),
         (("x", "view", "x"), 1, "denied: {}: no rule names x"),
-        (("x", "publish", "x"), 2, "publish is not an action; there are produce, consume"),
+        (("x", "publish", "x"), 2, "publish is not a valid action; use one of produce, consume"),
     ],
 )
 def test_explain_names_the_line(
@@ -116,3 +116,13 @@ def test_explain_without_rules_says_that_everybody_may(tmp_path: Path, capsys: p
     code, text = told(capsys, "access", "explain", str(file), "a", "produce", "t", "--json")
     assert code == 0
     assert json.loads(text)["allowed"] is True
+
+
+def test_config_check_reads_the_files_of_access_as_a_start_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A missing file of tokens is a problem with its line, not a valid configuration."""
+    config = tmp_path / "node.yaml"
+    config.write_text(f"access: {{tokens: {tmp_path}/none.json, rules: []}}\n")
+    assert run(["config", "check", str(config)]) == 3
+    assert f"node.yaml:1: access.tokens: {tmp_path}/none.json cannot be read" in capsys.readouterr().out

@@ -20,7 +20,7 @@ def test_command_shows_each_step(tmp_path: Path, capsys: pytest.CaptureFixture[s
     words = ["actions", "try", str(file), "g", "orders", "--body", '{"case": "7", "amount": 3}', "--property", "a=b"]
     assert run(words) == ExitCode.OK
     shown = capsys.readouterr().out
-    assert "4. AsyncHttp: not run: it would have this message now" in shown
+    assert "4. AsyncHttp: not run: it would receive this message now" in shown
     assert "query: [('amount', '3')]" in shown
     assert run([*words, "--json"]) == ExitCode.OK
     told = json.loads(capsys.readouterr().out)
@@ -124,4 +124,4 @@ def test_command_shows_what_the_last_action_would_send(
     assert all(each in preview for each in sent), preview
     if action in ("Redis", "HBase"):
         assert run(words) == ExitCode.OK
-        assert "which would be to the dead letters at once" in capsys.readouterr().out
+        assert "which would be a dead letter immediately" in capsys.readouterr().out

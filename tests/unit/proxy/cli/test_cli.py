@@ -163,7 +163,7 @@ def test_send_that_stops_halfway_says_how_far_it_came(capsys: pytest.CaptureFixt
     def script(method: str, arguments: Any) -> Any:
         if answers.pop(0):
             return store_all(method, arguments)
-        return PRODUCER.Result(code=11, msg="the body has 9 bytes, the limit is 8")
+        return PRODUCER.Result(code=11, msg="the body has 9 bytes; the limit is 8")
 
     with ScriptedNode("producer", script) as node:
         arguments = ["send", "orders", "--file", str(file), "--batch", "2", "--producer", node.address]
@@ -182,7 +182,7 @@ def test_send_that_stops_halfway_says_how_far_it_came(capsys: pytest.CaptureFixt
         (["send", "t", "--file", "/no/such/file"], "cannot read /no/such/file: no such file"),
         (["send", "t", "x", "--producer", "nonsense"], "host:port"),
         (["pull", "g", "--no-ack", "--fail"], "exclude each other"),
-        (["pull", "g", "--dead-letters", "--topic", "t"], "leave --topic out"),
+        (["pull", "g", "--dead-letters", "--topic", "t"], "remove --topic"),
         (["topics", "--admin", "nonsense"], "host:port"),
         (["send", "t", "x", "--no-such-option"], "No such option"),
         (["nonsense"], "No such command"),

@@ -224,7 +224,7 @@ def test_what_rocketmq_left_is_counted(data: Path, capsys: pytest.CaptureFixture
 def test_store_that_cannot_be_looked_at_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No store, one in use, both directions at once, and none."""
     assert run(["store", "handover", str(data / "none"), *TO]) == ExitCode.DATA_UNUSABLE
-    assert "there is no store" in capsys.readouterr().err
+    assert "has no store" in capsys.readouterr().err
     assert not (data / "none").exists()
     store = opened(data)
     assert run(["store", "handover", str(data), *TO]) == ExitCode.DATA_UNUSABLE

@@ -52,15 +52,15 @@ def test_each_line_is_a_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--times", "3"], "give --every or --growth"),
-        (["--expire", "now"], "give --every or --growth"),
+        (["--times", "3"], "add --every or --growth"),
+        (["--expire", "now"], "add --every or --growth"),
         (["--every", "5s"], "a loop needs an end"),
-        (["--every", "5s", "--growth", "2", "--times", "1"], "takes one"),
-        (["--every", "5s", "--times", "1", "--key", "k"], "leave out key"),
-        (["--every", "5s", "--times", "1", "--delay-level", "1"], "leave out key"),
+        (["--every", "5s", "--growth", "2", "--times", "1"], "exclude each other"),
+        (["--every", "5s", "--times", "1", "--key", "k"], "remove --key"),
+        (["--every", "5s", "--times", "1", "--delay-level", "1"], "remove --key"),
         (["--every", "1500ms", "--times", "1"], "whole number of seconds"),
         (["--every", "soon", "--times", "1"], "not a valid time span"),
-        (["--every", "5s", "--expire", "never"], "not a valid moment"),
+        (["--every", "5s", "--expire", "never"], "not a valid time"),
     ],
 )
 def test_options_that_make_no_loop(capsys: pytest.CaptureFixture[str], options: list[str], text: str) -> None:

@@ -35,9 +35,9 @@ def one_stored_then_lost_then_refused(method: str, answers: list[str]) -> Any:
 @pytest.mark.parametrize(
     ("options", "which"),
     [
-        (["--batch", "2"], "2 messages; lines 3 to 4 may be stored or not, what follows is not"),
-        (["--batch", "1"], "1 message; line 2 may be stored or not, what follows is not"),
-        (["--every", "1m", "--times", "2"], "1 message; line 2 may be stored or not, what follows is not"),
+        (["--batch", "2"], "2 messages; lines 3 to 4 may or may not be stored; later lines are not"),
+        (["--batch", "1"], "1 message; line 2 may or may not be stored; later lines are not"),
+        (["--every", "1m", "--times", "2"], "1 message; line 2 may or may not be stored; later lines are not"),
     ],
 )
 def test_lines_whose_first_try_got_no_answer_may_be_stored(
@@ -56,4 +56,4 @@ def test_first_lines_that_got_no_answer_may_be_stored(capsys: pytest.CaptureFixt
     with ScriptedNode("producer", lambda _method, _arguments: HANG_UP) as node:
         assert run(["send", "orders", "--file", lines, "--producer", node.address]) == ExitCode.CANNOT_CONNECT
     told = " ".join(capsys.readouterr().err.split())
-    assert "Stored before: 0 messages; lines 1 to 4 may be stored or not" in told
+    assert "Stored before: 0 messages; lines 1 to 4 may or may not be stored" in told

@@ -58,7 +58,7 @@ def test_broker_conf_as_json_has_the_same_settings(data: Path, capsys: pytest.Ca
 def test_folder_without_store_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is created there."""
     assert run(["store", "broker-conf", str(tmp_path / "none")]) == ExitCode.DATA_UNUSABLE
-    assert "there is no store" in capsys.readouterr().err
+    assert "has no store" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
 
 

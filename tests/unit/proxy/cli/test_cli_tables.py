@@ -25,12 +25,12 @@ def test_identifiers_are_whole_on_one_line_at_any_width(width: int) -> None:
 
 def test_what_fits_is_a_table_and_prose_is_folded_at_spaces() -> None:
     """A column of sentences gives way before the table does."""
-    rows = [["orders", "the topic takes no delayed messages, since it is of type FIFO", ID]]
+    rows = [["orders", "the topic accepts no delayed messages, since it is of type FIFO", ID]]
     text = draw("Refused", ["topic", "refused because", "id"], rows, right=(), width=80)
     assert ID in text
     assert "refused because" in text
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert "the topic takes no" in text
+    assert "the topic accepts no" in text
     assert "id  " not in text.splitlines()[-1]
 
 

@@ -85,7 +85,7 @@ def test_ipv6_address_counts_by_its_64() -> None:
         world.quota(host)
     over = world.limiter.refusal("2001:db8:0:0:9::", "producer", 9)
     assert over is not None
-    assert over.text == "the address 2001:db8::/64 is at its limit, 2 connections: come again in 1000 ms"
+    assert over.text == "the address 2001:db8::/64 is at its limit, 2 connections; retry after 1000 ms"
     assert world.limiter.refusal("2001:db8:0:1::1", "consumer", 9) is None
 
 

@@ -87,8 +87,8 @@ def test_who_and_what_are_told_in_words() -> None:
     shop = meter(clock, requests_per_second=0.5, connections=2000, pending_timers=1)
     assert shop.said("requestsPerSecond") == "0.5 requests a second"
     assert shop.said("connections") == "2,000 connections"
-    assert shop.said("pendingTimers") == "1 messages that wait for their moment"
-    assert shop.said("share") == "its share of what is free"
+    assert shop.said("pendingTimers") == "1 pending timed messages"
+    assert shop.said("share") == "its share of the free capacity"
     limits = AddressLimits.model_validate({"networks": ["10.0.0.0/8"], "bytes_in_per_second": 1_000_000})
     there = Meter("address", "10.0.0.7", limits, clock)
     assert (shop.who, there.who) == ("shop", "the address 10.0.0.7")

@@ -47,7 +47,7 @@ def test_moments_of_all_forms(text: str, expected: int) -> None:
         ("1760000000000000", "is after the year 9999; it looks like microseconds: write 1760000000000"),
         ("1760000000000000000", "is after the year 9999; it looks like nanoseconds: write 1760000000000"),
         ("20240501", "is 1970-01-01T05:37:20Z; it looks like a day: write 2024-05-01T00:00:00Z"),
-        ("0", "is 1970-01-01T00:00:00Z; moments from the year 2000 to 9999 are allowed"),
+        ("0", "is 1970-01-01T00:00:00Z; times from the year 2000 to 9999 are allowed"),
         ("1960-01-01T00:00:00Z", "is before 1970"),
     ],
 )
@@ -75,7 +75,7 @@ def test_moment_without_zone_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "10x ago", "-5", "12:00", "1e9", "in", "in 5", "in10 m ago"])
 def test_what_is_no_moment_is_refused_with_the_forms(text: str) -> None:
     """The sentence says what is one."""
-    with pytest.raises(ValueError, match="is not a valid moment; write milliseconds"):
+    with pytest.raises(ValueError, match="is not a valid time; write milliseconds"):
         parse_moment(text, NOW_MS)
 
 

@@ -81,8 +81,8 @@ def test_calls_end_at_their_time_limits() -> None:
     [
         (Status.FINISH, "consumed"),
         (Status.FAIL, "a business failure"),
-        (Unprocessable("never"), "to the dead letters at once: never"),
-        (Failed("no stock"), "dead letters: no stock"),
+        (Unprocessable("never"), "a dead letter immediately: never"),
+        (Failed("no stock"), "a dead letter: no stock"),
         (RetryLater(70), "again after 70 ms"),
         (KeyError("x"), "an error: .* KeyError: 'x'"),
     ],
@@ -100,11 +100,11 @@ def test_pipeline_is_run_up_to_what_reaches_other_servers() -> None:
     assert [step.action for step in trial.steps] == ["Json", "Async", "QueryParams", "AsyncHttp"]
     assert (trial.last.answer, trial.last.outgoing.query, trial.order_key) == (None, [("amount", "3")], "7")
     assert trial.steps[0].outgoing.query == []
-    assert try_pipeline(YAML, "g", "plain").last.meaning == "waits for a pull client, whose answer decides"
+    assert try_pipeline(YAML, "g", "plain").last.meaning == "waits for a pull client, whose result decides"
     assert isinstance(try_pipeline(YAML, "g", "orders", b"no").last.answer, Unprocessable)
     really = try_pipeline(YAML, "g", "orders", b"{}", run=True).last
     assert isinstance(really.answer, Exception)
-    with pytest.raises(TrialMissing, match="no topic 'other'; there are orders, plain"):
+    with pytest.raises(TrialMissing, match="no topic 'other'; its topics are orders, plain"):
         try_pipeline(YAML, "g", "other")
     with pytest.raises(ConfigError, match="nope"):
         try_pipeline("nope: 1", "g", "orders")

@@ -18,8 +18,8 @@ def test_who_is_refused_is_told_of_and_who_waits_a_little_is_not() -> None:
     found = list(findings(Troubles(limited=clients)))
     assert [each.count for each in found] == [1202, HELD_BACK]
     assert found[0].text == (
-        "The principal shop is held to its limit since 2025-10-09T08:53:20.000Z: 5 requests a second "
-        "(requestsPerSecond); 1,200 calls held back, 2 refused."
+        "The principal shop is at its limit since 2025-10-09T08:53:20.000Z: 5 requests a second "
+        "(requestsPerSecond); 1,200 calls delayed, 2 refused."
     )
     assert not found[0].bad
 

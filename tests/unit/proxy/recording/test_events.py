@@ -50,7 +50,7 @@ def test_flood_of_events_is_bounded_and_says_so() -> None:
         notes.add(EventKind.RESET, detail=str(number))
     found = notes.take()
     assert len(found) == EVENTS_MAX + 1
-    assert (found[0].detail, found[-1].detail) == ("0", "5 more events are left out")
+    assert (found[0].detail, found[-1].detail) == ("0", "5 more events are omitted")
 
 
 def test_deleted_log_file_is_noted_with_where_queues_begin() -> None:

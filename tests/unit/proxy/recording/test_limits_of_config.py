@@ -76,10 +76,10 @@ def test_window_is_as_long_as_stop_and_the_floor_no_more_than_the_target() -> No
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"stopp": "3m"}, "stopp is not a limit of the lag rules; there are target, "),
-        ({"stop": "3"}, "stop is '3': write a number and one of ms, s, m, h, d, such as 90s or 3m"),
-        ({"samplesMin": "2.5"}, "samplesMin is '2.5': it takes a whole number"),
-        ({"deadBand": "wide"}, "deadBand is 'wide': it takes a number"),
+        ({"stopp": "3m"}, "stopp is not a limit of the lag rules; use one of target, "),
+        ({"stop": "3"}, "invalid stop '3'; write a number and one of ms, s, m, h, d, such as 90s or 3m"),
+        ({"samplesMin": "2.5"}, "samplesMin must be an integer, got '2.5'"),
+        ({"deadBand": "wide"}, "deadBand must be a number, got 'wide'"),
         ({"stop": "10m"}, "stop_ms is 600000 and window_ms 300000"),
     ],
 )

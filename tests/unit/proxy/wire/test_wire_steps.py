@@ -159,7 +159,7 @@ def test_offsets_of_a_call_are_bounded_over_all_of_its_lists() -> None:
         fits = scan.scan_submit(parse_call(encode_call(protocol, "submit", 1, {"result": result})[4:]))
         assert fits == [ConsumeResult("g", "t", "q", half, half)]
         more = {**result, "nextResult": {"context": context, "successOffsets": [1], "failOffsets": []}}
-        with pytest.raises(ArgumentsError, match="submit them in several"):
+        with pytest.raises(ArgumentsError, match="split the call"):
             scan.scan_submit(parse_call(encode_call(protocol, "submit", 1, {"result": more})[4:]))
 
 

@@ -154,7 +154,7 @@ def test_wrong_head_is_refused_and_nothing_is_done() -> None:
     for offset, key, sentence in [
         (0, "other", "has the order key 'k', not 'other'"),
         (1, None, "waits for an earlier message of key 'k': queue 0, offset 0"),
-        (2, None, "is finished already"),
+        (2, None, "is already finished"),
         (7, None, "holds offsets 0 to 2"),
     ]:
         with pytest.raises(HeadRefused, match=sentence):

@@ -19,7 +19,7 @@ def test_process_that_dies_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     """The command that asked lives, and says what became of it."""
     monkeypatch.setattr(look, "MODULE", "tests.unit.upstream.kafka_client.dying")
     facts = look.look_beside("main", _cluster(), ["t"], ["g"])
-    assert "has ended before it answered" in facts.trouble
+    assert "ended three times without an answer" in facts.trouble
 
 
 def test_setting_that_is_refused_is_told_by_the_process() -> None:

@@ -36,7 +36,7 @@ def test_secret_is_in_no_text(tmp_path: Path) -> None:
     assert PASSWORD not in repr(found)
     with pytest.raises(KafkaUnusable) as refused:
         found.consumer("g", "c", "classic")
-    assert "librdkafka refuses the settings of main" in str(refused.value)
+    assert "librdkafka rejects the settings of main" in str(refused.value)
     assert "***" in str(refused.value)
     assert PASSWORD not in str(refused.value)
     assert refused.value.__cause__ is None

@@ -41,7 +41,7 @@ def test_reason_is_told_once_however_often_all_are_down() -> None:
     assert failure is not None
     assert failure.code == "AUTHENTICATION"
     assert str(failure) == (
-        "the cluster does not take the user: look at sasl.mechanism, sasl.username and sasl.password "
+        "the cluster rejects the user; check sasl.mechanism, sasl.username and sasl.password "
         "(ssl://h:1/bootstrap: SASL authentication error: *** is wrong) (AUTHENTICATION)"
     )
     troubles.answered()
@@ -62,8 +62,7 @@ def test_refused_certificate_names_both_reasons() -> None:
     """Librdkafka has one text for them; other words of TLS are left as they are."""
     said = "ssl://h:1/bootstrap: SSL handshake failed: error:0A000086:SSL routines::certificate verify failed: broker"
     assert sentence_of("SSL", said) == (
-        "the broker's certificate is refused: it is of no authority in ssl.ca.location, or for another host than the "
-        "one that is connected to (ssl://h:1/bootstrap)"
+        "the broker's certificate is rejected: no CA in ssl.ca.location issued it, or it is for another host name (ssl://h:1/bootstrap)"
     )
     assert sentence_of("SSL", "no such file") == "no such file"
 
@@ -71,7 +70,7 @@ def test_refused_certificate_names_both_reasons() -> None:
 def test_program_that_shares_the_group_by_another_strategy_is_named() -> None:
     """The brokers are fine: what to stop is the other program."""
     assert sentence_of("INCONSISTENT_GROUP_PROTOCOL", "JoinGroup failed") == (
-        "another program consumes in this group by range, or by another strategy than cooperative-sticky; stop it or "
+        "another program consumes in this group with an assignment strategy other than cooperative-sticky; stop it or "
         "use another group (JoinGroup failed)"
     )
 
@@ -85,7 +84,7 @@ def test_look_that_is_not_answered_is_told_in_the_same_sentences() -> None:
     troubles.unanswered("the process has ended")
     first, nothing, second = told
     assert first is not None
-    assert (first.code, "does not take the user" in str(first), "sesame" in str(first)) == (
+    assert (first.code, "rejects the user" in str(first), "sesame" in str(first)) == (
         "SASL_AUTHENTICATION_FAILED",
         True,
         False,
