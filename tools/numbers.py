@@ -6,7 +6,7 @@ import re
 
 _NUMBERS = r"(?:R, [\d.]+; )?[DRSW]\d+(?:, [DRSW]\d+)*"
 _ALONE = re.compile(rf"\s*\({_NUMBERS}\)")
-_FIRST = re.compile(rf"\({_NUMBERS}[;,] ")
+_FIRST = re.compile(rf"\({_NUMBERS}[;,:] ")
 
 
 def without_numbers(text: str) -> str:
