@@ -69,5 +69,5 @@ catalog.info("no_event")
 
 def test_event_that_is_no_constant_is_named() -> None:
     """What varies is a field; a page could not list it."""
-    with pytest.raises(NoConstantEvent, match=r"somewhere:1: f'a_\{b\}' is no constant"):
+    with pytest.raises(NoConstantEvent, match=r"somewhere:1: f'a_\{b\}' is not a constant"):
         collect([("somewhere", "log.info(f'a_{b}')")])
