@@ -26,7 +26,7 @@ def test_smaller_log_is_refused_until_the_loss_is_accepted(start_node: StartNode
     file.write_text(SMALLER)
     for refused in (command(*asking), command("reload", *node.admin())):
         assert refused.code == ExitCode.REFUSED
-        assert "node.yaml:1: node.retentionBytes: would delete messages" in refused.out + refused.err
+        assert "node.yaml:1: node.retentionBytes: would immediately delete" in refused.out + refused.err
         assert "of group billing; run `pyddmq reload --accept-loss`" in refused.out + refused.err
     assert command("config", "check", str(file)).code == ExitCode.OK
 

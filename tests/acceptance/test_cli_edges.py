@@ -166,7 +166,7 @@ def test_send_without_input_says_where_messages_come_from() -> None:
     for script in ("pyddmq send orders <&-", "pyddmq send orders --file - <&-"):
         done = shell(script)
         assert done.returncode == ExitCode.USAGE
-        assert done.stderr.startswith("pyddmq: no message: give it as an argument")
+        assert done.stderr.startswith("pyddmq: no message; pass it as an argument")
 
 
 def test_followed_pull_ends_on_ctrl_c(node: NodeProcess) -> None:
@@ -207,7 +207,7 @@ def test_node_on_ipv6_prints_addresses_that_clients_take(start_node: StartNode) 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--host", "203.0.113.7"], "host 203.0.113.7 is not an address of this machine: use 127.0.0.1"),
+        (["--host", "203.0.113.7"], "host 203.0.113.7 is not an address of this machine; use 127.0.0.1"),
         (["--host", "nowhere.invalid"], "host nowhere.invalid has no address ("),
     ],
 )

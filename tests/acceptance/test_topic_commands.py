@@ -30,7 +30,7 @@ def test_life_of_a_topic(node: NodeProcess) -> None:
     wrong = command("topics", "delete", "made", "--yes", "mad", *admin)
     assert (wrong.code, "nothing was deleted" in wrong.err) == (ExitCode.USAGE, True)
     gone = command("topics", "delete", "made", "--yes", "made", *admin)
-    assert (gone.code, gone.out) == (ExitCode.OK, "topic made is deleted; 1 message went\n")
+    assert (gone.code, gone.out) == (ExitCode.OK, "topic made is deleted; 1 message deleted\n")
     assert command("topics", "made", *admin).code == ExitCode.NOT_FOUND
     again = json.loads(command("topics", "create", "made", "--type", "NORMAL", "--json", *admin).out)
     assert (again["messageType"], len(again["queues"])) == ("NORMAL", 4)

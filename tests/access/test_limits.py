@@ -394,7 +394,7 @@ def test_client_at_its_limit_is_told_of_everywhere() -> None:
     live = LiveNode(world.node, Reloader(world.node, lambda: loads("node: {}")))
     [finding] = [each for each in judged(live).findings if each.finding == "client_limited"]
     assert finding.text.startswith("The principal shop is at its limit since ")
-    assert "1 requests a second (requestsPerSecond); 0 calls held back, 2 refused." in finding.text
+    assert "1 requests a second (requestsPerSecond); 0 calls delayed, 2 refused." in finding.text
     answer = live.limits(limit=10, name=None)
     assert answer is not None
     [seen] = answer.clients

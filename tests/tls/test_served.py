@@ -180,7 +180,7 @@ def test_bad_file_ends_the_start_with_its_place(folder: Path, tmp_path: Path) ->
     for words in (("config", "check", file), ("serve", "--config", file, "--data", tmp_path / "data")):
         done = command(*words)
         assert done.code == 3, done
-        assert f"{file}:3: tls.key: {bad}: has no private key that can be read" in done.out + done.err
+        assert f"{file}:3: tls.key: {bad}: has no readable private key" in done.out + done.err
 
 
 def test_new_certificates_are_taken_up_by_sighup(folder: Path, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_bytes_of_rocketmqs_client_are_stored(case: str) -> None:
         (lambda store: put(store, encoded(b"a" * 400)), "the encoded batch has"),
         (lambda store: batch_with(store, sys_flag=0x4), "part of a transaction"),
         (lambda store: batch_with(store, sys_flag=0x1), "sysFlag 0x1"),
-        (lambda store: batch_with(store, properties=b"DELAY\x013\x02"), "the batch as a whole: DELAY asks for a delay"),
+        (lambda store: batch_with(store, properties=b"DELAY\x013\x02"), "the batch as a whole: DELAY requests a delay"),
         (lambda store: batch_with(store, properties=b"TRAN_MSG\x01true\x02"), "the batch as a whole: TRAN_MSG"),
         (lambda store: batch_with(store, topic="%RETRY%g"), "a retry topic"),
         (lambda store: batch_with(store, topic="%DLQ%g"), "an internal topic of the broker"),

@@ -213,7 +213,7 @@ def test_sizes_that_no_file_has_are_refused(name: str, factor: float) -> None:
     file.save({**values, name: int(values[name] * factor)})
     before = image_of(disk, ROOT)
     for look in (check, mend):
-        with pytest.raises(StoreUnreadable, match=r"store\.json says that .* files have .* bytes; .* move it away"):
+        with pytest.raises(StoreUnreadable, match=r"store\.json says that .* files have .* bytes, .* move it away"):
             look(disk)
     assert image_of(disk, ROOT) == before
     disk.remove(f"{ROOT}/pyddmq/store.json")

@@ -162,7 +162,7 @@ def test_subscription_taken_out_lets_the_topic_go(tmp_path: Path, *, whole_group
             assert "billing subscribes" in refused(lambda: delete(node, "extra"))[1]
             assert node.reload(without).accepted
             status, text = refused(lambda: delete(node, "extra"))
-            assert (status, "1 messages of it are out" in text) == (409, True)
+            assert (status, "1 of its messages are in flight" in text) == (409, True)
             assert "extra" in node.node.store.topics
             consumer.ack(message)
             assert consumer.flush()

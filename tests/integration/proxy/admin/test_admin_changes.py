@@ -117,7 +117,7 @@ def test_change_is_run_counted_and_logged_with_who_asked() -> None:
         ({"json": {"wallName": 7}}, 400, "Expected `str`, got `int`"),
         ({"json": {"wallName": "n", "coat": 1}}, 400, "unknown field `coat`"),
         ({"json": {}}, 400, "missing required field `wallName`"),
-        ({"data": b"{", "headers": {"Content-Type": "application/json"}}, 400, "not JSON"),
+        ({"data": b"{", "headers": {"Content-Type": "application/json"}}, 400, "not valid JSON"),
         ({"json": {"wallName": "n", "coats": -1}}, 409, "say 0 or more"),
         ({"json": {"wallName": "n", "coats": 10}}, 503, "could not be made durable: the disk broke"),
         ({"json": {"wallName": "n"}, "headers": {"Origin": "https://elsewhere.example"}}, 403, "are refused"),

@@ -123,9 +123,9 @@ def test_time_ranges_and_cursors_page_through_a_topic() -> None:
 @pytest.mark.parametrize(
     ("asked", "status", "text"),
     [
-        ({}, 400, "Name a topic"),
+        ({}, 400, "Pass a topic"),
         ({"topic": "nope"}, 404, "no topic 'nope'"),
-        ({"topic": "permits", "colour": "red"}, 400, "no parameter 'colour'"),
+        ({"topic": "permits", "colour": "red"}, 400, "unknown parameter 'colour'"),
         ({"topic": "permits", "from_": "2025-10-09T08:53:20"}, 400, "no time zone"),
         ({"topic": "permits", "from_": "soon"}, 400, "is not a valid time"),
         ({"topic": "permits", "from_": "now", "to": "1h ago"}, 400, "swap them"),
@@ -137,7 +137,7 @@ def test_time_ranges_and_cursors_page_through_a_topic() -> None:
         ({"id": "xyz"}, 404, "neither as offsetMsgId nor as UNIQ_KEY"),
         ({"id": "AB" * 16}, 404, "neither as offsetMsgId nor as UNIQ_KEY"),
         ({"uniqKey": "nobody"}, 404, "no message has the unique key"),
-        ({"key": "case-1"}, 400, "Name a topic"),
+        ({"key": "case-1"}, 400, "Pass a topic"),
     ],
 )
 def test_wrong_questions_get_a_sentence(asked: dict[str, Any], status: int, text: str) -> None:
@@ -156,7 +156,7 @@ def test_messages_before_the_store_is_open_are_503() -> None:
 
     async def scenario(get: Get) -> None:
         status, answer = await get(topic="permits")
-        assert (status, "being opened" in answer["error"]["message"]) == (503, True)
+        assert (status, "store is opening" in answer["error"]["message"]) == (503, True)
 
     run(scenario, None)
 

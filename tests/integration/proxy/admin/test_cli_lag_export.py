@@ -60,7 +60,7 @@ def test_place_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     """By its URL."""
     need_module("pyarrow", "pip install 'pyddmq[files]'")
     assert run(["lag", "export", "--journal", data_directory(tmp_path), "--to", "nowhere://x"]) == 6
-    assert "nowhere://x is no place" in capsys.readouterr().err
+    assert "nowhere://x is not a valid place" in capsys.readouterr().err
 
 
 def test_missing_pyarrow_is_one_sentence(

@@ -27,7 +27,7 @@ def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
     """With what to install."""
     assert run(["lag", "residence", "--journal", data_directory(tmp_path)]) == 8
     message = " ".join(capsys.readouterr().err.split())
-    assert "runs on Spark, and there is no pyspark" in message
+    assert "runs on Spark, and pyspark" in message
     assert "pip install 'pyddmq[server,spark]'" in message
 
 

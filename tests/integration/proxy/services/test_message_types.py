@@ -61,7 +61,7 @@ def stored(node: RunningNode, topic: str) -> int:
         ("normal", {}, 0, ""),
         ("normal", {"key": "k"}, 0, ""),
         ("normal", {"partition_id": -2}, 0, ""),
-        ("normal", {"hash_id": -3}, 11, "normal is of the type NORMAL: it takes no messages that ask for an order"),
+        ("normal", {"hash_id": -3}, 11, "normal is of the type NORMAL: it accepts no ordered messages"),
         ("normal", {"partition_id": 0}, 11, "remove hashId and partitionId"),
         ("fifo", {"key": "k"}, 0, ""),
         ("fifo", {"hash_id": 3}, 0, ""),
@@ -135,7 +135,7 @@ def test_refused_reload_leaves_types_alone(tmp_path: Path) -> None:
     with RunningNode(YAML, tmp_path, disk=disk) as node:
         disk.full = True
         changed = YAML.replace("NORMAL", "MIXED").replace("FIFO", "NORMAL")
-        assert "no room" in node.reload(changed).problems[0]
+        assert "no space" in node.reload(changed).problems[0]
         assert code_of(node, "fifo")[0] == 11
         assert code_of(node, "normal", hash_id=1)[0] == 11
         disk.full = False
@@ -156,7 +156,7 @@ def test_type_by_hand_counts_at_once_and_the_configuration_comes_first(tmp_path:
         assert code_of(node, "made", hash_id=1)[0] == 11
         alter(node, "fifo", MessageType.FIFO)
         for topic, message_type, status, text in (
-            ("fifo", MessageType.MIXED, 409, "topics.fifo.messageType: FIFO. Say MIXED there"),
+            ("fifo", MessageType.MIXED, 409, "topics.fifo.messageType: FIFO. Change it to MIXED"),
             ("made", None, 400, "Nothing to change"),
             ("nowhere", MessageType.MIXED, 404, "no topic"),
         ):

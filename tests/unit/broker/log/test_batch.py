@@ -131,15 +131,15 @@ def test_any_bytes_are_a_batch_or_refused(data: bytes, at: int, bit: int) -> Non
         (BatchMessage("%RETRY%g", b"x"), "retry topic"),
         (BatchMessage("no topic", b"x"), "topic name 'no topic' is not allowed"),
         (BatchMessage("t", b"x", {"WAIT": "false"}), "its WAIT differs"),
-        (BatchMessage("t", b"x", {"DELAY": "1"}), "DELAY asks for a delay"),
-        (BatchMessage("t", b"x", {"TIMER_DELAY_SEC": "1"}), "TIMER_DELAY_SEC asks for a delay"),
+        (BatchMessage("t", b"x", {"DELAY": "1"}), "DELAY requests a delay"),
+        (BatchMessage("t", b"x", {"TIMER_DELAY_SEC": "1"}), "TIMER_DELAY_SEC requests a delay"),
         (BatchMessage("t", b"x", {"TRAN_MSG": "true"}), "TRAN_MSG makes it a half message"),
-        (BatchMessage("t", b"x", {"a": "b\x02c"}), "holds 0x01 or 0x02"),
+        (BatchMessage("t", b"x", {"a": "b\x02c"}), "contains 0x01 or 0x02"),
         (BatchMessage("t", b"x", {"": "b"}), "has no name"),
         (BatchMessage("t", b"x", {"a": "\ud800"}), "not valid text"),
         (BatchMessage("t", b"x", {"__CRC32#": "1"}), "reserved by the broker"),
         (BatchMessage("t", b"x", {"__PYDDMQ_BATCH": "1"}), "reserved by the broker"),
-        (BatchMessage("t", b"x", {"a": "b" * 40_000}), "32767 are allowed"),
+        (BatchMessage("t", b"x", {"a": "b" * 40_000}), "the limit is 32767"),
         (BatchMessage("t", b"x", {}, 1 << 31), "does not fit into 32 bits"),
     ],
 )
@@ -155,7 +155,7 @@ def test_batch_above_the_limit_is_refused_with_its_size() -> None:
     data = encoded(MEMBER, MEMBER)
     assert encoded(MEMBER, MEMBER, bytes_max=len(data)) == data
     assert len(decode_batch(data, bytes_max=len(data))) == 2
-    said = f"the encoded batch has {len(data)} bytes, {len(data) - 1} are allowed"
+    said = f"the encoded batch has {len(data)} bytes; the limit is {len(data) - 1}"
     assert said in refusal(MEMBER, MEMBER, bytes_max=len(data) - 1)
     assert said in refusal_of_bytes(data, bytes_max=len(data) - 1)
 
@@ -165,17 +165,17 @@ def test_batch_above_the_limit_is_refused_with_its_size() -> None:
     [
         (b"\x00" * 21, "21 bytes are left, a member has 22 or more"),
         (member(size=99), "its lengths are inconsistent: 99 in total, body 1, properties 0, 23 left"),
-        (member(size=-1), "its lengths do not add up"),
+        (member(size=-1), "its lengths are inconsistent"),
         (member(body_bytes=-5), "a body of -5 bytes"),
         (member(body_bytes=1 << 30), "a body of 1073741824 bytes does not fit"),
         (member(b""), "its body is empty"),
         (member(block=b"a\x01b\x02c"), "not pairs"),
         (member(block=b"\x01b\x02"), "not pairs"),
         (member(block=b"a\x01\xff\x02"), "not UTF-8"),
-        (member(block=b"DELAY\x010\x02DELAY\x013\x02"), "'DELAY' stands twice"),
+        (member(block=b"DELAY\x010\x02DELAY\x013\x02"), "'DELAY' is repeated"),
         (member(block=b"UNIQ_KEY\x01\x02"), "an empty UNIQ_KEY"),
-        (member(block=b"DELAY\x012"), "DELAY asks for a delay"),
-        (member(block=b"TIMER_DELIVER_MS\x011\x02"), "TIMER_DELIVER_MS asks for a delay"),
+        (member(block=b"DELAY\x012"), "DELAY requests a delay"),
+        (member(block=b"TIMER_DELIVER_MS\x011\x02"), "TIMER_DELIVER_MS requests a delay"),
         (member(block=b"TRAN_MSG\x01True\x02"), "half message"),
         (member(block=b"WAIT\x01false\x02"), "its WAIT differs"),
         (member(block=b"__CRC32#\x010000000000\x02"), "reserved by the broker"),

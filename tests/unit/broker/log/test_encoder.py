@@ -151,14 +151,14 @@ def test_measure_what_can_never_be_stored_refused() -> None:
     for put, text in (
         (Put(topic, 0, bytes(4097), b""), "the body has 4097 bytes"),
         (Put(topic, 0, b"", block), "key, tags and properties have"),
-        (Put(topic, 3, b"", b""), "has no queue 3, only 0 to 2"),
+        (Put(topic, 3, b"", b""), "has no queue 3; its queues are 0 to 2"),
         (Put(topic, -1, b"", b""), "has no queue -1"),
     ):
         with pytest.raises(MessageRefused, match=text):
             encoder.measure([put], stamp, atomic=False)
-    with pytest.raises(MessageRefused, match="the batch of 300 takes"):
+    with pytest.raises(MessageRefused, match="the batch of 300 needs"):
         encoder.measure([Put(topic, 0, bytes(4096), b"")] * 300, stamp, atomic=True)
-    with pytest.raises(MessageRefused, match="99999 messages are allowed"):
+    with pytest.raises(MessageRefused, match="the limit is 99999 messages"):
         encoder.measure([Put(topic, 0, b"", b"")] * (BATCH_MEMBERS_MAX + 1), stamp, atomic=True)
     small = Encoder(StoreOptions(segment_bytes=4096, message_bytes_max=1 << 20), UniqueKeys(bytes(4), Random(1)))
     with pytest.raises(MessageRefused, match="does not fit into one log file"):

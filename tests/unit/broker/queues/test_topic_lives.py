@@ -133,7 +133,7 @@ def test_file_of_another_shape_is_refused_with_what_to_do(entry: object) -> None
     """Its sum is right, so a program wrote it: nothing in it is guessed."""
     disk, _ = opened()
     at_once(disk, SealedFile(disk, PATH).writing({"t": entry}))
-    with pytest.raises(StoreUnreadable, match=r"topic_lives\.json has a wrong shape .*store check"):
+    with pytest.raises(StoreUnreadable, match=r"topic_lives\.json has an invalid structure .*store check"):
         opened(disk)
 
 

@@ -70,7 +70,7 @@ def test_horizon_is_the_last_moment_that_is_taken() -> None:
         store.put("t", b"x", delay_ms=86_400_001)
     with pytest.raises(MessageRefused, match="negative"):
         store.put("t", b"x", delay_ms=-1)
-    with pytest.raises(MessageRefused, match="allowed"):
+    with pytest.raises(MessageRefused, match="the limit is"):
         store.put("t", b"x", delay_ms=1 << 80)
 
 
@@ -94,7 +94,7 @@ def test_topics_of_the_broker_take_no_timers() -> None:
     """As for delay levels: what clients may not publish to does not come by a detour."""
     store = store_at()
     store.create_topic("rmq_sys_x", 1, system=True)
-    with pytest.raises(MessageRefused, match="takes no timed messages"):
+    with pytest.raises(MessageRefused, match="accepts no timed messages"):
         store.put("rmq_sys_x", b"x", delay_ms=1)
 
 

@@ -147,8 +147,8 @@ def test_findings_name_the_key_that_holds_others() -> None:
     node = busy_node()
     texts = [finding.text for finding in findings(node, node.group_list, 0.0)]
     assert texts == [
-        "Group permits-audit on topic permits: key case-10011 is out with 127.0.0.1:50312 for 5 min 12 s "
-        "(offset 900, 2 deliveries, 37 messages behind it). To end it: pyddmq groups retry permits-audit "
+        "Group permits-audit on topic permits: key case-10011 is in flight with 127.0.0.1:50312 for 5 min 12 "
+        "s (offset 900, 2 deliveries, 37 messages behind it). To end it: pyddmq groups retry permits-audit "
         "--topic permits --queue 0 --offset 900 --force (or skip, dead-letter)"
     ]
 

@@ -126,7 +126,7 @@ def test_message_that_is_out_is_left_alone_unless_forced(action: str) -> None:
     client, other = Client("10.0.0.1:1"), Client("10.0.0.2:2")
     world.publish("k", "k")
     [out] = world.pull_all(client)
-    with pytest.raises(HeadRefused, match=r"out with 10\.0\.0\.1:1"):
+    with pytest.raises(HeadRefused, match=r"in flight with 10\.0\.0\.1:1"):
         act(world, action, 0)
     assert out.state is State.OUT
     assert world.pull_all(other) == []
@@ -155,7 +155,7 @@ def test_wrong_head_is_refused_and_nothing_is_done() -> None:
         (0, "other", "has the order key 'k', not 'other'"),
         (1, None, "waits for an earlier message of key 'k': queue 0, offset 0"),
         (2, None, "is already finished"),
-        (7, None, "holds offsets 0 to 2"),
+        (7, None, "has offsets 0 to 2"),
     ]:
         with pytest.raises(HeadRefused, match=sentence):
             act(world, "skip", offset, key=key)
@@ -169,7 +169,7 @@ def test_wrong_head_is_refused_and_nothing_is_done() -> None:
 
 def test_head_of_an_empty_queue_is_refused_as_that() -> None:
     """No range of offsets that ends before it begins."""
-    with pytest.raises(HeadRefused, match="Queue 0 of t holds no message"):
+    with pytest.raises(HeadRefused, match="Queue 0 of t has no message"):
         act(keyed(), "skip", 0)
 
 
@@ -213,7 +213,7 @@ def test_dead_letter_that_the_store_refuses_can_be_ended_by_a_skip() -> None:
     world.answer(client, job, fail=True)
     [named] = stuck(world)
     assert (named.state, named.offset, named.waiting) == (DEAD_LETTER_REFUSED, 0, 1)
-    with pytest.raises(HeadRefused, match="on its way to the dead letters"):
+    with pytest.raises(HeadRefused, match="being moved to the dead letters"):
         act(world, "dead-letter", 0)
     act(world, "skip", 0)
     world.sim.capacity_bytes = None

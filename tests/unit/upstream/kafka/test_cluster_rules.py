@@ -121,7 +121,7 @@ def test_cluster_that_fits() -> None:
             _with("invoices", settings={"max.message.bytes": "1000"}),
             "topics.invoices",
             False,
-            "no message above 1000 bytes",
+            "messages up to 1000 bytes",
         ),
         (
             _with("invoices", allowed=ALL - {"WRITE"}),
@@ -151,13 +151,13 @@ def test_cluster_that_fits() -> None:
             FACTS._replace(settings={"group.min.session.timeout.ms": "11000"}),
             "kafka.main.sessionTimeout",
             True,
-            "11000 at",
+            "at least 11000",
         ),
         (
             FACTS._replace(settings={"group.max.session.timeout.ms": "9000"}),
             "kafka.main.sessionTimeout",
             True,
-            "9000 at",
+            "at most 9000",
         ),
     ],
 )
@@ -172,7 +172,7 @@ def test_settings_that_may_not_be_seen_are_no_trouble_but_told() -> None:
     """Nothing is said of what is not known."""
     found = _found(FACTS._replace(topics={**TOPICS, "invoices": GOOD._replace(settings={}, allowed=None)}))
     assert [(path, bad) for path, bad, _ in found] == [("topics.invoices", False)]
-    assert "allow this user DescribeConfigs there" in found[0][2]
+    assert "grant this user DescribeConfigs on it" in found[0][2]
 
 
 def test_longest_schedule_of_retries() -> None:
@@ -188,7 +188,7 @@ def test_endless_retries_end_with_what_kafka_keeps() -> None:
     config = loads(YAML.replace("[60000, 60000]", "[1000, -1]")).config
     [found] = mismatches(config, "main", FACTS)
     assert not found.bad
-    assert "keeps messages for 7 days (retention.ms), and what fails here is retried without end" in found.text
+    assert "keeps messages for 7 days (retention.ms), and failed messages are retried without end" in found.text
 
 
 def test_session_of_the_new_protocol_is_the_brokers() -> None:

@@ -59,7 +59,7 @@ def test_log_that_becomes_shorter_than_where_the_group_stands(goes: str, where: 
     assert ground.committed() == ground.cluster().topics["t"][0].high
     assert _expired(ground) == 2
     assert ground.count("pyddmq_kafka_logs_went_back_total", "g") == 1
-    assert "went back" in ground.member.partitions.topic_troubles.texts()["t"]
+    assert "was truncated" in ground.member.partitions.topic_troubles.texts()["t"]
 
 
 def test_partition_that_rested_is_read_after_its_topic_was_created_again() -> None:

@@ -30,7 +30,7 @@ def test_member_that_stands_is_replaced_and_its_lag_is_unknown(ground: KafkaGrou
     [member] = ground.client.members
     member.stands = True
     ground.advance(15)
-    assert "has not answered" in (ground.member.partitions.unknown("t") or "")
+    assert "has not responded" in (ground.member.partitions.unknown("t") or "")
     assert ground.group.stats().topics[0].lag is None
     ground.advance(SESSIONS * 10 + 20)
     assert len(ground.client.members) == 2

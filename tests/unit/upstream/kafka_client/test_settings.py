@@ -128,7 +128,7 @@ def test_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     """That names what to install."""
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     config = KafkaClusterConfig(bootstrap_servers="a:1")
-    with pytest.raises(KafkaUnusable, match=r"need the package confluent-kafka .*; pip install 'pyddmq\[kafka\]'"):
+    with pytest.raises(KafkaUnusable, match=r"need the package confluent-kafka .*: pip install 'pyddmq\[kafka\]'"):
         LibrdkafkaClient("main", config, client_id="c", loop=Loop(), clock=SystemClock())
 
 

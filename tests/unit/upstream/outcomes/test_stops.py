@@ -176,7 +176,7 @@ def test_stopped_queue_stands_still_and_other_queues_go_on(order_key: str | None
     seen = [job for _ in range(12) for job in world.pull_all(client) if world.answer(client, job)]
     assert {job.queue_id for job in seen} == {1}
     assert len(seen) == 6
-    with pytest.raises(HeadRefused, match="stopped by the message at offset 0"):
+    with pytest.raises(HeadRefused, match="blocked by the message at offset 0"):
         act(world, "retry", 1)
     act(world, "skip", 0)
     assert [job.offset for _ in range(8) for job in world.pull_all(client) if world.answer(client, job)] == [

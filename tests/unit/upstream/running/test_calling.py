@@ -83,7 +83,7 @@ def test_messages_go_on_to_the_next_action_with_what_the_call_made(blocking: boo
         (Unprocessable("never"), "never"),
         (ValueError("odd"), "ValueError: odd"),
         (Failed("no stock"), "no stock"),
-        (None, "ActionMisbehaved: an action answered None, not a Status"),
+        (None, "ActionMisbehaved: an action returned None, not a Status"),
     ],
 )
 def test_failures_of_calls_end_in_the_dead_letters_with_type_and_text(
