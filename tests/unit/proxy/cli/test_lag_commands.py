@@ -178,7 +178,7 @@ def test_budget_that_is_used_up_ends_with_1_and_is_shown(
         ["mail", "0", "1", "50 %", "0.5", "4", "none"],
     ]
     assert "mail: at the rate of the last hour the rest of its budget lasts 3 h" in shown
-    assert "billing kept it for 99.700 %, --at-least is 99.9 %" in shown
+    assert "billing met it for 99.700 %, --at-least is 99.9 %" in shown
     answer = replace(answer, kept=kept[1:])
     assert lag_objective_command.slo(at_least=99.9) == ExitCode.OK
 
