@@ -183,7 +183,7 @@ def test_loop_that_would_not_fit_twice_into_a_log_file_is_refused() -> None:
         world.add(loop(), bytes(1800))
     world.add(Occurrence(START_S + 9, ONCE, START_S + 99, 0, 0, 0, 0, UUID), bytes(1800))
     world = World(segment_bytes=1 << 20)
-    with pytest.raises(MessageRefused, match="are allowed"):
+    with pytest.raises(MessageRefused, match="the limit is"):
         world.add(loop(), b"x", long="x" * 32_400)
     world.add(loop(), b"x", long="x" * 32_000)
     world.clock.advance(60)

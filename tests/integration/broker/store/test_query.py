@@ -147,7 +147,7 @@ def test_query_by_key_is_bounded_by_time_and_number() -> None:
     ("ask", "error", "text"),
     [
         (lambda s: at_offset(s, "nope", 0, 0), NotFound, "no topic 'nope'"),
-        (lambda s: at_offset(s, "t", 3, 0), NotFound, "no queue 3, only 0 to 2"),
+        (lambda s: at_offset(s, "t", 3, 0), NotFound, "no queue 3; its queues are 0 to 2"),
         (lambda s: at_offset(s, "t", 0, 2), NotFound, "no offset 2; it ends before 2"),
         (lambda s: at_physical(s, 1), NotFound, "no message begins"),
         (lambda s: at_physical(s, 1 << 40), NotFound, "the log has no offset"),

@@ -76,7 +76,7 @@ def test_no_incident_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--journal", "/nowhere"], 11, "has no lag journal: give a data directory"),
+        (["--journal", "/nowhere"], 11, "has no lag journal; pass a data directory"),
         (["--format", "html"], 2, "--format is 'html': it is one of text, json, csv, markdown"),
         (["--rule", "patience=3"], 2, "patience is not a limit of the lag rules"),
         (["--since", "1h", "--until", "2h"], 2, "which is not behind its begin"),

@@ -88,7 +88,7 @@ def test_disabled_topic_is_told_as_such(tmp_path: Path) -> None:
     with RunningNode(YAML, tmp_path) as node, Peer(node.producer) as peer:
         refused = peer.send("resting")
         assert refused.code == ResultCode.FAIL_TOPIC_NOT_ALLOWED
-        assert "resting is disabled: set `enabled: true`" in refused.msg
+        assert "resting is disabled; set `enabled: true`" in refused.msg
         assert "disabled" not in peer.send("nowhere").msg
         node.reload(YAML.replace(", enabled: false", ""))
         assert peer.send("resting").code == 0

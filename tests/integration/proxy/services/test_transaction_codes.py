@@ -121,7 +121,7 @@ def test_commit_for_a_topic_that_is_gone_stays_undecided(with_side: Callable[...
         side.node.call(store.topic_changes.delete, "short-lived")
         for _ in range(2):
             code, text = side.end(half.handle, COMMIT)
-            assert (code, "'short-lived' is not there" in text) == (ResultCode.FAIL_COMMIT_REFUSED, True), text
+            assert (code, "'short-lived' does not exist" in text) == (ResultCode.FAIL_COMMIT_REFUSED, True), text
         side.node.call(store.create_topic, "short-lived", 1)
         assert side.end(half.handle, COMMIT)[0] == ResultCode.OK
         assert side.node.call(lambda: store.topics["short-lived"].queues[0].max_offset) == 1
