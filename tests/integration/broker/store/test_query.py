@@ -170,7 +170,7 @@ def test_expired_offset_names_the_first_that_is_kept() -> None:
     """Below a queue's minimum: gone, and from where on messages are."""
     store = filled(SimDisk(), ManualClock(BEGIN_MS), [0, 0], [1])
     store.topics["t"].queues[0].min_offset = 1
-    with pytest.raises(NotFound, match="no longer kept; the queue begins at 1"):
+    with pytest.raises(NotFound, match="no longer stored; the queue begins at 1"):
         at_offset(store, "t", 0, 0)
     assert listed(store, limit=9, queue=0) == [1]
 
