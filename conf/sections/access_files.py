@@ -103,7 +103,7 @@ def _content(file: str, path: Path) -> bytes:
         with open(file, "rb") as opened:
             raw = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        hint = "; `pyddmq access token create` makes it" if path[-1] == "tokens" else ""
+        hint = "; `pyddmq access token create` creates it" if path[-1] == "tokens" else ""
         raise AccessUnreadable(path, f"{file} cannot be read ({file_fault(error, file)}){hint}") from error
     if len(raw) > FILE_BYTES_MAX:
         raise AccessUnreadable(path, f"{file} is longer than {FILE_BYTES_MAX} bytes")
