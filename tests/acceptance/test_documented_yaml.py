@@ -8,6 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from proxy.admin.entry.rights import READING
 from proxy.cli.app import run
@@ -17,6 +19,7 @@ from proxy.process.exit_codes import ExitCode
 ROOT = Path(__file__).resolve().parents[2]
 OF_KEDA = "docs/howto/scale-with-keda.md"
 OF_TLS = {"docs/tls.md", "docs/howto/open-to-the-network.md"}
+TOKEN = ["access", "token", "create", "--file", "tokens.json", "--principal", "billing", "--days", "90"]
 ELSEWHERE = {"docs/actions.md"}
 """`test_own_actions` starts a node with its block: its actions have to be made first."""
 
@@ -43,8 +46,13 @@ def test_pages_have_configurations() -> None:
 def test_configuration_is_valid(
     page: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As it stands there; a part of a list of groups below its word, with the certificates that the page has made."""
+    """As the page has it, with the files that it names; a part of a list of groups below its word."""
     monkeypatch.chdir(tmp_path)
+    if "tokens: tokens.json" in text:
+        assert run(TOKEN) == ExitCode.OK
+    if "file: issuer.pem" in text:
+        public = ec.generate_private_key(ec.SECP256R1()).public_key()
+        Path("issuer.pem").write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     if page in OF_TLS:
         assert run(["tls", "dev", "./tls"]) == ExitCode.OK
     file = tmp_path / "node.yaml"
