@@ -38,12 +38,11 @@ def write_package(path: str) -> None:
         FileNotFoundError: This runs from the zip itself, which has no rooms to copy.
     """
     root = _root()
-    files = {module: _file_of(root, module) for module in _needed(root)}
+    files = {_name_in(root, module): _file_of(root, module) for module in _needed(root)}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
         _put(package, f"{PACKAGE}/__init__.py", '"""What a Spark cluster needs of pyddmq."""\n')
-        for file in sorted(files.values()):
-            text = file.read_text(encoding="utf-8")
-            _put(package, f"{PACKAGE}/{file.relative_to(root).as_posix()}", rewritten(text))
+        for name, file in sorted(files.items()):
+            _put(package, f"{PACKAGE}/{name}", rewritten(file.read_text(encoding="utf-8")))
         for file in sorted(root.glob("lag/report/page.*")):
             if file.suffix != ".py":
                 _put(package, f"{PACKAGE}/{file.relative_to(root).as_posix()}", file.read_text(encoding="utf-8"))
@@ -120,13 +119,24 @@ def _imports(root: Path, module: str) -> Iterator[str]:
                 yield name
 
 
+def _path_of(root: Path, module: str) -> Path:
+    """Return where a module is, without its ending: an installation has its rooms inside of the package `pyddmq`."""
+    installed = root.name == "_rooms" and module.partition(".")[0] == "pyddmq"
+    return (root.parents[1] if installed else root) / module.replace(".", "/")
+
+
+def _name_in(root: Path, module: str) -> str:
+    name = module.replace(".", "/")
+    return f"{name}/__init__.py" if _path_of(root, module).is_dir() else f"{name}.py"
+
+
 def _exists(root: Path, module: str) -> bool:
-    path = root / module.replace(".", "/")
+    path = _path_of(root, module)
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
 def _file_of(root: Path, module: str) -> Path:
-    path = root / module.replace(".", "/")
+    path = _path_of(root, module)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 

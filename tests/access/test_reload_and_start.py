@@ -75,10 +75,10 @@ def test_reload_neither_takes_access_away_nor_brings_it() -> None:
     """Everybody might do everything at once, or nobody anything: both take a restart, and a sentence says so."""
     world = AccessWorld(RULES)
     [problem] = world.reload("").problems
-    assert problem.startswith("access: cannot go while the node runs")
+    assert problem.startswith("access: cannot be removed while the node runs")
     assert world.client("producer", BILLING).call("sendSync", **arguments_of("sendSync", "orders")).value.code == 13
     [problem] = AccessWorld("").reload(RULES).problems
-    assert problem.startswith("access: cannot come while the node runs")
+    assert problem.startswith("access: cannot be added while the node runs")
 
 
 def test_reload_that_breaks_access_is_refused(tmp_path: Path) -> None:

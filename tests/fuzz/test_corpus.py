@@ -51,5 +51,5 @@ def test_name_that_leads_out_would_be_noticed(monkeypatch: pytest.MonkeyPatch, s
 def test_wrong_record_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checker of the store's targets can fail: with every sum wrong, records that are handed out are reported."""
     monkeypatch.setattr(store_files, "sum_matches", lambda record: False)
-    with pytest.raises(AssertionError, match="wrong checksum"):
+    with pytest.raises(AssertionError, match="wrong sum"):
         TARGETS["log"]((CORPUS / "log" / "flags-0").read_bytes())

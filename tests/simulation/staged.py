@@ -121,7 +121,7 @@ def held_key(ward: Ward) -> Staging:
     ward.send("orders", "k")
     [place] = ward.pull()
     ward.run(60)
-    yield "key k is out with 10.9.0.1", "1 message behind it"
+    yield "key k is in flight with 10.9.0.1", "1 message behind it"
     ward.answer(place, success=True)
     ward.finish()
 

@@ -58,7 +58,7 @@ def test_what_is_not_in_the_report_is_told(run: LagRun, report: Report) -> None:
     bare = [replace(each, incidents=()) for each in report.groups if each.group != "poison"]
     checks, _ = judge(run, replace(report, groups=bare))
     assert {check.name: check.findings.examples for check in checks if not check.passed} == {
-        "poison": ["the report says nothing where BLOCKED, poison message was staged"],
+        "poison": ["the report shows nothing where BLOCKED, poison message was staged"],
         "back": ["the report has no earlier STOP, no consumer"],
     }
 

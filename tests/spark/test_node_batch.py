@@ -94,14 +94,14 @@ def test_group_of_many_topics_begins_at_its_commits(spark: Any, node: RunningNod
     ("options", "sentence"),
     [
         ({"group": "none"}, "no group 'none' is configured on this node.*code 1"),
-        ({"group": "pulled"}, "group 'pulled' is pulled, not fetched: write `actions: .LowLevel.`.*code 11"),
-        ({"topic": "orders"}, "group 'spark' does not subscribe 'orders' on .*: it has empty, permits"),
+        ({"group": "pulled"}, "group 'pulled' is not low level; write `actions: .LowLevel.` for its topics.*code 11"),
+        ({"topic": "orders"}, "group 'spark' does not subscribe to 'orders' on .*; it has empty, permits"),
         ({"queue": "0,7"}, "option 'queue' has 7, which no topic of group 'spark' has"),
         ({"cluster": "other"}, "the node is not of the cluster"),
-        ({"node": "127.0.0.1:1", "patience": "0"}, "no answer from 127.0.0.1:1: .*Connection refused"),
+        ({"node": "127.0.0.1:1", "patience": "0"}, "no answer from 127.0.0.1:1: .*connection refused"),
         ({"node": "nowhere"}, "option 'node' is 'nowhere'; write host:port"),
         ({"path": "/tmp"}, "options 'node' and 'path' exclude each other"),
-        ({"startingOffsets": "first"}, "it is one of earliest, latest, committed"),
+        ({"startingOffsets": "first"}, "use one of earliest, latest, committed"),
     ],
 )
 def test_what_cannot_be_read_is_told(spark: Any, node: RunningNode, options: dict[str, str], sentence: str) -> None:

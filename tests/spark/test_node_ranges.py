@@ -52,7 +52,7 @@ def test_what_retention_took_is_told_or_warned_of(tmp_path: Path, caplog: pytest
         options = NodeOptions.of({"node": node.consumer, "group": "spark", "topic": "permits", "patience": "1"})
         part = NodePart(options, "permits", QIDS[0], 0, 40)
         with options.client() as client:
-            with pytest.raises(DataLost, match=f"begins at {start} : offsets 0 to {start - 1} are lost"):
+            with pytest.raises(DataLost, match=f"begins at {start}: offsets 0 to {start - 1} are lost"):
                 list(messages_of(client, part))
             warned = replace(part, options=replace(options, fail_on_data_loss=False))
             assert [each[4] for found in messages_of(client, warned) for each in found] == list(range(start, 40))
@@ -61,7 +61,7 @@ def test_what_retention_took_is_told_or_warned_of(tmp_path: Path, caplog: pytest
             with pytest.raises(DataLost, match="ends at 40: offsets 50 to 59 are lost"):
                 list(messages_of(client, replace(part, first=50, end=60)))
         assert [each.message for each in caplog.records if each.name == "pyddmq_spark"] == [
-            f"permits queue 0 of {node.consumer} begins at {start} : offsets 0 to {start - 1} are lost"
+            f"permits queue 0 of {node.consumer} begins at {start}: offsets 0 to {start - 1} are lost"
         ]
 
 

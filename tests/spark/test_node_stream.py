@@ -123,7 +123,7 @@ def test_what_retention_took_ends_a_query_or_is_passed_over(spark: Any, tmp_path
         fill(node, 80)
         start = expire(node)
         query = written(frame, tmp_path, availableNow=True)
-        with pytest.raises(Exception, match=f"begins at {start} : offsets 2 to {start - 1} are lost"):
+        with pytest.raises(Exception, match=f"begins at {start}: offsets 2 to {start - 1} are lost"):
             query.awaitTermination(60)
         frame = stream(spark, node, commitGroup="none", failOnDataLoss="false")
         query = written(frame, tmp_path, availableNow=True)

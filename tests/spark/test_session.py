@@ -31,7 +31,7 @@ def test_settings_follow_the_options() -> None:
         & settings_of(SessionOptions()).keys()
     )
     assert "spark.sql.codegen.maxFields" in found
-    with pytest.raises(ValueError, match="cores is 0"):
+    with pytest.raises(ValueError, match="needs at least one core, got 0"):
         settings_of(SessionOptions(cores=0))
 
 

@@ -31,7 +31,7 @@ from tests.running_node import RunningNode
 from tests.simulation.wire import producer_idl
 
 HERE = Path(__file__).parent
-REMOVED = {("lag", "alarms"): "was removed; write `webhook: URL` in its place"}
+REMOVED = {("lag", "alarms"): "was removed; use `webhook: URL` instead"}
 """Keys that 0.2.0 had and that are gone, with what is said of them."""
 
 

@@ -95,7 +95,7 @@ def said(verdict: Verdict | None) -> str:
 def _hold(stage: Stage, who: str, found: Verdict | None, findings: Findings) -> None:
     staged = stage.status, stage.cause
     if found != staged:
-        findings.add(f"{who} reports {said(found)} where {said(staged)} was staged")
+        findings.add(f"{who} shows {said(found)} where {said(staged)} was staged")
 
 
 def _of_part(part: GroupPart | None) -> Verdict | None:

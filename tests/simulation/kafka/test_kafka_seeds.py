@@ -153,7 +153,7 @@ def _member_that_stands_for_ever(patch: pytest.MonkeyPatch) -> None:
     [
         (_lease_that_never_ends, 13, 3),
         (_commit_without_its_text, 2, 2),
-        (_answer_before_the_commit, 4, 2),
+        (_answer_before_the_commit, 5, 2),
         (_interval_of_a_second, 2, 2),
         (_log_that_is_not_watched, 3, 6),
         (_producer_that_is_not_replaced, 0, 6),

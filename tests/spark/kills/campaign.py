@@ -277,7 +277,7 @@ class Campaign:
         """Whether all that can be copied is, and every pause has come and gone."""
         for each in self._running:
             assert each.code is None, f"a job ended by itself: {each.said()}"
-        over = {each["group"] for each in written_changes(self._changes) if each["before"] == "PAUSED"}
+        over = {each["group"] for each in written_changes(self._changes) if each.get("before") == "PAUSED"}
         try:
             with NodeClient(self._consumer) as client:
                 found = client.standings("spark")["permits"]

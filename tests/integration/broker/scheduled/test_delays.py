@@ -105,7 +105,7 @@ def test_refused_message_does_not_hold_its_level() -> None:
     assert made.delivered() == [b"free"]
     assert made.metrics.value(counted.REFUSED) == 1
     [refused] = made.delays.levels[1].refused.values()
-    assert "'gone' is not there" in refused.reason
+    assert "topic 'gone' does not exist" in refused.reason
     made.scheduler.advance(60)
     assert made.metrics.value(counted.REFUSED) == 7
     made.store.create_topic("gone", 1)

@@ -73,7 +73,7 @@ def test_message_that_was_moved_to_the_past_was_delivered() -> None:
     assert (found.delivery.queue_id, found.delivery.offset) == (0, 0)
 
 
-@pytest.mark.parametrize(("moment", "said"), [(200, "2023-11-14T22:16:40"), (-5, "a moment that was over")])
+@pytest.mark.parametrize(("moment", "said"), [(200, "2023-11-14T22:16:40"), (-5, "a time that has passed")])
 def test_id_of_before_a_move_names_the_one_since(moment: int, said: str) -> None:
     """A timer has a new UNIQ_KEY once it is rescheduled; the old one says so, and is not called cancelled."""
     made = world()

@@ -17,7 +17,7 @@ def test_stage_left_out_is_noticed_and_missing_spark_told(tmp_path: Path, capsys
     assert run(["demo", "lag", "--break", "poison", "--out", str(tmp_path / "out"), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert {each["check"]: each["examples"] for each in told["checks"] if not each["passed"]} == {
-        "poison": ["the node reports OK where BLOCKED, poison message was staged"]
+        "poison": ["the node shows OK where BLOCKED, poison message was staged"]
     }
     assert [each["group"] for each in told["stages"]] == [each.group for each in STAGES]
     assert all(each["node"] == each["staged"] for each in told["stages"] if each["group"] != "poison")
