@@ -61,7 +61,7 @@ def test_what_retention_took_is_told_or_warned_of(tmp_path: Path, caplog: pytest
             with pytest.raises(DataLost, match="ends at 40: offsets 50 to 59 are lost"):
                 list(messages_of(client, replace(part, first=50, end=60)))
         assert [each.message for each in caplog.records if each.name == "pyddmq_spark"] == [
-            f"permits queue 0 of {node.consumer} begins at {start}: offsets 0 to {start - 1} are lost"
+            f"permits queue 0 of {node.consumer} now begins at {start}: offsets 0 to {start - 1} are lost"
         ]
 
 
