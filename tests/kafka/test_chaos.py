@@ -28,4 +28,4 @@ def test_chaos_loses_nothing_and_keeps_the_order(jars: str, tmp_path: Path) -> N
     assert (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unsent) == ([], [], [], 0)
     assert (changes.lost, changes.disorder) == ([], [])
     assert verdict.sent > 500
-    assert verdict.looks > 10
+    assert verdict.looks >= 5

@@ -29,7 +29,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_made(
     told = json.loads(capsys.readouterr().out)
     problems = {each["key"]: each["text"] for each in told["problems"]}
     assert set(problems) == {f"topics.{missing}", f"groups.{group}", f"groups.{group}.{name}"}
-    assert f"{missing} is not in main" in problems[f"topics.{missing}"]
+    assert f"{missing} does not exist in main" in problems[f"topics.{missing}"]
     assert f"--create --topic {group}.DLQ" in problems[f"groups.{group}"]
     assert "keeps messages for 1 s (retention.ms)" in problems[f"groups.{group}.{name}"]
     warnings = [(each["key"], each["text"]) for each in told["warnings"]]

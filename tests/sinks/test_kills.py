@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import struct
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def remembered(ask: Callable[[], int]) -> Callable[[], int]:
 
     def asked() -> int:
         nonlocal last
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, http.client.HTTPException):
             last = ask()
         return last
 
