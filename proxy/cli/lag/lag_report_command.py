@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -97,6 +98,11 @@ def report_lag(
     disk, clock = RealDisk(read_only=True), SystemClock()
     if form not in FORMATS:
         raise CliError(f"invalid --format {form!r}; use one of {', '.join(FORMATS)}", ExitCode.USAGE)
+    if form == "html" and not all(map(find_spec, ("jinja2", "matplotlib"))):
+        raise CliError(
+            "an HTML report needs Jinja2 and matplotlib; `pip install 'pyddmq[server,report]'`, or pass --format markdown",
+            ExitCode.WRONG_PYTHON,
+        )
     if bool(journals) == bool(exported):
         raise CliError("pass either --journal or --exported as the source of samples", ExitCode.USAGE)
     now_ms = clock.wall_ms()

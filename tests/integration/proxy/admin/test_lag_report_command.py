@@ -82,3 +82,14 @@ def test_time_zone_is_the_machines_by_default(monkeypatch: pytest.MonkeyPatch) -
     assert lag_report_command.timezone_of("UTC") == "UTC"
     monkeypatch.setenv("TZ", "Etc/UTC")
     assert lag_report_command.timezone_of(None) == "UTC"
+
+
+def test_missing_packages_of_the_page_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any work, with what to install; other formats need none of them."""
+    monkeypatch.setattr(lag_report_command, "find_spec", lambda name: None)
+    words = ["lag", "report", "--journal", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert run(words) == 8
+    assert "pip install 'pyddmq[server,report]'" in " ".join(capsys.readouterr().err.split())
+    assert run([*words, "--format", "json"]) != 8
