@@ -100,7 +100,8 @@ def report_lag(
         raise CliError(f"invalid --format {form!r}; use one of {', '.join(FORMATS)}", ExitCode.USAGE)
     if form == "html" and not all(map(find_spec, ("jinja2", "matplotlib"))):
         raise CliError(
-            "an HTML report needs Jinja2 and matplotlib; `pip install 'pyddmq[server,report]'`, or pass --format markdown",
+            "an HTML report needs Jinja2 and matplotlib: run `pip install 'pyddmq[server,report]'`, "
+            "or pass --format markdown",
             ExitCode.WRONG_PYTHON,
         )
     if bool(journals) == bool(exported):
