@@ -25,7 +25,7 @@ from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
-from broker.runtime.state_file import read_whole, writing_whole
+from broker.runtime.sealed_file import read_whole, writing_whole
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.store import Store
 

@@ -34,13 +34,15 @@ from broker.format.record import (
 from broker.log.commit_log import CommitLog, segment_name
 from broker.log.segment import Segment
 from broker.opening.opening import take_lock
+from broker.opening.reading import geometry_of_files, has_queue_files
 from broker.opening.store_json import FORMAT_VERSION
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
 from broker.runtime.bundle import Runtime
 from broker.runtime.names import is_number, queue_folder
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile, StateFile
+from broker.runtime.state_file import StateFile
 from broker.runtime.steps import noted, run_now
 from broker.runtime.sums import crc32
 from broker.scheduled.timer.pending.log import SIZE_AT
@@ -50,7 +52,7 @@ from broker.tools.check import Check, Finding
 from broker.tools.check.queues import Patch
 from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import STATE_FILES
-from broker.tools.interchange import adopted, geometry_of_files, has_queue_files
+from broker.tools.interchange import adopted
 
 FILLING_TOPIC = b"SELF_TEST_TOPIC"
 """Topic of the records that fill holes; marked as rolled back, they stand in no queue and no index."""

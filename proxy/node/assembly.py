@@ -15,6 +15,7 @@ from broker.errors import StoreUnwritable
 from broker.features import features
 from broker.log.group_commit import CommitDriver
 from broker.log.shared_walk import together
+from broker.opening.reading import geometry_of
 from broker.opening.recovery import RecoveryProgress
 from broker.options import StoreOptions
 from broker.queues.offsets import ConsumerOffsets
@@ -30,7 +31,6 @@ from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.tools.interchange import geometry_of
 from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions

@@ -18,7 +18,7 @@ from broker.errors import NO_SPACE, StoreUnreadable
 from broker.log.awaited import AwaitedSteps
 from broker.retention import RetentionLimits
 from broker.runtime.bundle import Runtime
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.steps import StepRunner
 from broker.store import Store
 from conf import Config

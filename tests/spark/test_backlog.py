@@ -58,9 +58,9 @@ def of(made: Any, kind: str) -> dict[str, int]:
 
 def test_positions_are_those_of_the_store_and_what_was_finished(store: str, tmp_path: Path) -> None:
     """Groups without a backlog are left out; a queue without an offset counts whole; wrong names are told."""
+    from broker.errors import StoreUnreadable
     from lag.spark.jobs.positions import positions
     from lag.spark.sources.options import OptionRefused
-    from lag.spark.sources.store_files import StoreUnreadable
 
     assert [tuple(each) for each in positions(store)] == [
         ("g", "permits", 0, 100, 150, ()),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.runtime.json_sum import sealed, unsealed
+from broker.runtime.sealed_file import sealed, unsealed
 from broker.scheduled.cancelling import CancelOutcome
 from lag.report.backlog import Backlog, BacklogRow, rendered
 from pyddmq.testing import SimDisk

@@ -20,7 +20,8 @@ from broker.errors import StoreUnreadable
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.state_file import SealedFile, StateFile, data_version, next_version
+from broker.runtime.sealed_file import SealedFile
+from broker.runtime.state_file import StateFile, data_version, next_version
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.scheduled.delay.level_queue import DelayLevel
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Collection, Sequence
 
+from broker.errors import StoreUnreadable
 from lag.report.backlog import FORMATS, rendered
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
@@ -23,7 +24,6 @@ from lag.spark.jobs.progress import progress
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.store_files import StoreUnreadable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

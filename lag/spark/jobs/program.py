@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
+from broker.errors import StoreUnreadable
 from broker.runtime.disk import RealDisk
 from lag.report.data import Report
 from lag.report.files import FORMATS, rendered, with_ages
@@ -33,7 +34,6 @@ from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
-from lag.spark.sources.store_files import StoreUnreadable
 
 # About how many samples a report is of, by the files alone: what Spark's own JVM is started with depends on it.
 #

@@ -201,10 +201,10 @@ def _by_spark(options: ReportOptions, data: str | None, master: str | None, log:
         CliError: Spark is not installed, or an option is wrong.
     """
     try:
+        from broker.errors import StoreUnreadable
         from lag.spark.jobs import program
         from lag.spark.jobs.arguments import SPARK_ERRORS, first_sentence
         from lag.spark.sources.options import OptionRefused
-        from lag.spark.sources.store_files import StoreUnreadable
     except ImportError as error:
         name = (error.name or "").partition(".")[0]
         raise CliError(

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 OVER_THE_ROOMS = ("pyddmq.__main__", "pyddmq.broker", "pyddmq.spark", "pyddmq.testing")
 """The modules of `pyddmq` that import rooms, which therefore import none of them; the others import no room."""
 
-BELOW_ALL = ("broker.errors", "broker.runtime.seams", "broker.runtime.state_file")
+BELOW_ALL = ("broker.errors", "broker.runtime.seams", "broker.runtime.sealed_file")
 """Modules of `broker` that actions import too: disk and clock, and small files that survive a kill."""
 
 NEVER_IN_PRODUCT = frozenset({"tests", "tools", "bench", "thrift", "hypothesis", "pytest"})

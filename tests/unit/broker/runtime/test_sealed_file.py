@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.runtime.json_sum import sealed, unsealed
+from broker.runtime.sealed_file import sealed, unsealed
 
 
 def test_what_was_sealed_is_read() -> None:
