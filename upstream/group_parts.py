@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from broker.runtime.bundle import Runtime
 from upstream.calls.node_calls import NodeCalls
 from upstream.figures.endings import EndingHook
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.retry.retry_topic import RetryTopic
@@ -95,3 +97,42 @@ class GroupParts:
     dead_letters: DeadLetters
     retry_topic: RetryTopic
     fetch_hooks: FetchHooks
+
+
+class FetchedSource:
+    """The source of a low-level generation (`upstream.source.Source`): clients fetch, so it reads and makes nothing."""
+
+    bodies_come_later = False
+    caught_up = True
+
+    def __init__(self, hooks: FetchHooks) -> None:
+        self.lag_max: int | None = None
+        self._hooks = hooks
+
+    def arrived(self) -> None:
+        """Tell who serves fetches."""
+        self._hooks.arrived()
+
+    def read(self, count: int) -> list[UpstreamJob]:
+        """Give nothing."""
+        return []
+
+    def add_group_queue(self, group_queue: GroupQueue) -> None:
+        """Who serves fetches looks at the group's queues itself."""
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
+        """Of no jobs all bodies are at hand."""
+        return list(jobs)
+
+    def body(self, job: UpstreamJob) -> NoReturn:
+        """There is no job."""
+        raise AssertionError(f"{job} of a low-level topic")
+
+    load = stored_ms = message_id = located = body
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> NoReturn:
+        """There is no job."""
+        raise AssertionError(f"{jobs} of a low-level topic")

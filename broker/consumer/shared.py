@@ -161,6 +161,6 @@ class Shared:
             self.metrics.counter(SAVE_ERRORS, file).add()
             self.limited_log.note("offsets_not_written", file=file, error=str(error))
             if error.errno not in NO_SPACE:
-                self.store.fail(f"writing {file}", error)
+                self.store.writes.fail(f"writing {file}", error)
             return False
         return True

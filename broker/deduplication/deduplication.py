@@ -261,7 +261,7 @@ class Deduplication:
             yield from self._writing()
         except OSError as error:
             if not can_wait(error):
-                self._store.fail("writing the checkpoint of deduplication", error)
+                self._store.writes.fail("writing the checkpoint of deduplication", error)
 
     # Retention
 
@@ -273,7 +273,7 @@ class Deduplication:
         """Save what the file says before it goes; a disk that is too full for that does not hold it."""
         if max(self._saved_end, self._tried_end) < expiring.end:
             self._tried_end = expiring.end
-            yield from saved(self._store, self._writing_some_time())
+            yield from saved(self._store.writes, self._writing_some_time())
         return Relocation.DONE
 
     def dropped(self, expiring: ExpiringSegment) -> None:

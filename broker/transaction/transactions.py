@@ -185,7 +185,7 @@ class Transactions:
                 self._uptime_saved = running
         except OSError as error:
             if not can_wait(error):
-                store.fail("writing how far transactions are", error)
+                store.writes.fail("writing how far transactions are", error)
 
     def _content(self, running: float) -> dict[str, Any]:
         halves = self.halves

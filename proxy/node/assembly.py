@@ -121,7 +121,7 @@ def opening_progress(
         ack_flush=node.ack_flush,
         segment_bytes=node.ack_segment_bytes,
         file_writes=store.file_writes,
-        driver=Driver(request_turn, store.fail),
+        driver=Driver(request_turn, store.writes.fail),
     )
     try:
         return (yield from steps)

@@ -134,7 +134,7 @@ class Retaining:
             self._saved = limits
         except OSError as error:
             if error.errno not in NO_SPACE:
-                self._store.fail("writing the limits of retention", error)
+                self._store.writes.fail("writing the limits of retention", error)
 
     def stop(self) -> None:
         """Do nothing any more; a file that waits for the disk stays."""

@@ -169,7 +169,7 @@ class Delays:
             yield from self._state.writing(self.levels, store.end)
         except OSError as error:
             if not can_wait(error):
-                store.fail("writing how far the delays are", error)
+                store.writes.fail("writing how far the delays are", error)
 
     # One message
 

@@ -83,4 +83,4 @@ class TimerCheckpoints:
             parts.note_damage(error)
         except OSError as error:
             if not can_wait(error):
-                store.fail("writing how far the timers are", error)
+                store.writes.fail("writing how far the timers are", error)

@@ -188,7 +188,7 @@ class Timers:
         try:
             self.table.drop_before(physical, saved=self.checkpoints.covered)
         except OSError as error:
-            self.store.fail("deleting a file of the timer log", error)
+            self.store.writes.fail("deleting a file of the timer log", error)
 
     # When
 
@@ -256,7 +256,7 @@ class Timers:
             parts.damaged(error)
         except OSError as error:
             if error.errno not in NO_SPACE:
-                store.fail("writing the timers", error)
+                store.writes.fail("writing the timers", error)
                 return
             self.metrics.counter(counted.WAITS).add()
             self._limited_log.note("timers_wait", error=str(error))
