@@ -19,7 +19,7 @@ from broker.views import QueueRange
 from conf import loads
 from lag.verdicts.changes import Verdict
 from proxy.node.parts import AccessMode
-from proxy.node.trouble_facts import Troubles
+from proxy.node.trouble_facts import NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import LagQueues
@@ -83,7 +83,7 @@ class PlainNode(LiveNode):
         self.reloads = 0
         self.lag_view = LagQueues(now_ms=NOW_MS)
         self.messages: Searchable | None = None
-        self.troubles_view = Troubles()
+        self.troubles_view = NodeTroubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -175,7 +175,7 @@ class PlainNode(LiveNode):
     def store(self) -> StoreView | None:
         return self.store_view
 
-    def troubles(self) -> Troubles:
+    def troubles(self) -> NodeTroubles:
         return self.troubles_view
 
     def memory(self) -> MemoryView:

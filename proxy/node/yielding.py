@@ -18,7 +18,7 @@ PAUSE_SECONDS = 0.005
 """What a step waits at most."""
 
 
-class Step:
+class DeferredCall:
     """A call that waits for the disk, or was passed on."""
 
     __slots__ = ("args", "callback", "handle")
@@ -46,14 +46,14 @@ class Yielding:
     def __init__(self, scheduler: Scheduler, syncing: Callable[[], bool]) -> None:
         self._scheduler = scheduler
         self._syncing = syncing
-        self._waiting: list[Step] = []
+        self._waiting: list[DeferredCall] = []
         self._pause = Later(scheduler, self._go_on)
 
     def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> Handle:
         """Run `callback(*args)` in the next turn of the loop, or when what is on its way to the disk is there."""
         if not self._syncing():
             return self._scheduler.call_soon(callback, *args)
-        step = Step(callback, args)
+        step = DeferredCall(callback, args)
         self._waiting.append(step)
         self._pause.unless_due(PAUSE_SECONDS)
         return step

@@ -30,7 +30,7 @@ from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
 from proxy.node.parts import AccessMode
 from proxy.node.reload import Reloader
-from proxy.node.trouble_facts import Troubles
+from proxy.node.trouble_facts import NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.troubles import troubles_of
@@ -383,7 +383,7 @@ class LiveNode:
         """Return the store for queries of messages, or None before it is open."""
         return self._node.store if self._node.is_open else None
 
-    def troubles(self) -> Troubles:
+    def troubles(self) -> NodeTroubles:
         """Return what the node says of its troubles."""
         return troubles_of(self._node, self._reloader.configuration)
 

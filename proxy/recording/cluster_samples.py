@@ -32,7 +32,7 @@ _Row = tuple[str, Place]
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ClusterRowState:
     """What is known of one row from the rounds before.
 
     Attributes:
@@ -90,7 +90,7 @@ class ClusterSampler:
         self._cluster = cluster
         self._node = node
         self._wanted = wanted
-        self._seen: dict[_Row, _Seen] = {}
+        self._seen: dict[_Row, _ClusterRowState] = {}
         self._moments: dict[tuple[Place, int], int | None] = {}
         """Of records that were read; None: its timestamp is not plausible."""
         self._passed_over: dict[tuple[Place, int], int] = {}
@@ -100,7 +100,7 @@ class ClusterSampler:
         """Take what a recorder before this one noted of a row: counts of what was lost go on."""
         row = group, Place(topic, queue)
         start = sample.start if sample.start is not None or row not in self._seen else self._seen[row].start
-        self._seen[row] = _Seen(start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired)
+        self._seen[row] = _ClusterRowState(start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired)
 
     def round(self) -> ClusterRound:
         """Look once. Raises KafkaFailure: the cluster cannot be reached, or refuses; nothing is known then."""
@@ -158,7 +158,7 @@ class ClusterSampler:
         members = len(told.members.get(place, ()))
         committed = None if standing is None else standing.offset
         start, end = bounds or (None, None)
-        seen = self._seen.setdefault(row, _Seen())
+        seen = self._seen.setdefault(row, _ClusterRowState())
         if committed is not None and seen.committed is not None and committed > seen.committed:
             seen.moved_ms = time_ms
         if members:

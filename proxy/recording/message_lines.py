@@ -37,7 +37,7 @@ Series = tuple[str, str]
 """Group and topic."""
 
 
-class Node(Protocol):
+class GroupsNode(Protocol):
     """A node with groups."""
 
     @property
@@ -95,7 +95,7 @@ class GroupLines:
         runtime: The node's.
     """
 
-    def __init__(self, node: Node, runtime: Runtime) -> None:
+    def __init__(self, node: GroupsNode, runtime: Runtime) -> None:
         self._node = node
         self._runtime = runtime
         self._before: dict[Series, dict[str, int]] = {}

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from proxy.limits.quota import AFTER_MS, Over
+from proxy.limits.quota import AFTER_MS, LimitExceeded
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
@@ -145,7 +145,7 @@ class ConsumerService:
                 return
         self._pull(connection, call, request, refused)
 
-    def _pull_over(self, header: Call, request: PullRequest, over: Over, counted: bool) -> bytes:
+    def _pull_over(self, header: Call, request: PullRequest, over: LimitExceeded, counted: bool) -> bytes:
         """Encode the answer to a pull of a client above its rate, whose results were taken.
 
         With results it is that of a pull that found nothing: libraries send them again and again while they get an

@@ -42,7 +42,7 @@ from proxy.wire.replies import encode_result_reply
 from proxy.wire.transactions import (
     CheckCall,
     CheckRow,
-    Ending,
+    EndRequest,
     HalfCall,
     encode_checks_reply,
     encode_half_reply,
@@ -292,7 +292,7 @@ class TransactionService:
         self._end(request, request.group, state, owner_of(connection), done)
 
     def _end(
-        self, request: Ending, group: str, state: State, owner: str | None, done: Callable[[EndOutcome], None]
+        self, request: EndRequest, group: str, state: State, owner: str | None, done: Callable[[EndOutcome], None]
     ) -> None:
         self._transactions.end(
             request.handle,
@@ -304,7 +304,7 @@ class TransactionService:
             done=done,
         )
 
-    def _take(self, answer: Ending, group: str, owner: str | None) -> None:
+    def _take(self, answer: EndRequest, group: str, owner: str | None) -> None:
         """Take an answer that rides on a fetch; one that cannot count is counted and fails nothing (as D13)."""
         group = answer.group or group
         try:
@@ -333,7 +333,7 @@ class TransactionService:
             connection.work(self._taking(answers, connection, call, request))
 
     def _taking(
-        self, answers: Sequence[Ending], connection: Connection, call: Call, request: CheckCall
+        self, answers: Sequence[EndRequest], connection: Connection, call: Call, request: CheckCall
     ) -> Generator[None, None, None]:
         """Take many answers in steps, then serve the fetch."""
         for place, answer in enumerate(answers):
@@ -472,7 +472,7 @@ def _check_group(group: str) -> None:
         raise Refusal(ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, text)
 
 
-def _checked_ending(request: Ending, group: str) -> State:
+def _checked_ending(request: EndRequest, group: str) -> State:
     """Return the state that is told. Raises Refusal."""
     _check_group(group)
     state = _STATES.get(request.state)

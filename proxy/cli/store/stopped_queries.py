@@ -142,10 +142,12 @@ class Answers:
         return self._transactions
 
     def _list_transactions(self, given: dict[str, str]) -> View:
-        from proxy.operate.lookups.transactions import Asked, by_place, search
+        from proxy.operate.lookups.transactions import TransactionQuery, by_place, search
 
         transactions, now_ms = self.opened_transactions(), self._found.runtime.clock.wall_ms()
-        answer = run_now(search(transactions, Asked.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms))
+        answer = run_now(
+            search(transactions, TransactionQuery.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms)
+        )
         # When halves are checked stands in the configuration of a node.
         # A node counts them little by little, as it goes through them for checks.
         undecided = Counter((half.topic, half.group) for half in undecided_of(transactions))

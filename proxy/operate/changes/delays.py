@@ -11,7 +11,7 @@ from broker.query import by_unique_key
 from broker.scheduled.cancelling import CancelOutcome, run_query
 from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -23,7 +23,7 @@ _RECORDS_MAX = 256
 UNKNOWN = "unknown: no delay level has this message, or its records were deleted (`timers list` shows timed messages)"
 
 
-class CancelBody(ChangeBody, frozen=True):
+class DelayCancelBody(ChangeBody, frozen=True):
     """Messages to cancel."""
 
     messages: Annotated[list[MessageName], msgspec.Meta(min_length=1, max_length=CANCELS_MAX)]
@@ -35,10 +35,10 @@ def delay_changes(node: Node) -> list[Change]:
         Change(
             name="cancel_delays",
             path="/api/delays/cancel",
-            action=Action.OPERATE,
+            action=Permission.OPERATE,
             on=lambda body: topics_of(body.messages),
             run=_Delays(node).cancel,
-            body=CancelBody,
+            body=DelayCancelBody,
         )
     ]
 
@@ -47,7 +47,7 @@ class _Delays:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def cancel(self, body: CancelBody) -> CancelsResult:
+    async def cancel(self, body: DelayCancelBody) -> CancelsResult:
         need_ready(self._node)
         results = []
         for name in body.messages:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from broker.queues.topics import retry_topic
 from conf.moments import check_moment
 from lag.samples import EventKind
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused, others_first
 from proxy.operate.changes.groups import QueueId, need_ready
@@ -67,7 +67,7 @@ def offset_changes(node: Node) -> list[Change]:
         Change(
             name="reset_offsets",
             path="/api/offsets/reset",
-            action=Action.OPERATE,
+            action=Permission.OPERATE,
             on=lambda body: (body.group,),
             run=desk.reset,
             body=ResetBody,

@@ -19,7 +19,7 @@ from broker.scheduled.timer.names import slot_of
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.stages import Stage
 from conf.moments import check_moment
-from proxy.access.rules import EVERYTHING, NODE, Action
+from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -32,7 +32,7 @@ RESCHEDULED_BEFORE = "rescheduledBefore"
 """Outcome for an id that a timer had before it was given another moment: nothing was changed."""
 
 
-class CancelBody(ChangeBody, frozen=True):
+class TimerCancelBody(ChangeBody, frozen=True):
     """Timers to cancel."""
 
     timers: Annotated[list[MessageName], msgspec.Meta(min_length=1, max_length=CANCELS_MAX)]
@@ -58,14 +58,14 @@ class StageBody(ChangeBody, frozen=True):
 def timer_changes(node: Node) -> list[Change]:
     """Return the changes of timers."""
     desk = _Timers(node)
-    of_topics = partial(Change, action=Action.OPERATE)
-    of_node = partial(Change, action=Action.ADMINISTER, on=lambda _: (NODE,))
+    of_topics = partial(Change, action=Permission.OPERATE)
+    of_node = partial(Change, action=Permission.ADMINISTER, on=lambda _: (NODE,))
     return [
         of_topics(
             name="cancel_timers",
             path="/api/timers/cancel",
             on=lambda body: topics_of(body.timers),
-            body=CancelBody,
+            body=TimerCancelBody,
             run=desk.cancel,
         ),
         of_topics(
@@ -84,7 +84,7 @@ class _Timers:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def cancel(self, body: CancelBody) -> CancelsResult:
+    async def cancel(self, body: TimerCancelBody) -> CancelsResult:
         need_ready(self._node)
         results = []
         for name in body.timers:

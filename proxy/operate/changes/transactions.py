@@ -11,7 +11,7 @@ from broker.transaction.handles import Handle
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State
 from broker.views import TransactionView
-from proxy.access.rules import EVERYTHING, Action
+from proxy.access.rules import EVERYTHING, Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -47,7 +47,7 @@ def transaction_changes(node: Node) -> list[Change]:
     """Return the changes of transactions."""
     desk = _Transactions(node)
     # Whose an id is, is known when it was looked for.
-    of_any = partial(Change, action=Action.OPERATE, on=lambda _: (EVERYTHING,))
+    of_any = partial(Change, action=Permission.OPERATE, on=lambda _: (EVERYTHING,))
     return [
         of_any(name="decide_transaction", path="/api/transactions/decide", body=DecisionBody, run=desk.decide),
         of_any(name="resume_transaction", path="/api/transactions/resume", body=TransactionBody, run=desk.resume),
