@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from broker.runtime.disk import RealDisk
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from lag.journal.columns import Key
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader, QueueRow
@@ -197,7 +197,7 @@ def _timed(tiers: Tiers, *, now_ms: int) -> list[float]:
     steps = tiers.round(now_ms, None)
     while True:
         start = time.process_time()
-        if isinstance(step(steps), Ended):
+        if isinstance(step(steps), StepsEnd):
             return found
         found.append(time.process_time() - start)
 

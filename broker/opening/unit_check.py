@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.feature import UnitCode, unit_code
-from broker.format.record import Entry, queue_id, queue_offset
+from broker.format.record import RecordSummary, queue_id, queue_offset
 from broker.log.commit_log import CommitLog
 from broker.log.scan import record_at, scan
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT, UNIT_BYTES, ConsumeQueue, Unit
@@ -27,7 +27,7 @@ def ignored(physical: int) -> None:
     """Report nothing."""
 
 
-def unit_of(entry: Entry, codes: Mapping[bytes, UnitCode]) -> Unit:
+def unit_of(entry: RecordSummary, codes: Mapping[bytes, UnitCode]) -> Unit:
     """Return the unit that belongs to a record; `codes` are `Given.unit_codes`."""
     return entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, codes)
 
@@ -155,5 +155,5 @@ class UnitChecker:
                 return unit[0]
         return default
 
-    def _is_of(self, entry: Entry, queue: ConsumeQueue, offset: int) -> bool:
+    def _is_of(self, entry: RecordSummary, queue: ConsumeQueue, offset: int) -> bool:
         return (entry.queue_id, entry.queue_offset) == (queue.queue_id, offset) and entry.topic == queue.topic.encode()

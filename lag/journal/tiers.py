@@ -18,7 +18,7 @@ from typing import Final
 
 from broker.runtime.file_writes import Single
 from broker.runtime.seams import Clock, Disk, Syncs
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from lag.blocks import BlockReader, FileHead, FileKind, encode_block, encode_head, salt_of
 from lag.journal.files import SPARE_SUFFIX, WIDTH_MS, JournalFile, Tier, parse
 from lag.journal.scan import Place, scan
@@ -282,7 +282,7 @@ class TierWork:
         while self._steps is not None and not self._is_syncing:
             error, self._error = self._error, None
             what = step(self._steps, error=error)
-            if isinstance(what, Ended):
+            if isinstance(what, StepsEnd):
                 self._steps = None
                 break
             if what is not None:

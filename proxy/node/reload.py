@@ -21,7 +21,7 @@ import structlog
 from broker.errors import StoreError
 from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import declare
-from broker.runtime.steps import Waits
+from broker.runtime.steps import StepWait
 from conf import Config, ConfigError, GroupConfig, Loaded
 from conf.diff import ChangeKind, Changes, Refusal, diff
 from conf.places import Path
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 RELOADS = declare("pyddmq_reloads_total", "Reloads of the configuration: applied, unchanged, refused", ("outcome",))
 
 
-ReloadSteps = Generator[Waits | None, Any, ReloadResult]
+ReloadSteps = Generator[StepWait | None, Any, ReloadResult]
 GroupSteps = Generator[None, None, None]
 """What remains to be done for one group: it cannot fail."""
 
@@ -205,7 +205,7 @@ class Reloader:
             if change.kind is ChangeKind.ADDED and name in leaving
         ]
 
-    def _prepare(self, config: Config, changes: Changes) -> Generator[Waits | None, Any, dict[str, GroupSteps]]:
+    def _prepare(self, config: Config, changes: Changes) -> Generator[StepWait | None, Any, dict[str, GroupSteps]]:
         """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain.
 
         Raises:

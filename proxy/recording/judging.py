@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from conf import GroupConfig, LagRules
 from lag.rules.limits import Limits
 from lag.samples import QueueSample
@@ -126,7 +126,7 @@ class QueueJudge:
             began = self._clock.monotonic()
             made = step(steps)
             busy += self._clock.monotonic() - began
-            if isinstance(made, Ended):
+            if isinstance(made, StepsEnd):
                 self._judged_at, self._busy = self._clock.monotonic(), busy
                 self._last = made.result
                 return made.result

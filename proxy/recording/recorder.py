@@ -15,7 +15,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Scheduler
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from conf.sections.lag import LagConfig
 from lag.blocks import Gap
 from lag.journal.columns import queue_sample
@@ -197,7 +197,7 @@ class Recorder:
         try:
             ended = False
             for _ in range(STEP_PIECES):
-                ended = isinstance(step(going_on), Ended)
+                ended = isinstance(step(going_on), StepsEnd)
                 if ended or clock.monotonic() - began >= STEP_SECONDS:
                     break
         except Exception as error:

@@ -13,7 +13,7 @@ import structlog
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from conf import GroupConfig
 from conf.sections.lag import LagConfig
 from lag.verdicts.changes import Verdict, VerdictChange, Verdicts
@@ -98,7 +98,7 @@ class NodeVerdicts:
             began = clock.monotonic()
             made = step(steps)
             busy += clock.monotonic() - began
-            if isinstance(made, Ended):
+            if isinstance(made, StepsEnd):
                 break
             yield
         self._judge_at = clock.monotonic() + busy / SHARE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.log.put import Position
+from broker.log.put import LogPosition
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.transaction.transactions import Transactions
 from proxy.limits.meter import Meter
@@ -88,7 +88,7 @@ class HalfCount:
     def stored(self, encode: Stored) -> Stored:
         """Return an encoder of the answer that ends the count."""
 
-        def told(call: Call, positions: Sequence[Position]) -> bytes:
+        def told(call: Call, positions: Sequence[LogPosition]) -> bytes:
             self.end()
             return encode(call, positions)
 

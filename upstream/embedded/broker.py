@@ -9,8 +9,7 @@ from broker.log.put import Put
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic, dead_letter_topic, retry_topic
 from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
-from broker.retry.puts import Counts as FailureCounts
-from broker.retry.puts import send_back_for
+from broker.retry.puts import FailureCounts, send_back_for
 from broker.runtime.bundle import Runtime
 from broker.store import Store
 from pyddmq.actions import MessageUnreadable

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from broker.runtime.seams import Handle
+from broker.runtime.seams import ScheduledCall
 from upstream.job import UpstreamJob
 from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaRecord, Producer
 from upstream.kafka.topics import own
@@ -56,7 +56,7 @@ class DeadLetterWriter:
         self._producer = producer
         self._runtime = runtime
         self._group = group
-        self._refused: dict[_Spot, Handle] = {}
+        self._refused: dict[_Spot, ScheduledCall] = {}
         """Letters that were refused, with their next attempts."""
 
     def is_refused(self, job: UpstreamJob) -> bool:
@@ -86,7 +86,7 @@ class DeadLetterWriter:
         headers += [(_NAME + name, value) for name, value in facts.items()]
 
         seconds = AGAIN_SECONDS
-        waiting: Handle | None = None
+        waiting: ScheduledCall | None = None
 
         def produced(failure: KafkaFailure | None, partition: int, offset: int) -> None:
             if failure is None:

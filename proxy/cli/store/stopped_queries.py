@@ -179,7 +179,7 @@ def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:
     """Have the timers take in what is stored and not in the wheel; nothing is delivered."""
     import asyncio
 
-    from broker.scheduled.timer.stages import Stage
+    from broker.scheduled.timer.stages import TimerPipelineStage
 
     async def entering() -> None:
         lag, turns = timers.entering.lag, 0
@@ -188,11 +188,11 @@ def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:
             turns = turns + 1 if timers.entering.lag == lag else 0
             lag = timers.entering.lag
 
-    timers.pause(Stage.DEQUEUE_GET_MESSAGE)
+    timers.pause(TimerPipelineStage.DEQUEUE_GET_MESSAGE)
     timers.start()
     loop.run_until_complete(entering())
     timers.stop()
-    timers.resume(Stage.DEQUEUE_GET_MESSAGE)
+    timers.resume(TimerPipelineStage.DEQUEUE_GET_MESSAGE)
 
 
 def _broker_name(name: str) -> str:

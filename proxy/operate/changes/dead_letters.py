@@ -13,7 +13,7 @@ import msgspec
 from broker.errors import NO_SPACE
 from broker.log.awaited import AwaitedSteps, saved
 from broker.query import NotFound, QueryRefused
-from broker.retry.letters import Wanted
+from broker.retry.letters import DeadLetterFilter
 from broker.runtime.async_steps import run_async
 from conf.moments import check_moment
 from proxy.access.rules import Permission
@@ -51,9 +51,9 @@ class RedriveBody(ChangeBody, frozen=True):
                 check_moment(moment_ms)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> DeadLetterFilter:
         """Which are meant."""
-        return Wanted(
+        return DeadLetterFilter(
             id=self.id,
             topic=self.topic,
             reason=self.reason,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from broker.transaction.handles import Handle
+from broker.transaction.handles import TransactionHandle
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State
 from broker.views import TransactionView
@@ -68,7 +68,7 @@ class _Transactions:
             await self._resolved(lambda done: self._node.transactions.resume(row.offset, done))
         found = row or rows[0]
         # A resumed half is found by its id: a handle's offsets only save the search.
-        handle = str(Handle(found.offset, found.physical, found.id))
+        handle = str(TransactionHandle(found.offset, found.physical, found.id))
         wanted = _WANTED[body.state]
         outcome = await self._resolved(lambda done: self._node.transactions.decide(handle, wanted, done))
         return DecisionResult(

@@ -8,7 +8,7 @@ from random import Random
 from typing import cast
 
 from broker.runtime.file_writes import Steps
-from broker.runtime.seams import DiskFile, Handle, Scheduler, Told
+from broker.runtime.seams import DiskFile, ScheduledCall, Scheduler, Told
 from upstream.progress.progress import Origin
 from upstream.queues import UNKNOWN
 
@@ -129,7 +129,7 @@ class MemoryOffsets:
 class _Late:
     def __init__(self, run: Callable[[], None]) -> None:
         self._run: Callable[[], None] | None = run
-        self.handle: Handle | None = None
+        self.handle: ScheduledCall | None = None
 
     def wait(self) -> None:
         """Let it happen now, unless it has."""

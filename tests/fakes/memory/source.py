@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.seams import Clock, ScheduledCall, Scheduler
 from pyddmq.actions import Message, MessageUnreadable
 from tests.fakes.memory.cluster import Cluster, Record
 from tests.fakes.memory.topics import MemoryQueue
@@ -41,7 +41,7 @@ class MemorySource:
         self.lag_max: int | None = None
         self._dirty = True
         self._held: dict[UpstreamJob, Record] = {}
-        self._fetches: set[Handle] = set()
+        self._fetches: set[ScheduledCall] = set()
         self._closed = False
 
     @property

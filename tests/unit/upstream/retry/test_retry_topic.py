@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.retry.puts import Counts, read_counts
+from broker.retry.puts import FailureCounts, read_counts
 from proxy.operate.live_node import stuck_messages
 from tests.unit.retry_world import USED, RetryWorld
 from tests.unit.upstream.delivery.test_expiry import Aging as ExpiryWorld
@@ -222,10 +222,10 @@ def test_without_the_ack_journal_what_was_sent_back_comes_once() -> None:
 
 def test_counts_of_both_kinds_go_with_the_message() -> None:
     """Errors walk their own schedule and limit, failures theirs (D17), over records and restarts."""
-    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 6) == Counts(1, 2, 3)
-    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 8) == Counts(3, 2, 3)
-    assert read_counts(b"", 4) == Counts(4, 0, 0)
-    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,x\x02", 2) == Counts(2, 0, 0)
+    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 6) == FailureCounts(1, 2, 3)
+    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 8) == FailureCounts(3, 2, 3)
+    assert read_counts(b"", 4) == FailureCounts(4, 0, 0)
+    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,x\x02", 2) == FailureCounts(2, 0, 0)
 
 
 def test_setting_that_is_taken_out_leaves_nothing_behind() -> None:
