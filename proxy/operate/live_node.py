@@ -50,7 +50,7 @@ from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.job import UpstreamJob
 from upstream.operate.positions import positions
-from upstream.state import State as JobState
+from upstream.state import JobState
 from upstream.views import GroupView, Position, StuckMessage
 
 # Messages that are stuck: heads that hold others of their key up, and whatever has failed and is not finished yet.

@@ -33,7 +33,7 @@ from proxy.wire.scanning.scan import scan_pull, scan_stats, scan_submit
 from proxy.wire.values import ConsumeResult, PullRequest
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
-from upstream.delivery.group import Batch, ConsumerGroup, ParkedFull
+from upstream.delivery.group import ConsumerGroup, ParkedFull, PulledBatch
 from upstream.job import Slices
 from upstream.progress.progress import ProgressFailed, ProgressFull
 
@@ -426,7 +426,7 @@ class ConsumerService:
         answer: Callable[[bytes, Lost], None],
         call: Call,
         group: ConsumerGroup,
-        batch: Batch,
+        batch: PulledBatch,
         connection: Connection,
         number: int,
     ) -> None:
@@ -445,7 +445,7 @@ class ConsumerService:
             lost = Leased(lost, holds)
         answer(data, lost)
 
-    def _readable(self, group: ConsumerGroup, batch: Batch) -> list[tuple[int, Slices]]:
+    def _readable(self, group: ConsumerGroup, batch: PulledBatch) -> list[tuple[int, Slices]]:
         """Look at a batch's messages one by one.
 
         Those that cannot be read are finished and counted, those whose body cannot be unpacked are dead-lettered, and
@@ -458,7 +458,7 @@ class ConsumerService:
         return reply.messages
 
 
-def _give_back(call: Call, group: ConsumerGroup, batch: Batch, connection: Connection) -> bytes:
+def _give_back(call: Call, group: ConsumerGroup, batch: PulledBatch, connection: Connection) -> bytes:
     """Take back a batch that reached nobody; returns the reply without messages, for whoever reads on all the same."""
     group.give_back(batch, connection)
     return encode_empty_pull_reply(call)

@@ -13,7 +13,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.seams import ScheduledCall
 from upstream.job import UpstreamJob
-from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaRecord, Producer
+from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaProducer, KafkaRecord
 from upstream.kafka.topics import own
 from upstream.source import Appended
 
@@ -52,7 +52,7 @@ def _spot(job: UpstreamJob) -> _Spot:
 class DeadLetterWriter:
     """Produces the dead letters of one group."""
 
-    def __init__(self, producer: Producer, runtime: Runtime, group: str) -> None:
+    def __init__(self, producer: KafkaProducer, runtime: Runtime, group: str) -> None:
         self._producer = producer
         self._runtime = runtime
         self._group = group

@@ -15,7 +15,7 @@ from broker.tools.check import Severity, StoreCheck, StoreFinding
 from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import foreign
 from upstream.progress.journal import SegmentContent, scan_segment, segment_name, segment_number, segment_numbers
-from upstream.progress.replay import Replay, replay
+from upstream.progress.replay import JournalReplay, replay
 
 FOLDER = "pyddmq/acks"
 _COME_AGAIN = "messages whose acks were in it are delivered again; none is lost"
@@ -140,7 +140,7 @@ def _check_retries(records: RecordCheck, offsets: Iterable[tuple[str, str, int, 
         )
 
 
-def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> Replay:
+def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> JournalReplay:
     """Return what the newest whole segment of the ack journal says; nothing where there is none.
 
     Args:
@@ -155,7 +155,7 @@ def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> 
         content = read_segment(root, number, disk=disk)
         if content is not None and content.whole:
             return replay(content.entries, lambda topic, queue_id: ends.get((topic, queue_id)))
-    return Replay()
+    return JournalReplay()
 
 
 def _beyond(file: str, *place: str | int) -> StoreFinding:

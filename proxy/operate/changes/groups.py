@@ -22,7 +22,7 @@ from upstream.delivery.pauses import PauseConflict
 from upstream.job import UpstreamJob, text_of
 from upstream.operate import heads
 from upstream.operate.heads import Handled, Head, HeadRefused
-from upstream.state import State
+from upstream.state import JobState
 
 Result = TypeVar("Result")
 QueueId = Annotated[int, msgspec.Meta(ge=0)]
@@ -156,7 +156,7 @@ class _Groups:
         head = self._head(body)
         handled = _handle(lambda: heads.dead_letter(head, force=body.force, who=ASKER.get()))
         await durable(self._node)
-        if head.job.state is State.BURYING:
+        if head.job.state is JobState.BURYING:
             text = (
                 "The store does not accept the dead letter now, for example on a full disk. The node "
                 "retries every second and the key waits; `skip` ends the wait."

@@ -26,7 +26,14 @@ from proxy.operate.changes.groups import QueueId, need_ready
 from proxy.operate.views.changes import ResetResult
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
-from upstream.operate.positions import PositionUnknown, Target, TargetRefused, plan_move, plan_moves, trackers_of
+from upstream.operate.positions import (
+    PositionTarget,
+    PositionUnknown,
+    TargetRefused,
+    plan_move,
+    plan_moves,
+    trackers_of,
+)
 from upstream.progress.tracker import OffsetTracker
 from upstream.views import Move
 
@@ -55,9 +62,9 @@ class ResetBody(ChangeBody, frozen=True):
             check_moment(self.to_time_ms)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> PositionTarget:
         """The target asked for."""
-        return Target(offset=self.to_offset, time_ms=self.to_time_ms, shift=self.shift_by, end=self.to)
+        return PositionTarget(offset=self.to_offset, time_ms=self.to_time_ms, shift=self.shift_by, end=self.to)
 
 
 def offset_changes(node: Node) -> list[Change]:

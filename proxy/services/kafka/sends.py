@@ -39,7 +39,7 @@ from proxy.wire.call import Call
 from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
-from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, Produced, Producer
+from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, Produced
 
 KAFKA_FAILURES = declare(
     "pyddmq_kafka_sends_failed_total",
@@ -107,7 +107,7 @@ class _Sending:
         self.numbered = numbered
         self.stored = stored
         self.outcomes: list[LogPosition | Refusal | None] = [None] * len(keys)
-        self.handed: list[tuple[int, Producer, Produced]] = []
+        self.handed: list[tuple[int, KafkaProducer, Produced]] = []
         self.left = len(keys)
         self.answered = False
         self.slot: ReplySlot | None = None

@@ -9,7 +9,7 @@ from typing import cast
 
 from broker.runtime.file_writes import Steps
 from broker.runtime.seams import DiskFile, ScheduledCall, Scheduler, Told
-from upstream.progress.progress import Origin
+from upstream.progress.progress import DeadLetterOrigin
 from upstream.queues import UNKNOWN
 
 DELAY_SECONDS_MAX = 0.05
@@ -33,7 +33,7 @@ class Record:
     stored_ms: int = 0
     serial: int = UNKNOWN
     problem: str | None = None
-    replaces: Origin | None = None
+    replaces: DeadLetterOrigin | None = None
     due_ms: int = 0
     counts: tuple[int, int, int] = (0, 0, 0)
 

@@ -24,7 +24,7 @@ from broker.tools.readonly import ReadOnlyStore
 from pyddmq.testing import ManualClock, SimDisk
 from tests.fuzz.image import disk_of, image_of, put
 from tests.integration.store_tools import ROOT, bodies, open_store
-from upstream.progress.finished_marks import Marks
+from upstream.progress.finished_marks import FinishedMarks
 from upstream.progress.journal_format import JournalDamaged, TrackerEntry, decode, encode_tracker
 from upstream.tools.backup import MANIFEST, Backup, BackupError, restore
 from upstream.tools.store_check import check_data
@@ -237,7 +237,7 @@ def test_offsets_of_names_that_nobody_can_have_are_kept_and_not_used() -> None:
 @pytest.mark.parametrize(("group", "topic"), [("../g", "t"), ("g", "../t"), ("g", "a/b"), ("", "t"), ("g", "\0")])
 def test_journal_with_such_a_name_is_unreadable(group: str, topic: str) -> None:
     """A block of it, whose sum is right."""
-    entry = TrackerEntry(1, group, topic, 0, 0, -1, -1, (), Marks())
+    entry = TrackerEntry(1, group, topic, 0, 0, -1, -1, (), FinishedMarks())
     with pytest.raises(JournalDamaged, match="name"):
         list(decode(memoryview(encode_tracker(entry))))
 

@@ -12,17 +12,17 @@ from proxy.recording.cluster_samples import ClusterSampler
 from pyddmq.testing.manual_time import ManualClock
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
-from upstream.kafka.all_groups import Standing
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.all_groups import CommittedPosition
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 
-A = Place("orders", 0)
+A = KafkaPartition("orders", 0)
 FOLDER = "journal"
 
 
 def survey_of(offset: int) -> SetSurvey:
     """One group with one row."""
     survey = SetSurvey()
-    survey.committed = {"billing": {A: Standing(offset, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(offset, "")}}
     survey.bounds = {A: (0, 10)}
     return survey
 

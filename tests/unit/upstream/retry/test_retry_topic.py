@@ -12,7 +12,7 @@ from tests.unit.upstream_world import ROOT, Client
 from upstream.job import GroupQueue
 from upstream.operate import heads
 from upstream.operate.heads import HeadRefused
-from upstream.state import State
+from upstream.state import JobState
 
 RETRIES = "%RETRY%g"
 
@@ -78,7 +78,7 @@ def test_same_offset_of_topic_and_retry_topic_are_two_messages() -> None:
     assert [job.offset for job in (*retried.jobs, *fresh.jobs)] == [0, 0]
     assert (retried.qid, fresh.qid) == ("c_b_retry_0", "c_b_0")
     assert world.group.apply("u", "c_b_0", [0], [], client).finished == 1
-    assert retried.jobs[0].state is State.OUT
+    assert retried.jobs[0].state is JobState.OUT
     assert world.answer(client, retried.jobs[0]).finished == 1
 
 
