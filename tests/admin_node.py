@@ -17,7 +17,7 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from conf import loads
-from lag.verdicts.changes import Verdict
+from lag.verdicts.changes import GroupVerdict
 from proxy.node.parts import AccessMode
 from proxy.node.trouble_facts import NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
@@ -147,9 +147,9 @@ class PlainNode(LiveNode):
             objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, asked_ms=span_ms, shortened=False, kept=[]
         )
 
-    def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
+    def verdicts(self) -> Sequence[tuple[str, GroupVerdict, Sequence[str]]]:
         """One group in trouble, whose alarms are for two."""
-        return [("billing", Verdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
+        return [("billing", GroupVerdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
         return None if name else LimitsAnswer(now_ms=NOW_MS, clients_total=0, clients=())

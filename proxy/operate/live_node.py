@@ -22,9 +22,9 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from conf.sections.node import NodeConfig
-from lag.history.reading import ROWS_MAX, Span, span_of
+from lag.history.reading import ROWS_MAX, HistorySpan, span_of
 from lag.journal.writer import FOLDER
-from lag.verdicts.changes import Verdict
+from lag.verdicts.changes import GroupVerdict
 from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
@@ -332,13 +332,13 @@ class LiveNode:
     def _journal(self) -> str:
         return f"{self._node.config.node.data}/{FOLDER}"
 
-    def _span(self, span_ms: int) -> Span:
+    def _span(self, span_ms: int) -> HistorySpan:
         """Return what is read for the last so many ms: no more than a node reads for one question."""
         now_ms, every_ms = self._node.seams.clock.wall_ms(), self._node.config.lag.every_ms
         queues = len(self._node.recorder.windows)
         return span_of(now_ms - max(1, span_ms), now_ms, queues=queues, every_ms=every_ms, rows_max=ROWS_MAX)
 
-    def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
+    def verdicts(self) -> Sequence[tuple[str, GroupVerdict, Sequence[str]]]:
         """Return each group that has a reported verdict, with it and the group's `alarmGroup`."""
         return self._node.recorder.verdicts.reported()
 

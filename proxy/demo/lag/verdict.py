@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lag.report.data import GroupPart, Report
+from lag.report.data import GroupPart, LagReportData
 from proxy.demo.checker import Findings
 from proxy.demo.lag.run import LagRun, Verdict, verdicts
 from proxy.demo.lag.stages import STAGES, DemoGroupStage
@@ -56,7 +56,7 @@ class LagReport(DemoOutcome):
         return {**self.verdict(), "stages": rows, "page": self.page, "missing": self.missing}
 
 
-def judge(run: LagRun, report: Report | None) -> tuple[list[PromiseCheck], list[DemoGroupVerdict]]:
+def judge(run: LagRun, report: LagReportData | None) -> tuple[list[PromiseCheck], list[DemoGroupVerdict]]:
     """Hold what was staged against what was found.
 
     Args:

@@ -103,8 +103,7 @@ class _Sent(NamedTuple):
 
 
 class SimProducer:
-    """`upstream.kafka.link.KafkaProducer`: idempotent, so one batch after the other, each again until it is
-    acknowledged.
+    """`upstream.kafka.link.KafkaProducer`: idempotent, so one batch after the other, each until it is acknowledged.
 
     Attributes:
         dead: Its process is none any more.
