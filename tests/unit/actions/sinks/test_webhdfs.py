@@ -12,7 +12,7 @@ from aiohttp import BaseConnector
 
 from actions.http.wish import HttpWish
 from actions.outside import Outside, real_connector
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.files.sink import HdfsSink
 from actions.sinks.files.webhdfs import WebHdfs
 from actions.sinks.files.wish import FolderWish
@@ -168,7 +168,7 @@ def test_refused_name_is_not_away() -> None:
             client.put("/a:b", b"1"),
             client.truncate("/a", 1),
         ):
-            with pytest.raises(MessageRefused):
+            with pytest.raises(ServerRefusedMessage):
                 await call
 
     tried(node, FolderWish(kind="webhdfs", user="etl"), work)
