@@ -28,7 +28,7 @@ def ignored(physical: int) -> None:
 
 
 def unit_of(entry: RecordSummary, codes: Mapping[bytes, UnitCode]) -> Unit:
-    """Return the unit that belongs to a record; `codes` are `Given.unit_codes`."""
+    """Return the unit that belongs to a record; `codes` are `OpenedFeatures.unit_codes`."""
     return entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, codes)
 
 
@@ -40,7 +40,7 @@ class UnitChecker:
         runtime: Counts and says what is mended and lost.
         fail: Told when a file that is to be mended cannot be written; None mends what is returned and no file, for a
             store that is only read.
-        codes: `Given.unit_codes`.
+        codes: `OpenedFeatures.unit_codes`.
         met: Called with the commit-log offset of each record that a unit names and that is not there.
     """
 
