@@ -39,6 +39,8 @@ async def settle(file: OpenFile, ledger: FileLedger, folders: Folders, context: 
         ServerAway: It could not be asked; the ledger says what it said.
     """
     path = aside(file.path)
+    # A length that is read before can be shorter than what was written, and grow when the block is recovered.
+    await folders.end_writer(path)
     size = await folders.size(path)
     if size is None:
         await _settle_closed(file, ledger, folders, context)
