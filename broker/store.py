@@ -31,22 +31,22 @@ from broker.errors import (
     StoreFailed,
     StoreUnwritable,
 )
-from broker.feature import Feature, Given, Home
+from broker.feature import Feature, Home, OpenedFeatures
 from broker.format.java import queue_of_key
 from broker.format.locating import Place
 from broker.format.properties import check_given, encode_properties
-from broker.format.record import Entry, Located, Locator, locate, store_timestamp
+from broker.format.record import Located, Locator, RecordSummary, locate, store_timestamp
 from broker.format.unique_key import UniqueKeys
 from broker.format.wait_properties import NAMES, Wait, wait_of
 from broker.log.arrivals import Arrivals
 from broker.log.decisions import Decided, decisions
 from broker.log.encoder import Encoder, stamp_of
 from broker.log.group_commit import CommitDriver
-from broker.log.put import Done, Position, Put
+from broker.log.put import Done, LogPosition, Put
 from broker.log.scan import record_at
 from broker.log.stored_time import usual_stored_ms
 from broker.log.walk import Walked, walk
-from broker.opening.damage import Damage
+from broker.opening.damage import DamagedPlaces
 from broker.opening.opening import take_lock
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress
 from broker.options import StoreOptions
@@ -58,7 +58,7 @@ from broker.runtime.seams import Buffer, Clock, Disk, Lock
 from broker.runtime.steps import noted, run_now
 from broker.runtime.store_metrics import APPENDED, DAMAGED, GONE, REFUSED
 from broker.store_parts import StoreParts
-from broker.waits import W, Waits
+from broker.waits import StoreWaits, W
 
 logger = structlog.get_logger()
 
@@ -88,7 +88,7 @@ class Store:
         root: str,
         *,
         options: StoreOptions,
-        given: Given,
+        given: OpenedFeatures,
         lock: Lock,
         runtime: Runtime,
         driver: CommitDriver | None,
@@ -97,7 +97,7 @@ class Store:
         self.root = root
         self.options = options
         self._recovery: RecoveryFacts | None = None
-        self.damage = Damage()
+        self.damage = DamagedPlaces()
         self._clock = clock
         self.arrivals = Arrivals(clock)
         self.unique_keys = UniqueKeys(options.store_host, random)
@@ -124,7 +124,7 @@ class Store:
         self.queue_locks = QueueLocks(clock)
         self.store_ms = 0
         home = Home(options=options, store_ms=lambda: self.store_ms, create_topic=parts.topic_changes.create)
-        self._waits = Waits(home, given, runtime)
+        self._waits = StoreWaits(home, given, runtime)
         self._round_robin = 0
         self.metrics = metrics
         self._appended = metrics.counter(APPENDED)
@@ -177,7 +177,7 @@ class Store:
         Raises:
             StoreError: As `open`.
         """
-        given = Given(features)
+        given = OpenedFeatures(features)
         lock = take_lock(root, runtime.disk)
         store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver)
         try:
@@ -255,7 +255,7 @@ class Store:
         done: Done | None = None,
         atomic: bool = False,
         origins: Sequence[tuple[int, bytes]] | None = None,
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Stage messages, all or none of them; nothing is visible or durable before `flush`.
 
         Args:
@@ -309,7 +309,7 @@ class Store:
         delay_level: int = 0,
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
-    ) -> Position:
+    ) -> LogPosition:
         """Append one message and flush: the short way for programs that use the broker alone.
 
         The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
@@ -351,7 +351,7 @@ class Store:
         return self._round_robin % len(topic.queues)
 
     def waiting(self, kind: type[W]) -> W:
-        """Return what makes messages wait in one way, by its class (`Waits.of`). Raises LookupError."""
+        """Return what makes messages wait in one way, by its class (`StoreWaits.of`). Raises LookupError."""
         return self._waits.of(kind)
 
     def create_topic(self, name: str, queues: int, *, system: bool = False) -> Topic:
@@ -391,7 +391,7 @@ class Store:
         """Walk the visible log from an offset on for the records that replace others (`broker.log.decisions`)."""
         return decisions(self._log, start, self.end)
 
-    def record_at(self, physical: int) -> Entry | None:
+    def record_at(self, physical: int) -> RecordSummary | None:
         """Return the content of a valid record that begins at a commit-log offset; None without one."""
         return record_at(self._log, physical)
 

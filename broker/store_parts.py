@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker.feature import Given
+from broker.feature import OpenedFeatures
 from broker.log.arrivals import Arrivals
 from broker.log.awaited import WriteSide
 from broker.log.commit_log import CommitLog
 from broker.log.group_commit import CommitDriver
 from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer
-from broker.opening.damage import Damage
+from broker.opening.damage import DamagedPlaces
 from broker.opening.opening import open_log, raised, recovered, report
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress
 from broker.opening.store_json import AbortFile
@@ -47,12 +47,12 @@ class StoreParts:
         root: str,
         *,
         options: StoreOptions,
-        given: Given,
+        given: OpenedFeatures,
         runtime: Runtime,
         lock: Lock,
         driver: CommitDriver | None,
         arrivals: Arrivals,
-        damage: Damage,
+        damage: DamagedPlaces,
     ) -> None:
         """Make the parts; no file is touched before `recover`.
 

@@ -51,7 +51,7 @@ _OFFSET_FILES: Final = ("lmqConsumerOffset.json", "consumerOffset.json")
 _V6_HOSTS: Final = 0x30
 _unpack_header = HEADER.unpack_from
 _Whole = tuple[int, int, int, int, int, int, int, int]
-"""What is known of a record that was looked at: the fields of `Found` from `body_at` on."""
+"""What is known of a record that was looked at: the fields of `LocatedRecord` from `body_at` on."""
 
 
 class NothingCommitted(StoreUnreadable):
@@ -91,7 +91,7 @@ def committed_offsets(root: str) -> dict[tuple[str, str, int], int]:
     return {key: offset for *_, offsets in found for key, offset in offsets.items()}
 
 
-class Found(NamedTuple):
+class LocatedRecord(NamedTuple):
     """A record and where its parts are.
 
     Attributes:
@@ -253,7 +253,7 @@ class StoreFiles:
 
     def read(
         self, topic: str, queue: int, first: int, end: int, *, verify: bool = True, tail: Units | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[LocatedRecord]:
         """Yield the records of a queue's offsets in order; those that are not there, or not whole, are left out.
 
         Args:
@@ -274,7 +274,7 @@ class StoreFiles:
                 continue
             found = _whole(record, physical, name, queue, offset)
             if found is not None and (not verify or sum_matches(record)):
-                yield Found(offset, record, log, *found)
+                yield LocatedRecord(offset, record, log, *found)
 
     def _units(
         self, topic: str, queue: int, first: int, end: int, tail: Units | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.format.record import RECORD_OVERHEAD_BYTES, Entry, prepared_offset
+from broker.format.record import RECORD_OVERHEAD_BYTES, RecordSummary, prepared_offset
 from broker.log.commit_log import CommitLog
 from broker.log.scan import LogScan
 from broker.opening.store_json import CheckpointFile
@@ -111,7 +111,7 @@ def replaced_since(log: CommitLog, start: int, end: int) -> Iterator[int]:
             yield max(0, replaced)
 
 
-def _records(log: CommitLog, start: int, end: int) -> Iterator[Entry]:
+def _records(log: CommitLog, start: int, end: int) -> Iterator[RecordSummary]:
     """Yield the valid records from one on that end at a position or before it."""
     walk = LogScan(log, max(start, log.min_offset))
     for entry in walk.entries() if walk.end < end else ():
