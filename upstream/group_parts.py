@@ -13,7 +13,7 @@ from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.retry.retry_topic import RetryTopic
-from upstream.source import Broker
+from upstream.source import Broker, RetryQueues, StretchReader
 from upstream.views import FetcherView
 from upstream.waiting.buffer import BufferLimits, PullBuffer
 
@@ -27,6 +27,8 @@ class NodeSeams:
 
     Attributes:
         broker: Where the messages are.
+        retry_queues: Where failed messages wait outside of their queues; None: they wait in place.
+        stretches: Reads queues for clients with offsets of their own; None: there are no low-level topics.
         progress: Trackers and ack journal.
         runtime: Time, loop, counts and log lines.
         endings: Where this group tells what becomes of single messages.
@@ -39,6 +41,8 @@ class NodeSeams:
     broker: Broker
     progress: Progress
     runtime: Runtime
+    retry_queues: RetryQueues | None = None
+    stretches: StretchReader | None = None
     endings: EndingHook = field(default_factory=EndingHook)
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None
@@ -87,7 +91,7 @@ class GroupParts:
         node: What it has of its node.
         buffer: Its pull buffer.
         dead_letters: Its dead-letter topic.
-        retry_topic: Sends back what failed.
+        retry_topic: Sends back what failed; None where failed messages wait in place.
         fetch_hooks: Who serves its fetches, where its clients do that.
     """
 
@@ -95,7 +99,7 @@ class GroupParts:
     node: NodeSeams
     buffer: PullBuffer
     dead_letters: DeadLetters
-    retry_topic: RetryTopic
+    retry_topic: RetryTopic | None
     fetch_hooks: FetchHooks
 
 

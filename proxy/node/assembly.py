@@ -328,7 +328,14 @@ def node_seams(parts: Parts, kafka: KafkaBroker | None, *, settles: bool) -> Nod
     opened, runtime, calls = parts.opened, parts.runtime, parts.calls
     if kafka is None:
         broker = EmbeddedBroker(opened.store, runtime)
-        return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, calls=calls)
+        return NodeSeams(
+            broker=broker,
+            retry_queues=broker,
+            stretches=broker,
+            progress=opened.progress,
+            runtime=runtime,
+            calls=calls,
+        )
     return NodeSeams(
         broker=kafka,
         progress=kafka.progress,

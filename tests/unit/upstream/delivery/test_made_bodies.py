@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.made_bodies import BODY_BYTES, SHARES, MadeBodies
+from upstream.delivery.made_bodies import SHARES, MadeBodies
+from upstream.holder import BODY_BYTES
 from upstream.job import UpstreamJob
 
 TRANSIT = {"Transit": {"fields": {"n": "$.n", "made": "$.a.b"}}}
