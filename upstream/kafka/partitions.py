@@ -31,7 +31,7 @@ from upstream.kafka.commits.blobs import Blobs, Named
 from upstream.kafka.commits.commits import OffsetCommitter
 from upstream.kafka.commits.metadata import CommitMetadata, decode, decode_blob
 from upstream.kafka.commits.offsets import KafkaOffsets
-from upstream.kafka.commits.remembered import Remembered
+from upstream.kafka.commits.revoked_partitions import Remembered
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,
