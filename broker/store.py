@@ -80,7 +80,7 @@ class Store:
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
         unique_keys: Creates `UNIQ_KEY`s for callers that need one before the append.
-        writes: All through which it writes, for changes that are made in steps (`broker.log.awaited`).
+        writes: All through which it writes, for changes that are made in steps (`broker.log.durability`).
     """
 
     def __init__(

@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from broker.feature import OpenedFeatures
 from broker.log.arrivals import Arrivals
-from broker.log.awaited import WriteSide
 from broker.log.commit_log import CommitLog
+from broker.log.durability import WriteSide
 from broker.log.group_commit import CommitDriver
 from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer

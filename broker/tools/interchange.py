@@ -19,7 +19,7 @@ from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
 from broker.runtime.seams import Disk
 from broker.scheduled.delay.levels import STANDARD_LEVELS
-from broker.scheduled.popped import REVIVE_PREFIX
+from broker.scheduled.pop_records import REVIVE_PREFIX
 from broker.scheduled.timer.names import TimerOptions
 
 CLUSTER_NAME, BROKER_NAME = "pyddmq", "broker-0"

@@ -24,7 +24,7 @@ from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
 from pyddmq.actions import Action, BodyUnprocessable, Message, MessageUnreadable, Status
-from upstream.delivery.made_bodies import MadeBodies, with_body
+from upstream.delivery.transformed_bodies import MadeBodies, with_body
 from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import FetchedSource, GroupParts
 from upstream.job import DeliveredBatch, GroupQueue, PartialBatch, Slices, Unit, UpstreamJob

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import deque
 
 from upstream.budget import Budget
-from upstream.holder import BODY_BYTES, MadeBody
 from upstream.job import Slices, UpstreamJob
+from upstream.message_holder import BODY_BYTES, MadeBody
 
 SHARES = 16
 """Of the memory ceiling one subscription may have one for its bodies."""
