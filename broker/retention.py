@@ -407,10 +407,13 @@ class Retention:
             if self._log.visible_end <= behind:
                 break
             is_over_size = bool(limits.log_bytes) and (len(numbers) - place) * segment_bytes > (limits.log_bytes or 0)
+            # As if the files before this one were deleted already.
             is_over_disk = total > 0 and (used - place * segment_bytes) / total > (limits.disk_ratio_forced or 0)
             if not (is_over_size or is_over_disk or self._is_aged(start, behind, limits)):
                 break
             end = behind
+        # Whole files go, oldest first, and never the one that is written to.
+        assert end == self._log.min_offset or end < self._log.visible_end, "the file that is written to stays"
         return end
 
     def _is_aged(self, start: int, end: int, limits: RetentionLimits) -> bool:
@@ -448,6 +451,7 @@ class Retention:
         if limits.disk_ratio_forced:
             total = self._disk.total_bytes(self._root)
             room = int(limits.disk_ratio_forced * total) - (total - self._disk.free_bytes(self._root))
+            # What the log has now could all go: its bytes belong to the room.
             rooms.append((room + before, room + self.log_bytes))
         for room, limit in rooms:
             shares.append(min(1.0, max(0.0, room / limit)) if limit > 0 else 0.0)

@@ -103,6 +103,8 @@ class ConsumeQueue:
             RecordGone: `offset` is below `min_offset`.
             OSError: The queue's file cannot be read.
         """
+        # Files hold what is below `_tail_base`, memory the rest; a read may begin in the one and end in the other.
+        assert self._tail_base <= self.max_offset <= self.next_offset, "what is visible was written or is in memory"
         end = min(offset + count, self.max_offset)
         base = self._tail_base
         if offset >= base:
@@ -115,6 +117,7 @@ class ConsumeQueue:
         ):
             units = self.checker(self, offset, units)
         for gap in self._fillers:
+            # The files have neighbours' units there (`_as_filed`), which must not be delivered twice.
             for place in range(max(gap.start, offset), min(gap.stop, offset + len(units))):
                 units[place - offset] = FILLER
         if end > base:
@@ -175,6 +178,7 @@ class ConsumeQueue:
 
     def start_at(self, minimum: int, offset: int) -> None:
         """Begin with files holding [minimum, offset) and an empty tail at `offset`."""
+        assert 0 <= minimum <= offset, "a queue ends at or behind its first offset"
         self.min_offset = minimum
         self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
         self._files_base = minimum
@@ -188,6 +192,7 @@ class ConsumeQueue:
         Returns:
             The number of fillers added; -1 when the offset exists already (the unit is not added).
         """
+        # Recovery meets a record twice where the log was written on after a cut: the first one has the offset.
         gap = offset - self.next_offset
         if gap < 0:
             return -1
@@ -303,6 +308,7 @@ class ConsumeQueue:
             file = self._file(number, create=True)
             assert file is not None
             data = self._as_filed(bytes(self.tail[: count * UNIT_BYTES]))
+            assert len(data) == count * UNIT_BYTES, "a filler has the size of the unit in whose place it is"
             self._write_around(file, place * UNIT_BYTES, data)
             self._sums.add(data, minimum=self.min_offset)
             self._unsynced[number] = file
@@ -315,6 +321,7 @@ class ConsumeQueue:
         """Return the first units of the tail as the file holds them: fillers repeat a unit beside them."""
         base = self._tail_base
         for gap in self._fillers:
+            # Places in `data`; empty for gaps that older files have, or that are not visible yet.
             start, end = max(gap.start, base) - base, min(gap.stop, base + len(data) // UNIT_BYTES) - base
             if start < end:
                 beside = self.neighbour(gap.stop if gap.stop < self.max_offset else gap.start - 1)

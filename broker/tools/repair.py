@@ -215,6 +215,7 @@ def _write_units(root: str, patch: Patch, file_units: int, *, disk: Disk) -> Non
     while data:
         number, place = divmod(offset, file_units)
         count = min(len(data) // UNIT_BYTES, file_units - place)
+        assert count > 0, "whole units, and each round writes some"
         with closing(disk.open(f"{folder}/{number * file_units * UNIT_BYTES:020d}", create=True)) as file:
             if file.size() != file_units * UNIT_BYTES:
                 file.truncate(file_units * UNIT_BYTES)
@@ -280,6 +281,7 @@ def _fill_holes(root: str, records: RecordCheck, aside: _Aside, *, disk: Disk) -
                 else:
                     log.claim(number)
                 first, last = max(start, base), min(end, base + size)
+                assert first < last, "a hole reaches into each of its files"
                 aside.part(path, first - base, last - base, f"commitlog-{first:020d}-{last - first}")
                 _fill(log.segments[number], first, last, size, records.hole_ms[start])
                 log.segments.pop(number).file.close()
@@ -296,6 +298,7 @@ def _fill(segment: Segment, start: int, end: int, segment_bytes: int, store_ms: 
         return
     at = start
     while (left := end - at) >= _FILLING_BYTES_MIN:
+        # Never a rest too small for a record: the last but one leaves half of the largest.
         size = left if left <= _FILLING_BYTES_MAX else min(_FILLING_BYTES_MAX, left - _FILLING_BYTES_MAX // 2)
         segment.file.write(at - segment.base, [filling(at, size, store_ms)])
         at += size

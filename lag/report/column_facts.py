@@ -128,6 +128,7 @@ class _Points:
         for size in np.unique(sizes[moving]).tolist():
             apart = size // 2
             width = size - apart
+            assert 0 < apart <= width, "each point but the last half has a partner half a stretch later"
             places = np.flatnonzero(moving & (sizes == size))
             for part in np.array_split(places, len(places) * width // MATRIX + 1):
                 first = begins[part][:, None] + np.arange(width)
@@ -274,6 +275,7 @@ class _Windows:
         base = self._points
         points = _Points(base.queues[known], base.times[known], base.keys[known])
         counts = np.concatenate(([0], np.cumsum(committed.known)))
+        assert counts[-1] == len(known), "`counts` turns a place among all samples into one among the known"
         begin, until = counts[self._begin], counts[self._until]
         any_ = until > begin
         if not len(known):
@@ -304,6 +306,7 @@ class _Windows:
         fell[1:] |= (based[1:] > based[:-1]) | ((based[1:] == based[:-1]) & (values[1:] < values[:-1]))
         rising = np.where(until > since, np.maximum(since, points.last(fell)[newest]), until)
         found |= self._slopes(points, position - expired - skipped, rising, until, "consume")
+        # `last` bounds the place of samples without a known one: `any_` leaves them out.
         run = np.minimum(np.maximum(begin, points.falls(unfinished)[newest]), last)
         # Of those with the fewest, which begin the run, the last one.
         ends_alike = np.ones(len(known), bool)

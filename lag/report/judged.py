@@ -130,6 +130,7 @@ class JudgedSamples:
         """
         samples = self.samples
         moment = samples.times // MOMENT_MS
+        # The last sample of each queue and moment: the next one is of another queue or of another moment.
         later = np.append((samples.queues[1:] != samples.queues[:-1]) | (moment[1:] != moment[:-1]), True)
         topics = samples.columns["topic"].within(self.count).values
         keys = topics * (int(moment.max()) - int(moment.min()) + 1) + moment - moment.min()
@@ -150,6 +151,7 @@ class JudgedSamples:
             mine = np.where(known[own], values[own], 0).astype(np.float64)
             rest = count - known[own]
             mean = (total - mine) / np.maximum(rest, 1)
+            # E[x²] − E[x]², which rounding may bring below 0.
             variance = (squares - mine * mine) / np.maximum(rest, 1) - mean * mean
             found[f"others_{short}_mean"] = ColumnValues(mean, rest > 0)
             found[f"others_{short}_deviation"] = ColumnValues(np.sqrt(np.maximum(0.0, variance)), rest > 0)
