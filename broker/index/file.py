@@ -17,7 +17,7 @@ offset                 size field (big-endian)
 The file has its full size from the start, with the space claimed. Entries are written as they come, one after the
 other; slots and header stay in memory until `save`, which makes both durable. So on disk the header counts only what
 was saved, and entries behind that are nothing. Two sums (header with slots, entries) tell whether a file is what was
-saved: RocketMQ has no place for them, so they are kept elsewhere (`broker.index.state`).
+saved: RocketMQ has no place for them, so they are kept elsewhere (`broker.index.index`).
 
 Files are derived from the log: whatever is wrong with one raises `IndexDamaged`, and it is made anew.
 """

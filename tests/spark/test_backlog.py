@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.format.properties import encode_properties
-from lag.report.backlog import age_bins, age_names
+from lag.report.page.backlog import age_bins, age_names
 from pyddmq.broker import Put, StoreOptions, open_store
 
 COUNT = 300

@@ -12,7 +12,7 @@ from conf.models import GroupConfig
 from upstream.budget import Budget
 from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.commits.blobs import Blobs
-from upstream.kafka.commits.offsets import KafkaOffsets
+from upstream.kafka.commits.commits import KafkaOffsets
 from upstream.kafka.dead_letters import DeadLetterWriter
 from upstream.kafka.link import GroupMember, KafkaPartition, KafkaProducer, PartitionReader
 from upstream.kafka.membership import Membership

@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from broker.errors import StoreUnreadable
-from lag.report.backlog import FORMATS, rendered
+from lag.report.page.backlog import FORMATS, rendered
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.delivery import delivered

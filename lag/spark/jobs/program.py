@@ -20,9 +20,9 @@ from typing import Final
 from broker.errors import StoreUnreadable
 from broker.runtime.disk import RealDisk
 from lag.report.data import LagReportData
-from lag.report.files import FORMATS, rendered, with_ages
+from lag.report.engine.reading import samples_at_most
 from lag.report.options import Input, ReportOptions, ReportWindow
-from lag.report.reading import samples_at_most
+from lag.report.page.files import FORMATS, rendered, with_ages
 from lag.rules.limits import LagLimits
 from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed

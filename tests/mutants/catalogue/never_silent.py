@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "an error in a filter or script counts as filtered",
-        "actions/script/outcome.py",
+        "actions/script/python_action.py",
         old="""\
     if on_error == "fail":
         return error

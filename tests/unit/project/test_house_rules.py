@@ -78,8 +78,6 @@ ALLOWED: dict[str, frozenset[str]] = {
     "broker/runtime/seams.py": frozenset({"time"}),
     "broker/runtime/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
     "broker/runtime/disks/linux_aio.py": frozenset({"os.*"}),
-    # Memory of large files that are in memory.
-    "broker/runtime/file_bytes.py": frozenset({"mmap"}),
     # Stamps the process id into the abort file, as RocketMQ does.
     "broker/opening/store_json.py": frozenset({"os.*"}),
     # Hands the real seams in, for programs with the broker inside.

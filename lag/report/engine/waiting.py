@@ -11,8 +11,8 @@ from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.summaries import scheduled_summary
 from lag.report.data import WaitingCount
+from lag.report.engine.reading import labels_of
 from lag.report.options import ReportOptions
-from lag.report.reading import labels_of
 from lag.rules.waiting_rules import WAITING_STATUSES, judge_waiting
 
 WAITING_MAX = 100

@@ -9,9 +9,10 @@ from typing import Final
 import jinja2
 from markupsafe import Markup
 
-from lag.report import bands, charts, texts
+from lag.report import texts
 from lag.report.data import GroupPart, LagReportData
-from lag.report.tones import tone
+from lag.report.page import bands, charts
+from lag.report.page.charts import tone
 
 BYTES_MAX: Final = 5_000_000
 """Largest page: one that can be mailed and opens at once."""

@@ -13,7 +13,7 @@ from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUES, ColumnKind
 from lag.journal.files import WIDTH_MS, Tier
 from lag.journal.summaries import QUEUE_SUMMARIES
-from lag.report.column_rules import NOTHING, ColumnValues
+from lag.report.engine.column_rules import NOTHING, ColumnValues
 
 Place = tuple[str, str, str, str, int]
 """Cluster, node, group, topic and number of a queue."""

@@ -11,9 +11,37 @@ from itertools import groupby
 from typing import Final
 
 from lag.report import texts
-from lag.report.data import AgeBin
-from lag.report.markdown import plain
-from lag.report.tables import csv_cell
+from lag.report.data import AgeBin, Incident, LagReportData, QueueFigures
+from lag.report.page.markdown import plain
+
+# The report as tables for other programs: CSV of the queues at the window's end, and of the incidents.
+
+
+def queues_csv(report: LagReportData) -> str:
+    """Return the queues at the window's end, a row each; what is not known is empty."""
+    rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.queues)
+    return csv_of(("cluster", "group", *(field.name for field in fields(QueueFigures))), rows)
+
+
+def incidents_csv(report: LagReportData) -> str:
+    """Return the incidents of all groups, a row each."""
+    rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.incidents)
+    return csv_of(("cluster", "group", *(field.name for field in fields(Incident))), rows)
+
+
+def csv_of(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([csv_cell(each) for each in row] for row in rows)
+    return out.getvalue()
+
+
+def csv_cell(value: object) -> object:
+    """A name that a spreadsheet would take for a formula gets a quote before it."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
+
 
 FORMATS: Final = ("table", "markdown", "csv", "json")
 AGE_SECONDS: Final = (0, 1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800)

@@ -14,10 +14,10 @@ from lag.journal.columns import QUEUES
 from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery
 from lag.journal.scan import SILENT_INTERVALS
-from lag.report.column_rules import NOTHING, ColumnValues
-from lag.report.column_samples import EXTRA, TEXTS, TIERS, Place, joined
+from lag.report.engine.column_rules import NOTHING, ColumnValues
+from lag.report.engine.column_samples import EXTRA, TEXTS, TIERS, Place, joined
+from lag.report.engine.reading import ReadSamples, reading_of, wanted_of
 from lag.report.options import Figures, ReportOptions, ReportWindow
-from lag.report.reading import ReadSamples, reading_of, wanted_of
 
 HOUR_MS: Final = 3_600_000
 """How long before a window a node's last snapshot is looked for."""

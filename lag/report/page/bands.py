@@ -2,7 +2,7 @@
 
 Rows are the page's own elements, so that they fit any width: on a telephone labels stand above the bands. Only the band
 itself is a picture, which is stretched to its place; text in one would be stretched, too, or become too small to read.
-Colours are the page's, as in `lag.report.charts`.
+Colours are the page's, as in `lag.report.page.charts`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
 
 from lag.report.data import HeatMap, StatusSpan
-from lag.report.tones import tone
+from lag.report.page.charts import tone
 
 HEAT_LIMITS: Final = (10, 100, 1_000, 10_000)
 """Lag at which a cell of the heat map gets its next shade; below 1 it has none."""

@@ -19,10 +19,10 @@ from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.summaries import QUEUE_SUMMARIES
 from lag.report import texts
-from lag.report.findings import marks_of
+from lag.report.engine.findings import marks_of
+from lag.report.engine.parts import GAPS_MAX, joined
+from lag.report.engine.reading import file_spans
 from lag.report.options import INCIDENTS_MAX, Figures, Group, Reduced, ReportOptions, ReportWindow, status_of
-from lag.report.parts import GAPS_MAX, joined
-from lag.report.reading import file_spans
 from lag.rules import statuses
 from lag.samples import EventKind
 

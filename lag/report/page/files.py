@@ -6,10 +6,9 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from lag.report.backlog import Backlog, age_bins
 from lag.report.data import LagReportData, as_plain
-from lag.report.markdown import render_markdown
-from lag.report.tables import incidents_csv, queues_csv
+from lag.report.page.backlog import Backlog, age_bins, incidents_csv, queues_csv
+from lag.report.page.markdown import render_markdown
 
 FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
 
@@ -17,7 +16,7 @@ FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
 def rendered(report: LagReportData, form: str) -> str:
     """Return a report in one of `FORMATS`."""
     if form == "html":
-        from lag.report.page import render_html
+        from lag.report.page.page import render_html
 
         return render_html(report)
     if form == "json":

@@ -15,14 +15,17 @@ import numpy as np
 
 from broker.runtime.seams import Disk
 from lag.journal.files import WIDTH_MS
-from lag.report.baselines import with_usual
-from lag.report.column_rules import text_of
-from lag.report.column_samples import TIERS, Place, Samples
 from lag.report.data import LagReportData
-from lag.report.exported import read_exported
-from lag.report.findings import LEFT
-from lag.report.incidents import longest
-from lag.report.judged import NONE, JudgedSamples, listed
+from lag.report.engine.baselines import with_usual
+from lag.report.engine.column_rules import text_of
+from lag.report.engine.column_samples import TIERS, Place, Samples
+from lag.report.engine.exported import read_exported
+from lag.report.engine.findings import LEFT
+from lag.report.engine.incidents import longest
+from lag.report.engine.judged import NONE, JudgedSamples, listed
+from lag.report.engine.parts import assemble
+from lag.report.engine.reading import Moments, ReadSamples, read_journals
+from lag.report.engine.waiting import waiting_of
 from lag.report.options import (
     BUCKETS,
     HEAT_BUCKETS,
@@ -34,9 +37,6 @@ from lag.report.options import (
     ReportOptions,
     ReportWindow,
 )
-from lag.report.parts import assemble
-from lag.report.reading import Moments, ReadSamples, read_journals
-from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in
 from lag.rules.limits import LagLimits

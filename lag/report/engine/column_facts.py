@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from lag.report.column_rules import NOTHING, ColumnValues, both
-from lag.report.column_samples import Samples
+from lag.report.engine.column_rules import NOTHING, ColumnValues, both
+from lag.report.engine.column_samples import Samples
 from lag.rules.facts import WINDOW_FACTS
 from lag.rules.limits import LagLimits
 from lag.samples import SAMPLE_FIELDS

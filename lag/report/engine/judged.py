@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from lag.journal.files import WIDTH_MS, Tier
-from lag.report.column_facts import facts_of, last_resets
-from lag.report.column_rules import ColumnValues, Judge, both, code_of, either, opposite, text_of
-from lag.report.column_samples import TEXTS, TIERS, Samples
+from lag.report.engine.column_facts import facts_of, last_resets
+from lag.report.engine.column_rules import ColumnValues, Judge, both, code_of, either, opposite, text_of
+from lag.report.engine.column_samples import TEXTS, TIERS, Samples
 from lag.report.options import Figures, ReportWindow
 from lag.rules import causes
 from lag.rules.limits import LagLimits

@@ -14,9 +14,9 @@ from lag.blocks import BlockGap, BlockReader
 from lag.journal.files import live_files, parse
 from lag.journal.reader import SLACK_MS, JournalQuery, JournalReader
 from lag.journal.scan import Block
-from lag.report.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
-from lag.report.column_rules import ColumnValues, both
-from lag.report.column_samples import Place, SampleColumns, Samples, ordered
+from lag.report.engine.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
+from lag.report.engine.column_rules import ColumnValues, both
+from lag.report.engine.column_samples import Place, SampleColumns, Samples, ordered
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, ReportWindow
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind
