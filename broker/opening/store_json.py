@@ -68,8 +68,7 @@ def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_foun
     file = SealedFile(disk, f"{root}/pyddmq/store.json")
     found = file.load()
     if found is None:
-        if segment_bytes_found not in (None, asked.segment_bytes):
-            assert segment_bytes_found is not None
+        if segment_bytes_found is not None and segment_bytes_found != asked.segment_bytes:
             raise StoreGeometryDiffers(root, {"segment_bytes": (segment_bytes_found, asked.segment_bytes)})
         file.save({"format": FORMAT_VERSION, **asdict(asked)})
         return False

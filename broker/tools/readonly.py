@@ -192,10 +192,10 @@ class ReadOnlyStore:
         for entry in walk.entries():
             if entry.physical >= self.end:
                 return
-            for hole in walk.holes[seen:] if damaged is not None else ():
-                assert damaged is not None
-                if hole[0] >= self.min_offset:
-                    damaged(*hole)
+            if damaged is not None:
+                for hole in walk.holes[seen:]:
+                    if hole[0] >= self.min_offset:
+                        damaged(*hole)
             seen = len(walk.holes)
             yield entry
 
