@@ -39,7 +39,7 @@ from broker.log.arrivals import Arrivals
 from broker.log.decisions import Decided, decisions
 from broker.log.encoder import Encoder, stamp_of
 from broker.log.group_commit import CommitDriver, GroupCommit
-from broker.log.put import Done, Position, Put
+from broker.log.put import Done, Position, Put, Traced
 from broker.log.scan import record_at
 from broker.log.stored_time import usual_stored_ms
 from broker.opening.damage import Damage
@@ -81,6 +81,7 @@ class Store:
         queue_locks: Who consumes which queue for which group.
         waiting: What makes messages wait in one way, by its class (`broker.waits`).
         put, queue_for: Appends one message and flushes; the queue of one that names none (`broker.single_puts`).
+        traced: Called with what an append stages; None: nothing is traced.
         unique_keys: Creates `UNIQ_KEY`s for callers that need one before the append.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
@@ -103,6 +104,7 @@ class Store:
         self.damage = Damage()
         self.failed: StoreFailed | None = None
         self.closed = False
+        self.traced: Traced | None = None
         self._waits = Waits(self, given, runtime)
         self._clock = clock
         self.arrivals = Arrivals(clock)
@@ -290,6 +292,8 @@ class Store:
         tails, sizes, _ = measured
         self._feed(tails, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
         self._appended.value += len(puts)
+        if self.traced is not None:
+            done = self.traced(puts, positions, done)
         self.commit.stage(physicals, sizes, buffers, done)
         return positions
 

@@ -61,6 +61,8 @@ from proxy.tls.ports import TlsPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.figures.endings import EndingHook
+from upstream.figures.tracing import GroupTraces
 from upstream.group_parts import GroupLimits, NodeSeams
 from upstream.kafka.broker import KafkaBroker
 from upstream.progress.ack_writer import Driver
@@ -320,19 +322,25 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Ha
     return handlers
 
 
-def node_seams(parts: Parts, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
+def node_seams(parts: Parts, group: str, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
     """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store.
 
     `settles`: Answers wait until results are durable (`ackFlush: sync`).
     """
     opened, runtime, calls = parts.opened, parts.runtime, parts.calls
+    endings = EndingHook()
+    if parts.tracing is not None:
+        traces = GroupTraces(group, parts.tracing)
+        endings.put("traces", traces)
+        endings.acted, endings.failed = traces.acted, traces.failed
     if kafka is None:
         broker = EmbeddedBroker(opened.store, runtime)
-        return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, calls=calls)
+        return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, endings=endings, calls=calls)
     return NodeSeams(
         broker=kafka,
         progress=kafka.progress,
         runtime=runtime,
+        endings=endings,
         calls=calls,
         may_hand_out=kafka.may_hand_out,
         settle=kafka.settle if settles else None,
@@ -348,7 +356,7 @@ def consumer_group(parts: Parts, group: GroupConfig, config: Config) -> Consumer
     kafka = parts.kafka_groups.broker(config, group)
     return ConsumerGroup(
         group,
-        node=node_seams(parts, kafka, settles=config.node.ack_flush == "sync"),
+        node=node_seams(parts, group.group, kafka, settles=config.node.ack_flush == "sync"),
         make_actions=parts.make_actions,
         qid_prefix=qid_prefix_of(config, group),
         limits=group_limits(config.node),

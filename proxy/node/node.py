@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Generator
+from functools import partial
 
 import structlog
 
@@ -47,11 +48,13 @@ from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
+from proxy.recording.trace_export import EXPORT_SECONDS
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import QUEUES_AT_ONCE, ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import offsets_of
+from upstream.embedded.store_traces import traced_appends
 from upstream.progress.progress import ProgressFailed
 
 # Work that a node does again and again, on the loop.
@@ -203,6 +206,8 @@ class Node(Parts, CommitDriver):
             group.stop()
         await self.calls.settle(lambda: hurry is not None and hurry.is_set())
         await self.kafka_groups.end(threads=self.threads, loop=self.seams.loop)
+        if self.trace_export is not None:
+            await self.trace_export.flush()
         self.end_recording()
         self._close_all(orderly=True)
 
@@ -355,6 +360,8 @@ class Node(Parts, CommitDriver):
             ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
             await startup.run("topics", ports.making(self.config))
             ports.publish(self.config)
+            if self.tracing is not None:
+                store.traced = partial(traced_appends, self.tracing)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
             opened = Opened(
                 store=store,
@@ -425,6 +432,8 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
         self.periodic.repeat("group_lines", 60.0, self.group_lines.sum_up)
+        if self.trace_export is not None:
+            self.periodic.repeat("traces", EXPORT_SECONDS, self.trace_export.export)
         self.periodic.repeat("retention", STEP_SECONDS, self.opened.retaining.run)
         self.begin_recording()
 

@@ -19,6 +19,7 @@ NOT_ON_EVERY_MACHINE = {
     "docs/howto/scale-with-keda.md": "needs Kubernetes; `test_documented_yaml` reads its objects",
     "docs/howto/rocketmq.md": "needs Java and RocketMQ; `make interop` does it",
     "docs/howto/systemd.md": "needs root and systemd; `test_systemd_unit` checks the unit",
+    "docs/howto/trace.md": "installs from a registry",
     "docs/howto/upgrade.md": "installs from a registry",
 }
 """Why a page has blocks that are not run."""
