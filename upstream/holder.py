@@ -40,7 +40,7 @@ class Made(Protocol):
 
 
 class CallOut(Protocol):
-    """A call of an action that is out; see `upstream.calls.caller.Call`."""
+    """A call of an action that is out; see `upstream.calls.caller.ActionCall`."""
 
     action: str
     since: float

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 
-class MessageRefused(Exception):
+class ServerRefusedMessage(Exception):
     """The server refuses this message; other messages continue.
 
     Attributes:
@@ -39,7 +39,7 @@ _WAITS = (errno.EACCES, errno.EPERM, errno.EDQUOT)
 def fault_of_disk(error: OSError, text: str) -> Exception:
     """Return the fault that an error of a file system means: of the file's messages, or of the whole system."""
     if error.errno in _REFUSED:
-        return MessageRefused(text)
+        return ServerRefusedMessage(text)
     if error.errno in _WAITS:
-        return MessageRefused(text, waits=True, is_partial=error.errno == errno.EDQUOT)
+        return ServerRefusedMessage(text, waits=True, is_partial=error.errno == errno.EDQUOT)
     return ServerAway(text)

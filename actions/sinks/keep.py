@@ -40,12 +40,12 @@ class Keep:
         self._threads = threads
         self._tasks = tasks
 
-    def state(self, name: str) -> State:
+    def state(self, name: str) -> SealedState:
         """Return the value of a name, which is any text."""
         # Names of groups and topics are too long together for a file's; the sum tells those apart that begin alike.
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         shown = quote(name, safe="").replace("%", "=")[:_SHOWN_MAX]
-        return State(self.disk, f"{self._folder}/{shown}.{digest}.json")
+        return SealedState(self.disk, f"{self._folder}/{shown}.{digest}.json")
 
     async def apart(self, run: Callable[[], T]) -> T:
         """Run what blocks in a thread, and return or raise what it does."""
@@ -70,7 +70,7 @@ class Keep:
         return await future
 
 
-class State(SealedFile):
+class SealedState(SealedFile):
     """One small value that survives a kill."""
 
     def save(self, data: Any) -> None:

@@ -26,7 +26,7 @@ Ended = Callable[[ConsumedMessage], None]
 
 
 @dataclass(eq=False)
-class Leaving(ABC):
+class PendingAppend(ABC):
     """One message on its way; `withdraw` ends it while the store refuses the record.
 
     Attributes:

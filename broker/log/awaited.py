@@ -19,7 +19,7 @@ from broker.runtime.file_writes import FileWrite, FileWrites, Steps
 Result = TypeVar("Result")
 
 
-class Commits(Protocol):
+class DurableStore(Protocol):
     """What `all_durable` asks of the store."""
 
     commit: GroupCommit
@@ -96,7 +96,7 @@ class Awaited:
 AwaitedSteps = Generator[Awaited | None, None, Result]
 
 
-def all_durable(store: Commits) -> AwaitedSteps[None]:
+def all_durable(store: DurableStore) -> AwaitedSteps[None]:
     """Wait until what is staged, or on its way to the disk, is durable and was told.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What is appended and where it went: `Put` and `Position`."""
+"""What is appended and where it went: `Put` and `LogPosition`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Put(NamedTuple):
     flag: int = 0
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """Where a message was put."""
 
     queue_id: int
@@ -51,5 +51,5 @@ class Position(NamedTuple):
 
 Done = Callable[[StoreError | None], None]
 
-Traced = Callable[[Sequence[Put], Sequence[Position], Done | None], Done | None]
+Traced = Callable[[Sequence[Put], Sequence[LogPosition], Done | None], Done | None]
 """Called with messages that were staged and their `done`; returns what is called instead of that."""

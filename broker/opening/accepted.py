@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.errors import StoreForeign
-from broker.opening.foreign import Foreign, in_layout
+from broker.opening.foreign import UnsupportedPart, in_layout
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 
 FILE = "pyddmq/accepted.json"
 
 
-def accept(root: str, disk: Disk) -> list[Foreign]:
+def accept(root: str, disk: Disk) -> list[UnsupportedPart]:
     """Accept what needs it, durably; returns what was not accepted before.
 
     Raises:
@@ -30,7 +30,7 @@ def accept(root: str, disk: Disk) -> list[Foreign]:
     return asking
 
 
-def not_accepted(root: str, found: Sequence[Foreign], disk: Disk) -> list[Foreign]:
+def not_accepted(root: str, found: Sequence[UnsupportedPart], disk: Disk) -> list[UnsupportedPart]:
     """Return what needs to be accepted and was not, or has changed since. Raises the same."""
     asking = [each for each in found if each.content]
     known = _file(root, disk).load() or {} if asking else {}

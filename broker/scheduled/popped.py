@@ -60,7 +60,7 @@ class _Checkpoint(NamedTuple):
     bits: int
 
 
-class _Found:
+class _PoppedRecords:
     """What was read of the two topics."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Found:
 
 def popped(store: Store, offsets: ConsumerOffsets) -> Iterator[Popped | None]:
     """Yield None after each step of bounded work, and what is in hand at last. Raises OSError."""
-    found = _Found()
+    found = _PoppedRecords()
     read_to: dict[tuple[str, int], int] = {}
     for name, topic in store.topics.items():
         if not name.startswith(REVIVE_PREFIX):
@@ -98,7 +98,7 @@ def popped(store: Store, offsets: ConsumerOffsets) -> Iterator[Popped | None]:
     yield Popped({key: sorted(left) for key, left in in_hand.items()}, read_to)
 
 
-def _revived(store: Store, queue: ConsumeQueue, committed: int, found: _Found) -> Iterator[None]:
+def _revived(store: Store, queue: ConsumeQueue, committed: int, found: _PoppedRecords) -> Iterator[None]:
     """Read a queue of a revive topic; what its group committed, the offset of the last record done, is in no hand."""
     for offset, body, block in _records(store, queue):
         if body is None:
@@ -114,7 +114,7 @@ def _revived(store: Store, queue: ConsumeQueue, committed: int, found: _Found) -
             _take_ack(body, block, found)
 
 
-def _timed(store: Store, queue: ConsumeQueue, found: _Found) -> Iterator[None]:
+def _timed(store: Store, queue: ConsumeQueue, found: _PoppedRecords) -> Iterator[None]:
     """Read the timer topic: what of it was not delivered yet."""
     prefix = REVIVE_PREFIX.encode()
     for _, body, block in _records(store, queue):
@@ -164,7 +164,7 @@ def _checkpoint(body: memoryview, block: bytes) -> tuple[_CheckpointKey, _Checkp
     return key, _Checkpoint(offsets, key[4] + invisible_ms, max(0, bits))
 
 
-def _take_ack(body: memoryview, block: bytes, found: _Found) -> None:
+def _take_ack(body: memoryview, block: bytes, found: _PoppedRecords) -> None:
     if find_property(block, b"TAGS") not in (b"ack", b"bAck"):
         return
     content = _json(body)

@@ -14,7 +14,7 @@ from functools import partial
 from broker.runtime.bundle import Runtime
 from conf.sections.tracing import TracingConfig
 from upstream.calls.seams import Threads
-from upstream.figures.tracing import SPANS, Span, Tracing
+from upstream.figures.tracing import SPANS, TraceSpan, Tracing
 
 BATCH_SPANS = 512
 EXPORT_SECONDS = 1.0
@@ -22,7 +22,7 @@ EXPORT_SECONDS = 1.0
 FLUSH_SECONDS = 2.0
 """How long a stop waits for the collector at most."""
 
-Send = Callable[[Sequence[Span]], bool]
+Send = Callable[[Sequence[TraceSpan]], bool]
 """Sends spans; false: the collector did not take them. Blocks, and runs in a thread."""
 
 
@@ -57,7 +57,7 @@ class TraceExport:
         self._is_sending = True
         self._threads.run(partial(self._attempt, batch), partial(self._sent, len(batch)))
 
-    def _attempt(self, batch: Sequence[Span]) -> object:
+    def _attempt(self, batch: Sequence[TraceSpan]) -> object:
         try:
             return self._send(batch)
         except Exception as error:
@@ -109,7 +109,7 @@ def otlp_sender(config: TracingConfig, instance: str) -> Send:
     exporter = OTLPSpanExporter(endpoint=config.url, timeout=config.timeout / 1000)
     kinds = {"producer": SpanKind.PRODUCER, "consumer": SpanKind.CONSUMER, "internal": SpanKind.INTERNAL}
 
-    def readable(span: Span) -> ReadableSpan:
+    def readable(span: TraceSpan) -> ReadableSpan:
         trace_id, parent_id, _, text = span.context
         state = TraceState.from_header([text]) if text else None
         flags = TraceFlags(TraceFlags.SAMPLED)
@@ -126,7 +126,7 @@ def otlp_sender(config: TracingConfig, instance: str) -> Send:
             instrumentation_scope=scope,
         )
 
-    def send(spans: Sequence[Span]) -> bool:
+    def send(spans: Sequence[TraceSpan]) -> bool:
         return exporter.export([readable(each) for each in spans]) is SpanExportResult.SUCCESS
 
     return send

@@ -12,7 +12,7 @@ from typing import Any
 from pyddmq.client.aio.loop_sends import LoopSends
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import Send
-from pyddmq.client.requests import Request
+from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import SendReceipt
 
 _CLOSE_STEP_SECONDS = 0.05
@@ -72,7 +72,7 @@ class SoonSends:
         """Whether the caller is called by a send of this: it must not wait for one."""
         return threading.current_thread() is self._thread
 
-    def submit(self, request: Request[SendReceipt]) -> SendFuture:
+    def submit(self, request: NodeRequest[SendReceipt]) -> SendFuture:
         """Hand a call over, behind those before it; waits for room. Raises ClientMisuse: it is closed."""
         while not self._room.acquire(timeout=_CLOSE_STEP_SECONDS):
             self._check_open()

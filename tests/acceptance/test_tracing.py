@@ -18,7 +18,7 @@ from pyddmq import Consumer, Producer
 from tests.acceptance.conftest import StartNode, command
 from tests.conftest import need_module
 from tests.patient import LINGER_MS, until
-from upstream.figures.tracing import Context, Span
+from upstream.figures.tracing import TraceContext, TraceSpan
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CONFIGURATION = """
@@ -37,7 +37,7 @@ groups:
 """
 
 
-class Collector:
+class SpanCollector:
     """A collector: decodes what is posted to /v1/traces, and answers with a status."""
 
     def __init__(self) -> None:
@@ -87,16 +87,16 @@ def facts_of(holder: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+def collector() -> Iterator[SpanCollector]:
     """A collector, until the test ends."""
-    made = Collector()
+    made = SpanCollector()
     yield made
     made.server.shutdown()
     made.server.server_close()
 
 
 def test_one_trace_leads_from_the_publish_of_the_client_to_action_and_ack(
-    collector: Collector, start_node: StartNode
+    collector: SpanCollector, start_node: StartNode
 ) -> None:
     """All spans are of the producer's trace, and the message names that trace and its address."""
     node = start_node(configuration=CONFIGURATION.format(port=collector.port))
@@ -132,7 +132,7 @@ def test_one_trace_leads_from_the_publish_of_the_client_to_action_and_ack(
     assert "Traceback" not in node.log_path.read_text()
 
 
-def test_collector_that_refuses_is_reported_by_the_node_alone(collector: Collector, start_node: StartNode) -> None:
+def test_collector_that_refuses_is_reported_by_the_node_alone(collector: SpanCollector, start_node: StartNode) -> None:
     """The library writes no lines of its own beside the node's JSON, and messages go their way."""
     collector.status = 400
     node = start_node(configuration=CONFIGURATION.format(port=collector.port))
@@ -151,11 +151,11 @@ def test_sender_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
         otlp_sender(config, "broker-0")
 
 
-def test_failed_span_says_why(collector: Collector) -> None:
+def test_failed_span_says_why(collector: SpanCollector) -> None:
     """Status ERROR with the reason; a root span has no parent."""
     config = TracingConfig.model_validate({"endpoint": f"http://127.0.0.1:{collector.port}/v1/traces"})
     send = otlp_sender(config, "broker-0")
-    assert send([Span("fail orders", "consumer", Context(1, 0, True), 2, 3, 4, {"n": 5}, "no reply")])
+    assert send([TraceSpan("fail orders", "consumer", TraceContext(1, 0, True), 2, 3, 4, {"n": 5}, "no reply")])
     span = collector.named("fail orders")
     assert (span.status.code, span.status.message) == (2, "no reply")
     assert (span.parent_span_id, span.start_time_unix_nano, span.end_time_unix_nano) == (b"", 3000, 4000)

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.simulation.ward import Ward
-from upstream.figures.tracing import SPANS, Span
+from upstream.figures.tracing import SPANS, TraceSpan
 
 TRACE, PARENT = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 CONTEXT = {"traceparent": f"00-{TRACE:032x}-{PARENT:016x}-01", "tracestate": "shop=1"}
@@ -19,18 +19,18 @@ class Collector:
     """Takes spans, or fails as it is set."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[TraceSpan] = []
         self.failure: Exception | None = None
         self.calls = 0
 
-    def __call__(self, spans: Sequence[Span]) -> bool:
+    def __call__(self, spans: Sequence[TraceSpan]) -> bool:
         self.calls += 1
         if self.failure is not None:
             raise self.failure
         self.spans += spans
         return True
 
-    def named(self, *names: str) -> list[Span]:
+    def named(self, *names: str) -> list[TraceSpan]:
         """Return the spans of these names, in order."""
         return [span for span in self.spans if span.name in names]
 

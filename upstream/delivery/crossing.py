@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from upstream.holder import Holder
-from upstream.job import Delivery, GroupQueue
+from upstream.job import DeliveredBatch, GroupQueue
 
 
 def is_of_present(
-    group_queue: GroupQueue, offset: int, delivery: Delivery | None, holder: Holder, number: int | None
+    group_queue: GroupQueue, offset: int, delivery: DeliveredBatch | None, holder: Holder, number: int | None
 ) -> bool:
     """Whether an answer is of the present delivery of a message; else it is taken for that of an earlier one.
 
@@ -39,7 +39,7 @@ def is_of_present(
     return delivery.holder is not holder or delivery.reply <= holder.heard
 
 
-def is_of_only(delivery: Delivery, holder: Holder, number: int | None, *, certain: bool = False) -> bool:
+def is_of_only(delivery: DeliveredBatch, holder: Holder, number: int | None, *, certain: bool = False) -> bool:
     """Whether a success from somebody else can only be of the present delivery: there was no other.
 
     Args:
@@ -60,7 +60,7 @@ def _client(holder: Holder) -> str:
     return holder.address.rpartition(":")[0]
 
 
-def _take(group_queue: GroupQueue, offset: int, of: Callable[[Delivery], bool]) -> bool:
+def _take(group_queue: GroupQueue, offset: int, of: Callable[[DeliveredBatch], bool]) -> bool:
     """Give an answer to the earliest unanswered delivery that it may be of; whether there is one."""
     unanswered = group_queue.unanswered.get(offset, [])
     for place, earlier in enumerate(unanswered):

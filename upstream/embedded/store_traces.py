@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.errors import StoreError
-from broker.log.put import Done, Position, Put
+from broker.log.put import Done, LogPosition, Put
 from upstream.figures.tracing import Tracing, Value
 
 
 def traced_appends(
-    tracing: Tracing, puts: Sequence[Put], positions: Sequence[Position], done: Done | None
+    tracing: Tracing, puts: Sequence[Put], positions: Sequence[LogPosition], done: Done | None
 ) -> Done | None:
     """Have messages traced that are staged in the store: their spans end when `done` is called (`Store.traced`).
 

@@ -36,8 +36,8 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.sections.tracing import TRACE_ID, TracingConfig
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Status
-from upstream.figures.endings import Ending, ended_jobs
-from upstream.job import Delivery, UpstreamJob
+from upstream.figures.endings import MessageEnding, ended_jobs
+from upstream.job import DeliveredBatch, UpstreamJob
 
 SPANS = declare(
     "pyddmq_trace_spans_total",
@@ -54,7 +54,7 @@ _ID = re.compile(rb"[0-9A-Fa-f]{32}")
 Value = str | int
 
 
-class Context(NamedTuple):
+class TraceContext(NamedTuple):
     """Where spans of a message belong.
 
     Attributes:
@@ -70,7 +70,7 @@ class Context(NamedTuple):
     state: str = ""
 
 
-class Span(NamedTuple):
+class TraceSpan(NamedTuple):
     """What happened to a message; times in microseconds of the wall clock.
 
     Attributes:
@@ -85,7 +85,7 @@ class Span(NamedTuple):
 
     name: str
     kind: str
-    context: Context
+    context: TraceContext
     span_id: int
     start_us: int
     end_us: int
@@ -93,7 +93,7 @@ class Span(NamedTuple):
     error: str = ""
 
 
-def context_in(traceparent: bytes | None, tracestate: bytes | None = None) -> Context | None:
+def context_in(traceparent: bytes | None, tracestate: bytes | None = None) -> TraceContext | None:
     """Return the context that a client gave; None for anything that is not of the form which W3C describes.
 
     A later version than 00 may have more behind the flags, which is not looked at.
@@ -105,13 +105,13 @@ def context_in(traceparent: bytes | None, tracestate: bytes | None = None) -> Co
     if version == b"ff" or (version == b"00" and found[5] is not None) or not trace_id or not span_id:
         return None
     state = tracestate.decode() if tracestate is not None and _STATE.fullmatch(tracestate) else ""
-    return Context(trace_id, span_id, bool(flags & 1), state)
+    return TraceContext(trace_id, span_id, bool(flags & 1), state)
 
 
-def context_of_id(unique_key: bytes) -> Context:
+def context_of_id(unique_key: bytes) -> TraceContext:
     """Return the context of a message without one: its id, in RocketMQ's form, is that of the trace."""
     trace_id = int(unique_key, 16) if _ID.fullmatch(unique_key) else 0
-    return Context(trace_id or int.from_bytes(blake2b(unique_key, digest_size=16).digest()) or 1, 0, False)
+    return TraceContext(trace_id or int.from_bytes(blake2b(unique_key, digest_size=16).digest()) or 1, 0, False)
 
 
 def trace_id_of(properties: Mapping[str, str], unique_key: str, tracing: Tracing | None) -> str | None:
@@ -124,7 +124,7 @@ def trace_id_of(properties: Mapping[str, str], unique_key: str, tracing: Tracing
 
 @dataclass(slots=True)
 class _Open:
-    context: Context
+    context: TraceContext
     span_id: int
     start_us: int
     facts: dict[str, Value]
@@ -141,7 +141,7 @@ class Tracing:
     def __init__(self, config: TracingConfig, runtime: Runtime) -> None:
         self.config = config
         self.clock = runtime.clock
-        self._spans: deque[Span] = deque()
+        self._spans: deque[TraceSpan] = deque()
         self._bits = runtime.random.getrandbits
         self._dropped = runtime.metrics.counter(SPANS, "dropped")
         self._limited_log = runtime.limited_log
@@ -151,7 +151,7 @@ class Tracing:
     def __len__(self) -> int:
         return len(self._spans)
 
-    def add(self, span: Span) -> None:
+    def add(self, span: TraceSpan) -> None:
         """Keep a span until it is sent; a full queue drops it."""
         if len(self._spans) < self.config.queue:
             self._spans.append(span)
@@ -159,13 +159,13 @@ class Tracing:
             self._dropped.value += 1
             self._limited_log.note("trace_spans_lost", kind="dropped", reason="the queue is full")
 
-    def take(self, count: int) -> list[Span]:
+    def take(self, count: int) -> list[TraceSpan]:
         """Return the oldest spans, which are the caller's from here on."""
         return [self._spans.popleft() for _ in range(min(count, len(self._spans)))]
 
     # Which messages
 
-    def sampled(self, traceparent: bytes | None, tracestate: bytes | None, unique_key: bytes) -> Context | None:
+    def sampled(self, traceparent: bytes | None, tracestate: bytes | None, unique_key: bytes) -> TraceContext | None:
         """Return the context of a message that is traced; None of all others."""
         context = context_in(traceparent, tracestate)
         if context is None:
@@ -178,12 +178,12 @@ class Tracing:
             share = self.config.sample_callers
         return context if crc32(context.trace_id.to_bytes(16)) < share * 2**32 else None
 
-    def in_block(self, block: bytes, unique_key: bytes = b"") -> Context | None:
+    def in_block(self, block: bytes, unique_key: bytes = b"") -> TraceContext | None:
         """Likewise, by a block of properties."""
         unique_key = unique_key or find_property(block, b"UNIQ_KEY") or b""
         return self.sampled(find_property(block, b"traceparent"), find_property(block, b"tracestate"), unique_key)
 
-    def in_job(self, job: UpstreamJob) -> Context | None:
+    def in_job(self, job: UpstreamJob) -> TraceContext | None:
         """Likewise, of a job; None if its message cannot be read. The job keeps nothing of it."""
         located = job.subscription.slices([job])
         if located is not None:
@@ -226,13 +226,15 @@ class Tracing:
         return ended
 
     def published(
-        self, context: Context, topic: str, since_us: int, facts: dict[str, Value], error: Exception | None
+        self, context: TraceContext, topic: str, since_us: int, facts: dict[str, Value], error: Exception | None
     ) -> None:
         """Make the span of a message that is published by now, or has failed to be."""
         facts["messaging.operation.type"] = "send"
         why = "" if error is None else str(error)
         self.add(
-            Span(f"publish {topic}", "producer", context, self.new_id(), since_us, self.clock.wall_us(), facts, why)
+            TraceSpan(
+                f"publish {topic}", "producer", context, self.new_id(), since_us, self.clock.wall_us(), facts, why
+            )
         )
 
 
@@ -271,10 +273,10 @@ class GroupTraces:
                 error = f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else "FAIL"
             span_id = self._tracing.new_id()
             self._tracing.add(
-                Span(f"{action} {job.topic}", "internal", context, span_id, start_us, now_us, facts, error[:300])
+                TraceSpan(f"{action} {job.topic}", "internal", context, span_id, start_us, now_us, facts, error[:300])
             )
 
-    def handed_out(self, delivery: Delivery) -> None:
+    def handed_out(self, delivery: DeliveredBatch) -> None:
         """Open the deliveries of a batch that goes to a client."""
         for job in delivery.jobs or ():
             context = self._tracing.in_job(job)
@@ -292,17 +294,17 @@ class GroupTraces:
             opened = _Open(context, self._tracing.new_id(), self._clock.wall_us(), facts)
             self._open[job.topic, job.queue_id, job.offset] = opened
 
-    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+    def finished(self, delivery: DeliveredBatch, offsets: Sequence[int]) -> None:
         """End the deliveries of messages that a client finished."""
         if self._open:
             for job in ended_jobs(delivery, offsets):
                 if (job.topic, job.queue_id, job.offset) in self._open:
                     self._end(job, "ack", "succeeded")
 
-    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+    def ended(self, job: UpstreamJob, ending: MessageEnding) -> None:
         """End a message that ended in another way."""
-        error = "" if ending is Ending.SUCCEEDED or job.history is None else job.history.reason
-        self._end(job, "ack" if ending is Ending.SUCCEEDED else "end", ending.name.lower(), error)
+        error = "" if ending is MessageEnding.SUCCEEDED or job.history is None else job.history.reason
+        self._end(job, "ack" if ending is MessageEnding.SUCCEEDED else "end", ending.name.lower(), error)
 
     def failed(self, job: UpstreamJob, reason: str) -> None:
         """End an attempt that failed; the message comes again, or its end follows."""
@@ -316,7 +318,7 @@ class GroupTraces:
         now_us = self._clock.wall_us()
         if opened is not None:
             self._tracing.add(
-                Span(
+                TraceSpan(
                     f"deliver {job.topic}",
                     "consumer",
                     context,
@@ -331,7 +333,9 @@ class GroupTraces:
         facts = self._facts(job, "settle")
         facts["messaging.pyddmq.outcome"] = outcome
         span_id = self._tracing.new_id()
-        self._tracing.add(Span(f"{name} {job.topic}", "consumer", context, span_id, now_us, now_us, facts, error[:300]))
+        self._tracing.add(
+            TraceSpan(f"{name} {job.topic}", "consumer", context, span_id, now_us, now_us, facts, error[:300])
+        )
 
     def _facts(self, job: UpstreamJob, operation: str) -> dict[str, Value]:
         return {

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import GroupParts
-from upstream.job import Delivery, UpstreamJob
-from upstream.state import Event, State, move
+from upstream.job import DeliveredBatch, UpstreamJob
+from upstream.state import JobEvent, JobState, move
 from upstream.waiting.limits import Permits
 from upstream.waiting.timers import Deadlines
 
@@ -60,11 +60,11 @@ class Apart:
         group_queue.apart.discard(offset)
         finished = group_queue.tracker.is_finished(offset)
         if not finished and offset in group_queue.tracker.undecided:
-            move(job, Event.LEAVE)
+            move(job, JobEvent.LEAVE)
             return True
         call = group_queue.calls.get(offset)
         if call is not None:
-            move(job, Event.HOLD if finished else Event.ADMIT)
+            move(job, JobEvent.HOLD if finished else JobEvent.ADMIT)
             self._permits.used += 1
             call.successors.append(job)
             return True
@@ -72,15 +72,15 @@ class Apart:
             return False
         delivery = group_queue.adopted.pop(offset, None)
         if delivery is not None and delivery.deadline > self._clock.monotonic():
-            move(job, Event.HOLD)
+            move(job, JobEvent.HOLD)
             self._permits.used += 1
             self.adopt(job, delivery)
         else:
-            move(job, Event.SUCCEED)
+            move(job, JobEvent.SUCCEED)
             self._over(job)
         return True
 
-    def adopt(self, job: UpstreamJob, delivery: Delivery) -> None:
+    def adopt(self, job: UpstreamJob, delivery: DeliveredBatch) -> None:
         """Make a delivery of an earlier generation one of this."""
         job.deliveries = 1
         job.delivery = delivery.moved_on([job])
@@ -91,7 +91,7 @@ class Apart:
 
         It holds its key and no permit. A success that came meanwhile has finished it, whatever the log says.
         """
-        move(job, Event.SYNC_FAILS)
+        move(job, JobEvent.SYNC_FAILS)
         if held_permit:
             self._permits.release(1)
         if job.group_queue.tracker.is_finished(job.offset):
@@ -103,7 +103,7 @@ class Apart:
     def complete(self, job: UpstreamJob) -> None:
         """End an UNDECIDED job whose offset is finished: by a late success, or by its record after all."""
         job.group_queue.tracker.undecided.pop(job.offset, None)
-        move(job, Event.COMPLETE)
+        move(job, JobEvent.COMPLETE)
         self._over(job)
         self._pump()
 
@@ -111,5 +111,9 @@ class Apart:
 def complete_successor(job: UpstreamJob) -> None:
     """End the job that took the place of one whose generation has ended, if its record is durable by now."""
     successor = job.group_queue.live.get(job.offset)
-    if successor is not None and successor.state is State.UNDECIDED and job.group_queue.tracker.is_finished(job.offset):
+    if (
+        successor is not None
+        and successor.state is JobState.UNDECIDED
+        and job.group_queue.tracker.is_finished(job.offset)
+    ):
         successor.subscription.complete_undecided(successor)

@@ -13,17 +13,17 @@ from functools import partial
 from typing import Protocol
 
 from upstream.figures.counters import SubscriptionCounters
-from upstream.figures.endings import Ending
+from upstream.figures.endings import MessageEnding
 from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
 from upstream.history import FAILING_ATTEMPTS
 from upstream.job import UpstreamJob
 from upstream.outcomes.apart import Apart, complete_successor
 from upstream.retry.dead_letters import UNDECIDED
-from upstream.state import WITHOUT_PERMIT, Event, State, move
+from upstream.state import WITHOUT_PERMIT, JobEvent, JobState, move
 
 
-class Over(Protocol):
+class JobRelease(Protocol):
     """Forgets a job that just became FINISHED, frees its permit if it had one, and lets its key go on."""
 
     def __call__(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
@@ -31,7 +31,7 @@ class Over(Protocol):
         ...
 
 
-class Leaving:
+class DepartingJobs:
     """The messages of one subscription that leave.
 
     Attributes:
@@ -46,7 +46,7 @@ class Leaving:
         apart: Apart,
         counters: SubscriptionCounters,
         latency: Latency,
-        over: Over,
+        over: JobRelease,
         pump: Callable[[], None],
     ) -> None:
         """Set up.
@@ -94,7 +94,7 @@ class Leaving:
             return False
         if history.attempts >= FAILING_ATTEMPTS:
             self._counters.sent_back_again.value += 1
-        move(job, Event.SEND_BACK)
+        move(job, JobEvent.SEND_BACK)
         self.count += 1
         return True
 
@@ -104,8 +104,8 @@ class Leaving:
             return
         self.count -= 1
         if durable:
-            move(job, Event.COMPLETE)
-            self._latency.ended(job, Ending.SENT_BACK)
+            move(job, JobEvent.COMPLETE)
+            self._latency.ended(job, MessageEnding.SENT_BACK)
             self._over(job, held_permit=held_permit)
         else:
             self._apart.leave(job, held_permit=held_permit)
@@ -128,7 +128,7 @@ class Leaving:
         assert not self.is_dead_letter(job), "there are no dead letters of dead letters"
         held_permit = job.state not in WITHOUT_PERMIT
         job.drop_data()
-        move(job, Event.DEAD_LETTER)
+        move(job, JobEvent.DEAD_LETTER)
         self.count += 1
         if not self._dead_letters.write(job, reason, partial(self._dead_lettered, kind, held_permit)):
             self._counters.refused.add()
@@ -150,8 +150,8 @@ class Leaving:
         else:
             job.group_queue.tracker.finish(job.offset)
             self._counters.skipped(problem).add()
-        move(job, Event.COMPLETE)
-        self._latency.ended(job, Ending.DEAD_LETTERED if problem is None else Ending.SKIPPED)
+        move(job, JobEvent.COMPLETE)
+        self._latency.ended(job, MessageEnding.DEAD_LETTERED if problem is None else MessageEnding.SKIPPED)
         self._over(job, held_permit=held_permit)
         self._pump()
 
@@ -161,8 +161,8 @@ class Leaving:
 
     def call_off(self, job: UpstreamJob) -> bool:
         """Give up writing the dead letter of a BURYING or UNDECIDED job; False when that is under way or done."""
-        assert job.state in (State.BURYING, State.UNDECIDED), "only a dead letter can be called off"
+        assert job.state in (JobState.BURYING, JobState.UNDECIDED), "only a dead letter can be called off"
         if not self._dead_letters.withdraw(job):
             return False
-        self.count -= job.state is State.BURYING
+        self.count -= job.state is JobState.BURYING
         return True

@@ -87,7 +87,7 @@ class Format(Protocol):
         ...
 
 
-class _Lines:
+class _PlainFormat:
     """Forms without anything around their records."""
 
     grows = True
@@ -108,7 +108,7 @@ class _Lines:
         """Nothing: it is bytes already."""
 
 
-class JsonLines(_Lines):
+class JsonLines(_PlainFormat):
     """One JSON object per line: the message with what is known of it, or its body alone."""
 
     suffix = ".jsonl"
@@ -153,7 +153,7 @@ def _clean(text: str | None) -> str | None:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-class TextLines(_Lines):
+class TextLines(_PlainFormat):
     r"""A body per line. A line feed in it is written \n, a carriage return \r, a backslash \\; a delete is \N (W61)."""
 
     suffix = ".text"

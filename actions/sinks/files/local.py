@@ -48,6 +48,9 @@ class LocalFolders:
 
         await self._apart(run)
 
+    async def end_writer(self, path: str) -> None:
+        """No writer outlives its process here; see `Folders`."""
+
     async def size(self, path: str) -> int | None:
         """Size; see `Folders`."""
 

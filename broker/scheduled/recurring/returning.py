@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 import structlog
 
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.format.record import split
 from broker.log.put import Put
 from broker.query import NotFound, at_physical, by_key
@@ -80,7 +80,7 @@ def _following(store: Store, physical: int) -> Generator[None, None, tuple[Put, 
     return put, released.born_ms, released.born_host
 
 
-def _timed(store: Store, topic: str, occurrence: Occurrence) -> Generator[None, None, list[Message]]:
+def _timed(store: Store, topic: str, occurrence: Occurrence) -> Generator[None, None, list[LogMessage]]:
     """Records of an occurrence in the timer topic, pending or not."""
     if TIMER_TOPIC not in store.topics:
         return []

@@ -30,7 +30,7 @@ from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.log.put import Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.step_size import STEPS_MAX, StepSize
-from broker.scheduled.delivery import Delivery, Due
+from broker.scheduled.delivery import Due, ScheduledDelivery
 from broker.scheduled.release import Released, moved, release, without
 from broker.scheduled.release_plain import Facts, Plain, PlainRelease
 from broker.scheduled.timer import metrics as counted
@@ -88,7 +88,7 @@ class Follower(Protocol):
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusedTimer:
     """A timer whose delivery was refused: what it is, why, since when (wall ms), how often it was tried."""
 
     timer: Taken
@@ -128,13 +128,13 @@ class DueTimers:
         appending: Callable[[], AbstractContextManager[None]],
         follower: Follower | None = None,
     ) -> None:
-        self.refused: dict[int, Refused] = {}
+        self.refused: dict[int, RefusedTimer] = {}
         self.superseded: set[int] = set()
         self.held: dict[int, list[Taken]] = {}
         self.refused_max = REFUSED_MAX
         self._follower = follower
         self.step_size = StepSize(runtime, STEP_MESSAGES)
-        self.delivery: Delivery[Taken] = Delivery(store, self, appending=appending)
+        self.delivery: ScheduledDelivery[Taken] = ScheduledDelivery(store, self, appending=appending)
         self.retry_at = 0.0
         self._delivered = delivered
         self._store = store
@@ -381,7 +381,7 @@ class DueTimers:
             return
         if not self.refused:
             self.retry_at = self._clock.monotonic() + RETRY_SECONDS
-        self.refused[unit.physical] = Refused(message, reason, self._clock.wall_ms())
+        self.refused[unit.physical] = RefusedTimer(message, reason, self._clock.wall_ms())
         self._table.complete(unit, marked=True)
 
     def _defer(self, message: Taken) -> bool:
@@ -485,7 +485,9 @@ class DueTimers:
     def restore(self, physical: int, size: int, due_ms: int, topic_hash: int) -> None:
         """Take a timer over that was refused when the store was closed."""
         unit = Unit(-1, MAGIC_TIMER, -1, physical, size, topic_hash, due_ms)
-        self.refused[physical] = Refused(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
+        self.refused[physical] = RefusedTimer(
+            Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0
+        )
 
 
 _FACTS = Facts((b"TIMER_DELIVER_MS\x01", 18), (b"TIMER_OUT_MS\x01", 18), (b"REAL_TOPIC\x01", 0), (b"REAL_QID\x01", 4))

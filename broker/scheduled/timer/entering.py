@@ -11,7 +11,7 @@ from broker.queues.consume_queue import ConsumeQueue
 from broker.runtime.bundle import Runtime
 from broker.runtime.step_size import StepSize
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.pending.table import Entry, TimerTable
+from broker.scheduled.timer.pending.table import PendingTimerRecord, TimerTable
 from broker.scheduled.timer.reading import read_entries
 from broker.store import Store
 
@@ -45,7 +45,7 @@ class Entering:
         self._entered = runtime.metrics.counter(counted.ENQUEUED)
         self._limited_log = runtime.limited_log
         self._read_to = 0
-        self._waiting: deque[tuple[int, Entry]] = deque()
+        self._waiting: deque[tuple[int, PendingTimerRecord]] = deque()
         self._decided: array[int] = array("q")
 
     def begin_at(self, queue: ConsumeQueue, offset: int) -> None:
@@ -134,7 +134,7 @@ class Entering:
             self._decided = array("q")
         return taken
 
-    def _is_done(self, offset: int, entry: Entry) -> bool:
+    def _is_done(self, offset: int, entry: PendingTimerRecord) -> bool:
         if offset < self.floor[0] and entry.slot_ms < self.floor[1]:
             return True
         return self.is_decided(entry.physical)

@@ -20,7 +20,7 @@ from collections.abc import Generator
 import structlog
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.log.decisions import Decision
+from broker.log.decisions import DecisionRecord
 from broker.log.shared_walk import Reading, decided
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_NAME, due_of, slot_of
@@ -231,7 +231,7 @@ def _apply_decisions(parts: TimerParts, start: int, refused: dict[int, tuple[int
     table = parts.table
     unknown: array[int] = array("q")
 
-    def complete(decision: Decision) -> None:
+    def complete(decision: DecisionRecord) -> None:
         if refused.pop(decision.replaced, None) is not None:
             return
         position = table.log.find(decision.replaced)

@@ -9,12 +9,12 @@ MUTANTS = (
         "a failed message releases its key before it is consumed",
         "upstream/outcomes/outcomes.py",
         old="""\
-        move(job, Event.RETRY)
+        move(job, JobEvent.RETRY)
         if not self.draining:
             self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
 """,
         new="""\
-        move(job, Event.RETRY)
+        move(job, JobEvent.RETRY)
         if not self.draining:
             self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
             if job.key is not None:

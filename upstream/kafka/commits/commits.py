@@ -50,7 +50,7 @@ Stand = tuple[int, int, int]
 TrackerOf = Callable[[KafkaQueue], OffsetTracker]
 
 
-class Commits:
+class OffsetCommitter:
     """Commits what has changed of the queues of one member.
 
     Attributes:

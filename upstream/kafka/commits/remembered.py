@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from upstream.kafka.commits.metadata import Ranges
-from upstream.kafka.link import Assignment, Place
+from upstream.kafka.link import Assignment, KafkaPartition
 from upstream.progress.tracker import OffsetTracker
 
 Said = tuple[int, str]
@@ -29,9 +29,9 @@ class Remembered:
     """That of one member. It is kept for a partition until that goes again, or the member leaves."""
 
     def __init__(self) -> None:
-        self._known: dict[Place, _Known] = {}
+        self._known: dict[KafkaPartition, _Known] = {}
 
-    def keep(self, place: Place, tracker: OffsetTracker, said: Sequence[Said]) -> None:
+    def keep(self, place: KafkaPartition, tracker: OffsetTracker, said: Sequence[Said]) -> None:
         """Keep what a tracker knows of a partition that goes.
 
         Args:

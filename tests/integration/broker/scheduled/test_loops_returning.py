@@ -11,7 +11,7 @@ from broker.format.properties import encode_properties, find_property
 from broker.format.record import split
 from broker.log.decisions import prepared_offset_of
 from broker.log.put import Put
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.scheduled.timer.names import TIMER_TOPIC
 from pyddmq.testing import PowerCut
@@ -94,7 +94,7 @@ def test_loop_goes_on_once(whole_log: bool) -> None:
     made = back(made)
     made.scheduler.advance(121)
     assert [each.split()[0] for each in made.ids()] == ids(first, 0, 1)
-    assert made.cancel(first) is CancelOutcome.CANCELLED
+    assert made.cancel(first) is CancelEffect.CANCELLED
     made.disk.remove("/store/pyddmq/checkpoint.json")
     made = made.again()
     made.scheduler.advance(600)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from lag.report import texts
-from lag.report.data import Report, Usual
+from lag.report.data import LagReportData, Usual
 from lag.report.local import make_locally
 from lag.report.markdown import render_markdown
-from lag.report.options import Input, ReportOptions, Window
+from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.page import render_html
 from lag.report.usual import HOUR_MS, WEEK_MS
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.report.test_local import sample, write
 from tests.unit.lag.samples import NOW_MS
@@ -34,20 +34,20 @@ def hour(end_ms: int, lag: int, minutes: int = 60) -> list[Any]:
     return rounds
 
 
-def made(weeks: dict[int, list[Any]], to_ms: int = NOW_MS) -> Report:
+def made(weeks: dict[int, list[Any]], to_ms: int = NOW_MS) -> LagReportData:
     """Make the report of an hour that ends late, with journals of earlier weeks."""
     disk = SimDisk()
     for week in sorted(weeks, reverse=True):
         write(disk, "j" * (9 - week), weeks[week])
     folders = ["j" * (9 - week) for week in weeks]
     options = ReportOptions(
-        given=Input(journals=folders), window=Window(from_ms=to_ms - HOUR_MS, to_ms=to_ms), limits=Limits(),
+        given=Input(journals=folders), window=ReportWindow(from_ms=to_ms - HOUR_MS, to_ms=to_ms), limits=LagLimits(),
         compared=False,
     )  # fmt: skip
     return make_locally(disk, options)
 
 
-def usual(report: Report) -> Usual | None:
+def usual(report: LagReportData) -> Usual | None:
     """Return what was usual, of the finding of a group that is behind."""
     return next(each for each in report.findings if each.groups == ["g"]).usual
 

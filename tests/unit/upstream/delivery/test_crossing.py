@@ -11,7 +11,7 @@ from tests.unit.actions.test_actions import Probe, probe, scripted, send
 from tests.unit.upstream_world import QID, Client, World
 from upstream.delivery.results import Applied
 from upstream.job import EARLIER_MAX, UpstreamJob
-from upstream.state import State
+from upstream.state import JobState
 
 __all__ = ["probe"]
 
@@ -230,7 +230,7 @@ def test_late_success_while_an_action_has_the_message_is_its_end(probe: type[Pro
     assert isinstance(job, UpstreamJob)
     client = Client()
     assert world.group.apply("t", job.qid, [0], [], client) == FINISHED
-    assert job.state is State.HELD
+    assert job.state is JobState.HELD
     assert world.pull_all(client) == []
     job.resume()
     assert [each.offset for each in world.pull_all(client)] == [1]
@@ -249,7 +249,7 @@ def test_success_of_what_was_out_before_a_reload_ends_its_adoption() -> None:
     world.group.reconfigure(world.config(config))
     world.advance(31)
     group_queue = world.group_queue()
-    assert [job.state for job in group_queue.live.values()] == [State.OUT, State.READY]
+    assert [job.state for job in group_queue.live.values()] == [JobState.OUT, JobState.READY]
     assert group_queue.in_flight == 2
     assert world.group.apply("t", f"{QID}0", [second.offset], [], client) == FINISHED
     assert not group_queue.adopted
@@ -270,11 +270,11 @@ def test_late_success_of_what_waits_for_its_turn_after_a_reload_keeps_its_key(en
     world.group.reconfigure(world.config({**world.subscriptions[0], "concurrency": 1, "pressureTraffic": True}))
     world.advance(31)
     group_queue = world.group_queue()
-    assert group_queue.live[job.offset].state is State.READY
+    assert group_queue.live[job.offset].state is JobState.READY
     assert world.answer(slow, job) == FINISHED
     assert world.answer(holder, first) == FINISHED
     assert world.pull_all(other) == []
-    assert group_queue.live[job.offset].state is State.HELD
+    assert group_queue.live[job.offset].state is JobState.HELD
     if end == "answer":
         assert world.answer(holder, job) == REPEATED
     else:

@@ -13,7 +13,7 @@ from conf.sections.tracing import TracingConfig
 from pyddmq.testing import SimDisk
 from pyddmq.testing.manual_time import ManualClock, ManualScheduler
 from tests.fakes.memory.producer import Answer, MemoryProducer
-from upstream.figures.tracing import Context, Span, Tracing, context_in, context_of_id, trace_id_of
+from upstream.figures.tracing import TraceContext, TraceSpan, Tracing, context_in, context_of_id, trace_id_of
 from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import KafkaFailure
 
@@ -29,8 +29,8 @@ def tracing_of(**wanted: object) -> Tracing:
 
 def test_context_of_w3c_is_taken() -> None:
     """Ids, the sampled flag, and `tracestate` as it is; a later version may have more behind the flags."""
-    assert context_in(GOOD.encode(), b"a=1,b=2") == Context(int(TRACE, 16), int(PARENT, 16), True, "a=1,b=2")
-    assert context_in(f"00-{TRACE}-{PARENT}-02".encode()) == Context(int(TRACE, 16), int(PARENT, 16), False)
+    assert context_in(GOOD.encode(), b"a=1,b=2") == TraceContext(int(TRACE, 16), int(PARENT, 16), True, "a=1,b=2")
+    assert context_in(f"00-{TRACE}-{PARENT}-02".encode()) == TraceContext(int(TRACE, 16), int(PARENT, 16), False)
     assert context_in(f"cc-{TRACE}-{PARENT}-01-what-the-future-brings".encode()) is not None
 
 
@@ -62,7 +62,7 @@ def test_anything_else_is_no_context(text: str) -> None:
 @pytest.mark.parametrize("state", [b"", b"a=\n", b"a=\xff", b"x" * 513])
 def test_bad_state_is_left_out(state: bytes) -> None:
     """The context stays."""
-    assert context_in(GOOD.encode(), state) == Context(int(TRACE, 16), int(PARENT, 16), True)
+    assert context_in(GOOD.encode(), state) == TraceContext(int(TRACE, 16), int(PARENT, 16), True)
 
 
 @given(st.binary(max_size=80), st.binary(max_size=40))
@@ -138,9 +138,9 @@ def test_record_of_kafka_has_a_span_and_can_be_withdrawn() -> None:
 def test_queue_is_bounded() -> None:
     """What is above it is dropped, and the oldest are taken first."""
     tracing = tracing_of(queue=512)
-    context = Context(1, 0, True)
+    context = TraceContext(1, 0, True)
     for number in range(600):
-        tracing.add(Span(str(number), "internal", context, 1, 0, 0, {}))
+        tracing.add(TraceSpan(str(number), "internal", context, 1, 0, 0, {}))
     assert len(tracing) == 512
     assert [span.name for span in tracing.take(2)] == ["0", "1"]
     assert len(tracing.take(1000)) == 510
