@@ -36,8 +36,8 @@ import structlog
 from broker.errors import DamagedRecord, StoreFailed
 from broker.format.record import store_timestamp
 from broker.log.arrivals import Arrivals
-from broker.log.awaited import AwaitedSteps, WritesFiles, saved, writing_nothing
 from broker.log.commit_log import CommitLog
+from broker.log.durability import AwaitedSteps, WritesFiles, saved, writing_nothing
 from broker.log.scan import scan
 from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer

@@ -10,8 +10,8 @@ import structlog
 
 from broker.errors import NO_SPACE, DiskFull, StoreError
 from broker.format.message_type import MessageType
-from broker.log.awaited import AwaitedSteps, DurableStore, WritesFiles, all_durable, saved, writing_nothing
 from broker.log.commit_log import CommitLog
+from broker.log.durability import AwaitedSteps, DurableStore, WritesFiles, all_durable, saved, writing_nothing
 from broker.opening.checkpointer import Checkpointer
 from broker.queues.topic_lives import NO_LIFE
 from broker.queues.topics import Topic, Topics, check_wanted, is_system

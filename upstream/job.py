@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import JobHistory
-from upstream.holder import CallOut, Holder, Made
+from upstream.message_holder import CallOut, Holder, Made
 from upstream.state import JobState
 
 if TYPE_CHECKING:
@@ -194,7 +194,8 @@ class JobFields:
         deliveries: How often this process handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
         record: What the source keeps with it while an action has the job: the whole record, a view into the log.
-        made: The body that its actions made, where the group's clients get that (`upstream.delivery.made_bodies`).
+        made: The body that its actions made, where the group's clients get that
+            (`upstream.delivery.transformed_bodies`).
     """
 
     __slots__ = (

@@ -15,16 +15,16 @@ import re
 import zlib
 from typing import TYPE_CHECKING, ClassVar
 
+from actions.client_factories import OutsideAction
 from actions.http import callback
 from actions.http.client import Client, HttpReply, PushFailed
+from actions.http.connection_options import AddressRefused, HttpWish
 from actions.http.options import AsyncHttpOptions
 from actions.http.pace import Pace
 from actions.http.reply import RETRY_MS, ReplyMeaning, ReplyVerdict, judge, printable, retry_after_ms
 from actions.http.request import Composer, HttpRequest, Pairs, joined, signed
 from actions.http.signature import KEY_ID, SIGNATURE
 from actions.http.targets import Health, Targets, Ticket
-from actions.http.wish import AddressRefused, HttpWish
-from actions.outside import OutsideAction
 from conf.secrets import Secret, SecretUnreadable
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 from upstream.views import PushView, TargetView

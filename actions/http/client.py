@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
+from actions.client_factories import Outside
+from actions.http.connection_options import AddressRefused, HttpWish
 from actions.http.reply import printable
-from actions.http.wish import AddressRefused, HttpWish
-from actions.outside import Outside
 from conf.sections.access_files import state_of
 from pyddmq.actions import RetryNotBefore
 

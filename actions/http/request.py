@@ -17,7 +17,7 @@ from actions.http import signature
 from actions.http.options import FORBIDDEN_HEADERS, FORBIDDEN_PREFIXES, AsyncHttpOptions, is_header, is_header_value
 from actions.http.reply import printable
 from actions.tombstones import is_tombstone
-from actions.transform.exact import body_of
+from actions.transform.exact_json import body_of
 from pyddmq.actions import Job, Message, Unprocessable
 
 COUNT = "carrera_req_cnt"
@@ -50,7 +50,7 @@ class Composer:
     Args:
         options: The subscription's.
         static: Headers of every request, secrets read.
-        is_intact: As in `actions.transform.exact.body_of`.
+        is_intact: As in `actions.transform.exact_json.body_of`.
     """
 
     def __init__(self, options: AsyncHttpOptions, static: Pairs, *, is_intact: bool = False) -> None:

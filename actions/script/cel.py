@@ -244,7 +244,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(each) for name, each in value.items()}
     if kind is list:
         return [_plain(each) for each in value]
-    # A number that keeps its text (`actions.transform.exact`) is a float of a class of its own.
+    # A number that keeps its text (`actions.transform.exact_json`) is a float of a class of its own.
     return float(value) if isinstance(value, float) and kind is not float else value
 
 

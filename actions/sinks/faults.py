@@ -1,7 +1,7 @@
 """The three kinds of faults that a sink meets: of one message, of one connection, of one server (docs/sinks.md).
 
 Each sink sorts the errors of its server into these, and treats the kinds alike: a message has an outcome of its own,
-a connection is renewed and the work tried again, and for a server the whole sink waits (`actions.sinks.away`).
+a connection is renewed and the work tried again, and for a server the whole sink waits (`actions.sinks.server_outage`).
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.dead_lettering import DeadLettering
-from broker.consumer.leaving import PendingAppend
 from broker.consumer.member import GroupConsumer, QueueWork
 from broker.consumer.options import ConsumerOptions
+from broker.consumer.pending_append import PendingAppend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.strategies import averagely

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.consumer.counters import DEAD_LETTERED, DEAD_LETTERS_REFUSED
-from broker.consumer.leaving import PendingAppend
+from broker.consumer.pending_append import PendingAppend
 from broker.consumer.retry_counts import Retries
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.record import prepared_offset

@@ -19,7 +19,7 @@ from broker.deduplication.window import ELSEWHERE, MISSING, OLDER, Deduplication
 from broker.errors import DamagedRecord, MessageRefused, RecordGone
 from broker.format.properties import find_property
 from broker.format.record import RecordSummary, prepared_offset
-from broker.log.awaited import AwaitedSteps, saved
+from broker.log.durability import AwaitedSteps, saved
 from broker.log.walk import Walked
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.retention import ExpiringSegment, Relocation

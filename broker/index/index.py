@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from broker.errors import NO_SPACE
-from broker.index.feed import IndexFeed
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.keys import KeyHasher
 from broker.index.names import file_name
 from broker.index.parts import IndexGap, IndexParts
+from broker.index.recent_records import IndexFeed
 from broker.index.rows import RowMaker, Rows
 from broker.index.state import IndexState
 from broker.log.commit_log import CommitLog

@@ -6,7 +6,8 @@ Refused (`StoreForeign`), because messages or offsets would be missing or wrong:
 - consume queues or settings in RocksDB (`consumequeue/CURRENT`, `config/rdb`, `config/topics/CURRENT` ...): committed
   offsets would be lost, and RocketMQ could not go on with what is written here.
 
-Refused until an operator accepts it (`broker.opening.accepted`), because it is in RocksDB beside files that are read:
+Refused until an operator accepts it (`broker.opening.accepted_content`), because it is in RocksDB beside files that are
+read:
 
 - `kvStore` (popConsumerKVServiceEnable): what POP consumers have in flight is not seen, and not delivered again;
 - `rocksdbstore` (transRocksDBEnable, timerRocksDBEnable): undecided transactions may not be seen, and timers that

@@ -11,7 +11,7 @@ from broker.errors import REPAIR_ADVICE, NotAStore, StoreInUse, StoreUnreadable,
 from broker.feature import OpenedFeatures
 from broker.feature_marks import marked_files
 from broker.log.commit_log import CommitLog
-from broker.opening.accepted import refuse
+from broker.opening.accepted_content import refuse
 from broker.opening.foreign import in_layout, tell, topics_named
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
 from broker.opening.store_json import AbortFile, QueueCheckpoint, check_geometry, geometry_in, raise_format

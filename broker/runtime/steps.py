@@ -1,8 +1,8 @@
 """Work in steps: a generator that yields between pieces of bounded work, and what drives it.
 
 Such a generator yields None where everything else may have its turn, and something that it waits for (`StepWait`, such
-as `broker.log.awaited.Awaited`) where its next step makes sense only after that. What it returns is the result; what it
-raises ends it. It is driven from one of three places, each with one driver here:
+as `broker.log.durability.Awaited`) where its next step makes sense only after that. What it returns is the result; what
+it raises ends it. It is driven from one of three places, each with one driver here:
 
 - `run_now`: a program that has nothing else to do; the thread waits for the disk;
 - `run_async` (`broker.runtime.async_steps`): a coroutine on asyncio's loop;

@@ -15,6 +15,7 @@ import numpy as np
 
 from broker.runtime.seams import Disk
 from lag.journal.files import WIDTH_MS
+from lag.report.baselines import with_usual
 from lag.report.column_rules import text_of
 from lag.report.column_samples import TIERS, Place, Samples
 from lag.report.data import LagReportData
@@ -35,7 +36,6 @@ from lag.report.options import (
 )
 from lag.report.parts import assemble
 from lag.report.reading import Moments, ReadSamples, read_journals
-from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in

@@ -17,7 +17,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.rate_limited_log import RateLimitedLog
 from conf.file_faults import file_fault
 from conf.sections.admin import AdminConfig
-from proxy.access.trail import FOLDER, LINES, LOST, Trail
+from proxy.access.audit_file import FOLDER, LINES, LOST, Trail
 from proxy.access.views import AuditEntry
 
 _ASKED_CHARS_MAX = 4_000

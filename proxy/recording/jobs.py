@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from upstream.history import FAILING_ATTEMPTS
-from upstream.holder import Holder
 from upstream.job import GroupQueue, UpstreamJob, text_of
+from upstream.message_holder import Holder
 from upstream.state import JobState
 
 STEP_JOBS = 4_096

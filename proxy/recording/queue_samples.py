@@ -25,8 +25,8 @@ from proxy.recording.node import Observed
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.message_times import MessageTimes, matched_share
-from upstream.holder import Holder
 from upstream.job import GroupQueue
+from upstream.message_holder import Holder
 from upstream.queues import QueueView
 from upstream.views import SinkView, holder_text
 

@@ -17,7 +17,7 @@ from typing import Any
 from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.format.java import queue_of_key
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.log.owner import owned
 from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime

@@ -25,7 +25,7 @@ from pyddmq.client.sends import (
 from pyddmq.client.settings import Sending
 
 if TYPE_CHECKING:
-    from pyddmq.client.soon import SendFuture, SoonSends
+    from pyddmq.client.background_sends import SendFuture, SoonSends
 
 T = TypeVar("T")
 
@@ -255,7 +255,7 @@ class Producer(Sending):
         # Here, because most programs have no use for an event loop.
         from pyddmq.client.aio.async_connection import AsyncConnection
         from pyddmq.client.aio.loop_sends import LoopSends
-        from pyddmq.client.soon import SoonSends
+        from pyddmq.client.background_sends import SoonSends
 
         def sends() -> LoopSends:
             connection = AsyncConnection(self.address, getattr(self._idl, self._service), **self._network)

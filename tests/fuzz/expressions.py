@@ -14,7 +14,7 @@ from actions.json_action import JsonAction
 from actions.registry import Registry
 from actions.script.cel import CelError, compile_expression
 from actions.script.cel_cost import COST_MAX, Estimate, weigh
-from actions.transform.exact import decode_exact, encode
+from actions.transform.exact_json import decode_exact, encode
 from conf.models import SubscriptionConfig
 from conf.places import ConfigTextError
 from pyddmq.actions import Action, Job, Outgoing, Unprocessable

@@ -17,7 +17,7 @@ from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import GROWING, LOOP, ONCE, Occurrence
-from broker.scheduled.recurring.returning import returning
+from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk

@@ -8,7 +8,7 @@ import msgspec
 
 from broker.errors import NO_SPACE
 from broker.format.message import LogMessage
-from broker.log.awaited import saved
+from broker.log.durability import saved
 from broker.query import at_offset
 from broker.retry.dead_letter import dead_letter
 from broker.retry.letters import DeadLetterFilter

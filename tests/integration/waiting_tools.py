@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from broker.errors import DiskFull, StoreError
 from broker.format.properties import encode_properties
 from broker.format.record import store_timestamp
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.log.put import LogPosition, Put
 from broker.queues.consume_queue import FILLER_SIZE
 from broker.runtime.metrics import Metrics

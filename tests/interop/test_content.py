@@ -21,7 +21,7 @@ from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
-from broker.scheduled.recurring.returning import returning
+from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.tools.check import StoreCheck
 from broker.tools.interchange import adopted, names_of

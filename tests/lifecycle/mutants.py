@@ -21,7 +21,7 @@ from broker.retry.redrive import Redrives
 from broker.scheduled.delay.due import DueDelays
 from broker.scheduled.delay.level_queue import DelayLevel
 from broker.scheduled.release_plain import Plain, PlainRelease
-from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.due_timers import Coming
 from broker.scheduled.timer.pending.table import TimerTable
 from broker.store import Store
 from broker.transaction.names import Fate

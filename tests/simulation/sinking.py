@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.registry import Registry
 from actions.sinks.faults import ServerAway
 from actions.sinks.files.sink import LOOK_SECONDS

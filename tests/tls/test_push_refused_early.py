@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
+from actions.client_factories import Outside
 from actions.http.client import LARGE_BYTES, Client, HttpReply
-from actions.http.wish import HttpWish
-from actions.outside import Outside
+from actions.http.connection_options import HttpWish
 from tests.patient import PATIENCE_MS, PATIENCE_SECONDS
 from tests.tls.authority import Authority
 

@@ -23,8 +23,8 @@ from upstream.delivery.stats import LISTED_MAX, TopicOffsets
 from upstream.delivery.subscription import Subscription
 from upstream.figures.counters import PARKED_REFUSED, UNKNOWN_QUEUE
 from upstream.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
-from upstream.holder import Holder
 from upstream.job import GroupQueue, PartialBatch, UpstreamJob
+from upstream.message_holder import Holder
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
 from upstream.retry.retry_topic import RetryTopic, recover_retries
 from upstream.state import JobState

@@ -1,8 +1,8 @@
 """What clients answer: successes and fails by offset, current, late, repeated or unknown (D9, D12, D13).
 
-Whether a result is of the present delivery, `upstream.delivery.crossing` decides. A success of another one finishes the
-offset all the same; the key waits for the present delivery's answer or timeout. A fail counts for the present delivery
-only.
+Whether a result is of the present delivery, `upstream.delivery.answer_matching` decides. A success of another one
+finishes the offset all the same; the key waits for the present delivery's answer or timeout. A fail counts for the
+present delivery only.
 
 Why the two differ: a success says that somebody has done the work, which stays true whoever did it, so that to
 deliver again would only repeat it. A fail says that one attempt did not work, and the present one may still. The key
@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from upstream.delivery.crossing import is_of_only, is_of_present
+from upstream.delivery.answer_matching import is_of_only, is_of_present
 from upstream.delivery.subscription import Subscription
 from upstream.history import JobHistory
-from upstream.holder import Holder
 from upstream.job import GroupQueue, UpstreamJob
+from upstream.message_holder import Holder
 from upstream.state import JobEvent, JobState, move
 from upstream.waiting import job_loops
 

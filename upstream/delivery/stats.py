@@ -10,7 +10,7 @@ from upstream.delivery.generations import TopicPlace
 from upstream.delivery.pauses import Pause
 from upstream.history import FAILING_ATTEMPTS
 from upstream.job import GroupQueue, UpstreamJob, text_of
-from upstream.losses import NONE, Loss
+from upstream.retention_losses import NONE, Loss
 from upstream.source import Times
 from upstream.state import JobState
 from upstream.views import Delivery, QueueLag, StuckCall, StuckKey, SubscriptionView

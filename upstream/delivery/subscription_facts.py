@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
-from upstream.delivery.made_bodies import MadeBodies, with_body
+from upstream.delivery.transformed_bodies import MadeBodies, with_body
 from upstream.job import GroupQueue, PartialBatch, Slices, UpstreamJob
 from upstream.outcomes.outcomes import Outcomes
 from upstream.running.action_context import Pushes, WaitsForServers

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.java import tags_code
 from broker.format.record import reconsume_times
-from broker.log.awaited import AwaitedSteps, all_durable, saved
+from broker.log.durability import AwaitedSteps, all_durable, saved
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.topics import dead_letter_topic
 from broker.retention import ExpiringSegment, Relocation

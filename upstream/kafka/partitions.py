@@ -1,16 +1,12 @@
 """The partitions of one group's member of a Kafka cluster, from their assignment to their end.
 
-A partition comes and goes in these steps:
-
-    assigned -> claimed (a first commit succeeds: no other member has it) -> given: its tracker stands where the commit
-    and its text say, and the topic has the queue
+    assigned -> claimed (a first commit succeeds: no other member has it) -> given: the topic has the queue
     revoked  -> withheld (nothing more of it is handed out; answers count) -> taken: the topic has it no more -> its
     last commit -> the client may go on
     lost     -> taken: others may have it already
 
-Progress of such a group is the trackers alone. What would be their journal lies on a disk that forgets
-(`broker.runtime.disks.volatile_disk`), since the text of a commit is what the next owner needs, and this node may be
-that (D52).
+Progress of such a group is the trackers alone. Its journal is on a volatile disk (`volatile_disk`), since the text of
+a commit is what the next owner needs, and this node may be that (D52).
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from upstream.kafka.commits.blobs import Blobs, Named
 from upstream.kafka.commits.commits import OffsetCommitter
 from upstream.kafka.commits.metadata import CommitMetadata, decode, decode_blob
 from upstream.kafka.commits.offsets import KafkaOffsets
-from upstream.kafka.commits.remembered import Remembered
+from upstream.kafka.commits.revoked_partitions import Remembered
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,

@@ -19,12 +19,12 @@ from upstream.kafka.link import (
     Topics,
     TopicSubscription,
 )
-from upstream.kafka_client.asking import Askers, Asking
 from upstream.kafka_client.commits import CommitRequest, not_ours
 from upstream.kafka_client.lookups import bounds_of_each, offsets_at, topics_of
 from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.member_thread import MemberThread, PartitionSeek
 from upstream.kafka_client.posting import Post, Room
+from upstream.kafka_client.query_thread import Askers, Asking
 from upstream.kafka_client.records import PartitionRecords
 from upstream.kafka_client.settings import Settings
 from upstream.kafka_client.troubles import ClientTroubles

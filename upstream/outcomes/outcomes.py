@@ -25,8 +25,8 @@ from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
 from upstream.history import noted
 from upstream.job import DeliveredBatch, UpstreamJob
-from upstream.outcomes.apart import Apart
-from upstream.outcomes.leaving import DepartingJobs
+from upstream.outcomes.departing_jobs import DepartingJobs
+from upstream.outcomes.parked_jobs import Apart
 from upstream.outcomes.stops import Stops
 from upstream.progress.tracker import FailureKind, Stop
 from upstream.retry.retry import WISH_MS_MAX, apart_ms, delay_of, error_delay_ms, may_retry_error, next_interval_ms

@@ -29,7 +29,6 @@ from broker.runtime.file_writes import FileWrite, FileWrites
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
-from upstream.losses import Losses
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, Driver, ProgressFailed, ProgressFull
 from upstream.progress.journal import SEGMENT_BYTES, AckJournal
@@ -39,6 +38,7 @@ from upstream.progress.replay import JournalReplay, finish_gone, identity_at, re
 from upstream.progress.tracker import AttemptFailures, FailureKind, OffsetTracker
 from upstream.progress.tracker_table import TrackerExtras, TrackerTable
 from upstream.queues import UNKNOWN, CommittedOffsets, Queues, QueueView, TakeOver
+from upstream.retention_losses import Losses
 
 # `pyddmq/acks_lost.json`: the ack journal lost its snapshot, so a group that is known nowhere may not be a new one.
 #

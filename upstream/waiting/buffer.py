@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 from broker.runtime.seams import Clock
 from upstream.budget import Budget, Pressure
-from upstream.holder import Holder
 from upstream.job import DeliveredBatch, GroupQueue, TopicLine, UpstreamJob
+from upstream.message_holder import Holder
 from upstream.state import JobEvent, JobState, move, next_state
 from upstream.waiting import job_loops
 

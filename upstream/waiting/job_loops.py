@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from broker.runtime.accelerators import accelerated
-from upstream.holder import Holder
 from upstream.job import DeliveredBatch, Generation, GroupQueue, OrderKey, Unit, UpstreamJob
+from upstream.message_holder import Holder
 from upstream.state import JobEvent, JobState, next_state
 
 _READY = next_state(JobState.READ, JobEvent.PASS_GATE)

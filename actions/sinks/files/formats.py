@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from actions.sinks.files import sequence
 from actions.tombstones import is_tombstone
-from actions.transform.exact import body_of, json_line, json_of
+from actions.transform.exact_json import body_of, json_line, json_of
 from pyddmq.actions import Job, Unprocessable
 
 # Parquet by pyarrow: topic, qid, offset, key, tag, stored and born (ms, UTC), properties, body.
@@ -243,7 +243,7 @@ class ParquetRows:
 
 
 def format_of(name: str, *, bodies_alone: bool, is_intact: bool) -> Format:
-    """Return a form by its name in the options; `is_intact` as in `actions.transform.exact.body_of`."""
+    """Return a form by its name in the options; `is_intact` as in `actions.transform.exact_json.body_of`."""
     if name == "json":
         return JsonLines(bodies_alone=bodies_alone, is_intact=is_intact)
     if name == "text":

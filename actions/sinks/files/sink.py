@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from actions.outside import OutsideAction
+from actions.client_factories import OutsideAction
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format, format_of
 from actions.sinks.files.layout import Layout, zone_of
 from actions.sinks.files.options import WHOLE_SECONDS_MAX, FileOptions, HdfsOptions
-from actions.sinks.files.wish import FolderWish
 from actions.sinks.files.writer import FileLimits, Writer
 from pyddmq.actions import Job, Status
 from upstream.views import SinkView

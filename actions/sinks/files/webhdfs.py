@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from actions.http.wish import HttpWish
+from actions.http.connection_options import HttpWish
 from actions.sinks.faults import ServerAway, ServerRefusedMessage
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.layout import aside
-from actions.sinks.files.wish import FolderWish
 from conf.secrets import SecretUnreadable
 
 if TYPE_CHECKING:

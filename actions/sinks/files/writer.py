@@ -17,14 +17,14 @@ from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from actions.sinks.away import Away
 from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside
 from actions.sinks.files.ledger import FORGET_SECONDS, FileLedger, OpenFile, PendingBytes
 from actions.sinks.files.ranges import ranges_of
-from actions.sinks.keep import Keep, SealedState
+from actions.sinks.local_state import Keep, SealedState
+from actions.sinks.server_outage import Away
 from broker.errors import StoreUnreadable
 from pyddmq.actions import Context, Failed, Job, RetryLater, Status, Unprocessable
 from upstream.calls.user_code import described, traceback_of

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from actions.outside import OutsideAction
-from actions.sinks.away import Away
+from actions.client_factories import OutsideAction
 from actions.sinks.commands import HBaseAppend, HBaseCommand, HBaseDelete, HBaseIncrement, HBasePut
 from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.hbase.link import HBaseLink, HBaseWish, RowChange
 from actions.sinks.hbase.mutations import Append, Increment, RowMutations, Step, added, steps_of, timestamp_of
 from actions.sinks.hbase.options import HBaseOptions, TableMapping
 from actions.sinks.redis.options import split_address
+from actions.sinks.server_outage import Away
 from actions.sinks.templates import FieldMissing, Template
 from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable

@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from actions.outside import OutsideAction
-from actions.sinks.away import Away
+from actions.client_factories import OutsideAction
 from actions.sinks.commands import RedisCommand
 from actions.sinks.faults import ConnectionStale, ServerAway, ServerRefusedMessage
 from actions.sinks.redis.link import CommandRefused, RedisLink, RedisMap, RedisWish
 from actions.sinks.redis.names import Words, checked, deletes_of
 from actions.sinks.redis.options import RedisOptions, split_address
+from actions.sinks.server_outage import Away
 from actions.sinks.templates import FieldMissing, Template
 from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable

@@ -12,8 +12,8 @@ from collections.abc import Generator
 
 from broker.errors import StoreError
 from broker.format.message import LogMessage
-from broker.log.awaited import Awaited, AwaitedSteps, all_durable
 from broker.log.decisions import prepared_offset_of
+from broker.log.durability import Awaited, AwaitedSteps, all_durable
 from broker.log.put import Put
 from broker.query import by_unique_key
 from broker.scheduled.cancelling import CancelEffect, delivered, run_query

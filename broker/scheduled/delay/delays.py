@@ -21,8 +21,8 @@ from typing import Unpack
 
 import structlog
 
-from broker.log.awaited import AwaitedSteps
 from broker.log.decisions import DecisionRecord
+from broker.log.durability import AwaitedSteps
 from broker.log.shared_walk import Reading, alone, decided
 from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.file_writes import FileWrite, StateWriter, can_wait

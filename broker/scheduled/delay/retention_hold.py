@@ -8,7 +8,7 @@ the log's tail, as messages of level 1.
 from __future__ import annotations
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.log.awaited import AwaitedSteps, all_durable
+from broker.log.durability import AwaitedSteps, all_durable
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.metrics import Metrics
 from broker.scheduled.delay import metrics as counted

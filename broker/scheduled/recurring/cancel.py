@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker.format.message import LogMessage
-from broker.log.awaited import AwaitedSteps, all_durable
+from broker.log.durability import AwaitedSteps, all_durable
 from broker.log.owner import OWNER_NAME, is_foreign
 from broker.query import by_key
 from broker.runtime.steps import run_now

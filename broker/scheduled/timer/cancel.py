@@ -17,8 +17,8 @@ from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split
-from broker.log.awaited import Awaited, AwaitedSteps, all_durable
 from broker.log.decisions import prepared_offset_of
+from broker.log.durability import Awaited, AwaitedSteps, all_durable
 from broker.log.put import Put
 from broker.query import by_unique_key
 from broker.scheduled.cancelling import CancelEffect, delivered, run_query

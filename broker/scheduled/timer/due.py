@@ -33,8 +33,8 @@ from broker.runtime.step_size import STEPS_MAX, StepSize
 from broker.scheduled.delivery import Due, ScheduledDelivery
 from broker.scheduled.release import Released, moved, release, without
 from broker.scheduled.release_plain import Facts, Plain, PlainRelease
+from broker.scheduled.timer import log_units
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer import taking
 from broker.scheduled.timer.names import (
     CANCEL_NAME,
     DELIVER_NAME,
@@ -45,7 +45,7 @@ from broker.scheduled.timer.names import (
     due_of,
     slot_of,
 )
-from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.due_timers import Coming
 from broker.scheduled.timer.pending.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, Taken, TimersDamaged, Unit
 from broker.scheduled.timer.pending.table import TimerTable, key_of
 from broker.store import Store
@@ -218,8 +218,8 @@ class DueTimers:
         positions = coming.take(now_ms, count_max)
         if not positions:
             return []
-        taken = taking.take(self._table.log, positions)
-        count = taking.fitting(taken, STEP_BYTES)
+        taken = log_units.take(self._table.log, positions)
+        count = log_units.fitting(taken, STEP_BYTES)
         if count < len(taken):
             coming.give_back([(key_of(unit), position) for position, unit in taken[count:]])
             del taken[count:]
@@ -239,7 +239,7 @@ class DueTimers:
         """Make what to append for timers as this broker writes them: no rolls, loops or cancels."""
         table = self._table
         unwanted = self.superseded | self.held.keys() if self.held else self.superseded
-        places, dues, others = taking.usual(messages, unwanted, table.cancels, table.log.marked)
+        places, dues, others = log_units.usual(messages, unwanted, table.cancels, table.log.marked)
         plain = self._plain.release(places, dues)
         if not others:
             return plain
@@ -437,7 +437,7 @@ class DueTimers:
         if self.refused:
             news = [each for each in messages if each.unit.physical not in self.refused]
             again = [each for each in messages if each.unit.physical in self.refused]
-        first_due_ms, rolls, slots, topics = taking.completed(news)
+        first_due_ms, rolls, slots, topics = log_units.completed(news)
         rolls += sum([bool(unit.magic & MAGIC_ROLL) for _, unit in again])
         self._rolled_count.value += rolls
         self._delivered_count.value += len(messages) - rolls

@@ -12,14 +12,14 @@ from broker.format.java import tags_code
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split
 from broker.format.wait_properties import REAL_TOPIC_NAME
-from broker.log.awaited import Awaited, AwaitedSteps
+from broker.log.durability import Awaited, AwaitedSteps
 from broker.log.shared_walk import Reading, alone
 from broker.queues.consume_queue import ConsumeQueue
 from broker.runtime.bundle import Runtime
 from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.due import DueTimers, Follower
-from broker.scheduled.timer.entering import Entering
+from broker.scheduled.timer.enqueuing import Entering
 from broker.scheduled.timer.names import due_of
 from broker.scheduled.timer.pending.log import TimerLog, TimersDamaged, Unit
 from broker.scheduled.timer.pending.state import TimerStateFiles

@@ -18,7 +18,7 @@ from collections.abc import Generator
 from typing import Unpack
 
 from broker.errors import NO_SPACE
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.log.shared_walk import Reading, alone
 from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.later import Earliest

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from broker.errors import StoreError, StoreFormatNewer, StoreUnreadable
-from broker.opening.accepted import not_accepted
+from broker.opening.accepted_content import not_accepted
 from broker.opening.foreign import in_layout
 from broker.opening.store_json import CHECKPOINT_BYTES, CheckpointFile, Geometry, rocketmq_times
 from broker.queues.offsets import LMQ_FILE

@@ -10,11 +10,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.runtime.disk import RealDisk
+from lag.report.baselines import with_usual
 from lag.report.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
 from lag.report.data import LagReportData
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, Reduced, ReportOptions, ReportWindow
 from lag.report.parts import assemble
-from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind

@@ -52,7 +52,7 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     from random import Random
 
     from broker.features import ALL
-    from broker.opening.accepted import accept
+    from broker.opening.accepted_content import accept
     from broker.options import StoreOptions
     from broker.runtime.bundle import runtime_of
     from broker.runtime.disks.private_disk import PrivateDisk

@@ -22,7 +22,6 @@ from conf import loads
 from lag.journal.writer import FOLDER
 from lag.rules.statuses import SEVERITY
 from proxy.demo.events import DemoEvent, read_body
-from proxy.demo.lag.skipping import SkippingClock, SkippingLoop
 from proxy.demo.lag.stages import (
     AWAY,
     BY_GROUP,
@@ -39,6 +38,7 @@ from proxy.demo.lag.stages import (
     pace_of,
     poison_case,
 )
+from proxy.demo.lag.time_skipping_loop import SkippingClock, SkippingLoop
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.operate.changes.groups import PauseBody

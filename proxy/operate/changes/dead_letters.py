@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from broker.errors import NO_SPACE
-from broker.log.awaited import AwaitedSteps, saved
+from broker.log.durability import AwaitedSteps, saved
 from broker.query import NotFound, QueryRefused
 from broker.retry.letters import DeadLetterFilter
 from broker.runtime.async_steps import run_async

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from broker.log.awaited import AwaitedSteps, saved
+from broker.log.durability import AwaitedSteps, saved
 from broker.queues.topics import retry_topic
 from broker.runtime.file_writes import Steps
 from lag.samples import EventKind

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from broker.errors import MessageRefused
-from broker.log.awaited import AwaitedSteps, all_durable, saved
+from broker.log.durability import AwaitedSteps, all_durable, saved
 from broker.runtime.async_steps import run_async
 from broker.scheduled.cancelling import CancelEffect
 from proxy.access.rules import EVERYTHING

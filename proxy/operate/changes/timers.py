@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import asdict
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.query import QueryRefused
 from broker.runtime.async_steps import run_async
 from broker.scheduled.cancelling import CancelEffect

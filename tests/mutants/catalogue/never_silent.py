@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a start takes lower limits of retention at once",
-        "proxy/node/retaining.py",
+        "proxy/node/retention_schedule.py",
         old="self._saved or wanted\n",
         new="wanted\n",
         caught_by=(
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message that cannot be sent to the retry topic counts as consumed",
-        "upstream/outcomes/leaving.py",
+        "upstream/outcomes/departing_jobs.py",
         old="""\
         if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
             return False

@@ -77,7 +77,7 @@ MUTANTS = (
         new="        if present or is_of_only(delivery, holder, number, certain=certain) or True:\n",
         caught_by=(
             "tests/unit/upstream/delivery/test_group.py::test_late_success_while_a_newer_delivery_is_out_holds_the_key",
-            "tests/unit/upstream/delivery/test_crossing.py::test_first_success_after_a_redelivery_to_the_same_client_keeps_the_key",
+            "tests/unit/upstream/delivery/test_answer_matching.py::test_first_success_after_a_redelivery_to_the_same_client_keeps_the_key",
         ),
         rows=("W3",),
     ),

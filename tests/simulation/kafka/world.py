@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.registry import Registry
 from conf import Config, loads
 from proxy.node.node import Node

@@ -19,7 +19,7 @@ from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
 from upstream.kafka.commits.blobs import BLOB_MAX, Blobs, Named
 from upstream.kafka.commits.metadata import NAMED_MIN, TEXT_MAX, TEXT_MIN, encode, encode_named
-from upstream.kafka.commits.remembered import Said
+from upstream.kafka.commits.revoked_partitions import Said
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Commit, GroupMember, KafkaFailure
 from upstream.kafka.topics import KafkaQueue

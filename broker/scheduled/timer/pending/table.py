@@ -39,7 +39,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.scheduled.timer.names import TimerOptions
-from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.due_timers import Coming
 from broker.scheduled.timer.pending.log import (
     MAGIC_DELETE,
     MAGIC_ROLL,

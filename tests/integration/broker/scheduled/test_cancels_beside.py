@@ -10,7 +10,7 @@ import pytest
 
 from broker.errors import StoreFailed
 from broker.format.message import message_of
-from broker.log.awaited import Awaited, AwaitedSteps
+from broker.log.durability import Awaited, AwaitedSteps
 from broker.log.put import Put
 from broker.retention import RetentionLimits
 from broker.runtime.steps import StepsEnd, step

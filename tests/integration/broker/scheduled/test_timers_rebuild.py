@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
 from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.cancelling import CancelEffect

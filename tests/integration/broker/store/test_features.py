@@ -18,8 +18,8 @@ from broker.runtime.seams import Disk
 from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import DelayedPuts, delay_feature
-from broker.scheduled.popped import REVIVE_PREFIX
-from broker.scheduled.recurring.interrupted import LOOP_FEATURE, Interrupted
+from broker.scheduled.pop_records import REVIVE_PREFIX
+from broker.scheduled.recurring.ended_loops import LOOP_FEATURE, Interrupted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts, timer_feature
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC

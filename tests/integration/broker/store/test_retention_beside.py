@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.retention_hold import DelayHold

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from yarl import URL
 
+from actions.client_factories import Outside
 from actions.http.client import INTERIM_MAX, LARGE_BYTES, Client, HttpReply, PushFailed
-from actions.http.wish import HttpWish
-from actions.outside import Outside
+from actions.http.connection_options import HttpWish
 from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
 from tests.fakes.http import SimHttp, forget_connectors
 

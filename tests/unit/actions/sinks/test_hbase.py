@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.sinks.commands import HBaseAppend, HBaseDelete, HBaseIncrement, HBasePut, RedisCommand
 from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.hbase.link import HBaseWish, RealHBase, RowChange, fault_of

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import BaseConnector
 
-from actions.http.wish import HttpWish
-from actions.outside import Outside, real_connector
+from actions.client_factories import Outside, real_connector
+from actions.http.connection_options import HttpWish
 from actions.sinks.faults import ServerAway, ServerRefusedMessage
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.sink import HdfsSink
 from actions.sinks.files.webhdfs import WebHdfs
-from actions.sinks.files.wish import FolderWish
 from conf.secrets import Secret
 from pyddmq.actions import Failed, RetryLater, Status
 from pyddmq.testing.sim_disk import SimDisk

@@ -12,7 +12,7 @@ from broker.errors import MessageRefused, StoreForeign
 from broker.format.java import tags_code
 from broker.format.record import HEADER, HEADER_BYTES, MAGIC_V2, split
 from broker.log.put import Put
-from broker.opening.accepted import accept
+from broker.opening.accepted_content import accept
 from broker.opening.foreign import in_layout
 from broker.queues.consume_queue import UNIT
 from broker.runtime.metrics import Metrics

@@ -24,7 +24,7 @@ from broker.runtime.state_file import SealedFile
 from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.delays import Delays
-from broker.scheduled.popped import TIMER_TOPIC
+from broker.scheduled.pop_records import TIMER_TOPIC
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
 from broker.scheduled.timer.timers import Timers

@@ -13,7 +13,7 @@ from broker.runtime.bundle import runtime_of
 from pyddmq.testing import ManualClock, PowerCut
 from tests.unit.upstream_world import Client, World
 from upstream.embedded.expiry import Expiry
-from upstream.losses import MESSAGES_EXPIRED
+from upstream.retention_losses import MESSAGES_EXPIRED
 from upstream.state import JobState
 
 SEGMENT_BYTES = 4096

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
 from pyddmq.testing import SimSyncs
 from tests.integration.waiting_tools import drive, flush_in_background

@@ -6,8 +6,8 @@ import pytest
 
 from tests.conftest import need_module
 from tests.kafka_world import Loop
-from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.posting import Post
+from upstream.kafka_client.query_thread import Asking
 
 
 @pytest.mark.parametrize(

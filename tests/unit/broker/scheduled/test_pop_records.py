@@ -15,7 +15,7 @@ from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.steps import run_now
-from broker.scheduled.popped import TIMER_TOPIC, popped
+from broker.scheduled.pop_records import TIMER_TOPIC, popped
 from broker.store import Store
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, open_store

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.made_bodies import BODY_BYTES, SHARES, MadeBodies
+from upstream.delivery.transformed_bodies import BODY_BYTES, SHARES, MadeBodies
 from upstream.job import UpstreamJob
 
 TRANSIT = {"Transit": {"fields": {"n": "$.n", "made": "$.a.b"}}}

@@ -15,7 +15,7 @@ from dataclasses import asdict, fields
 import structlog
 
 from broker.errors import NO_SPACE, StoreUnreadable
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
 from broker.runtime.bundle import Runtime
 from broker.runtime.state_file import SealedFile

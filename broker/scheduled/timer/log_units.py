@@ -109,11 +109,11 @@ def _waiting(units: memoryview, read_ms: int, found: dict[int, int]) -> None:
             found[topic_hash] = found.get(topic_hash, 0) + 1
 
 
-read_units = accelerated("broker.scheduled.timer.taking_accelerator", "read", _read_none)
-fitting = accelerated("broker.scheduled.timer.taking_accelerator", "fitting", _fitting)
-usual = accelerated("broker.scheduled.timer.taking_accelerator", "usual", _usual)
-completed = accelerated("broker.scheduled.timer.taking_accelerator", "completed", _completed)
-count_waiting = accelerated("broker.scheduled.timer.taking_accelerator", "waiting", _waiting)
+read_units = accelerated("broker.scheduled.timer.log_units_accelerator", "read", _read_none)
+fitting = accelerated("broker.scheduled.timer.log_units_accelerator", "fitting", _fitting)
+usual = accelerated("broker.scheduled.timer.log_units_accelerator", "usual", _usual)
+completed = accelerated("broker.scheduled.timer.log_units_accelerator", "completed", _completed)
+count_waiting = accelerated("broker.scheduled.timer.log_units_accelerator", "waiting", _waiting)
 
 
 def take(log: TimerLog, positions: list[int]) -> list[Taken]:

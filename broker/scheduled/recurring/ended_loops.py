@@ -1,4 +1,4 @@
-"""Which loops RocketMQ ended; `broker.scheduled.recurring.returning` has them go on."""
+"""Which loops RocketMQ ended; `broker.scheduled.recurring.resumed_loops` has them go on."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
 from upstream.history import FAILING_ATTEMPTS
 from upstream.job import UpstreamJob
-from upstream.outcomes.apart import Apart, complete_successor
+from upstream.outcomes.parked_jobs import Apart, complete_successor
 from upstream.retry.dead_letters import UNDECIDED
 from upstream.state import WITHOUT_PERMIT, JobEvent, JobState, move
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from conf.sections.admin import AdminConfig
-from proxy.access.trail import RECENT_MAX, Trail
+from proxy.access.audit_file import RECENT_MAX, Trail
 from proxy.access.views import AuditEntry
 from pyddmq.testing import SimDisk
 

@@ -6,7 +6,7 @@ import pytest
 
 from conf.sections.kafka import KafkaClusterConfig
 from tests.conftest import need_module
-from upstream.kafka_client import look
+from upstream.kafka_client import cluster_inspection
 from upstream.kafka_client.package import KafkaUnusable
 
 
@@ -17,19 +17,19 @@ def _cluster(**librdkafka: object) -> KafkaClusterConfig:
 
 def test_process_that_dies_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that asked lives, and says what became of it."""
-    monkeypatch.setattr(look, "MODULE", "tests.unit.upstream.kafka_client.dying")
-    facts = look.look_beside("main", _cluster(), ["t"], ["g"])
+    monkeypatch.setattr(cluster_inspection, "MODULE", "tests.unit.upstream.kafka_client.dying")
+    facts = cluster_inspection.look_beside("main", _cluster(), ["t"], ["g"])
     assert "ended three times without an answer" in facts.trouble
 
 
 def test_setting_that_is_refused_is_told_by_the_process() -> None:
     """With librdkafka's words."""
     with pytest.raises(KafkaUnusable, match=r"kafka\.main"):
-        look.look_beside("main", _cluster(**{"no.such.setting": 1}), ["t"], ["g"])
+        cluster_inspection.look_beside("main", _cluster(**{"no.such.setting": 1}), ["t"], ["g"])
 
 
 def test_cluster_that_cannot_be_reached_is_told_by_the_process() -> None:
     """As by a look in this one."""
-    facts = look.look_beside("main", _cluster(), ["t"], ["g"])
+    facts = cluster_inspection.look_beside("main", _cluster(), ["t"], ["g"])
     assert facts.trouble
     assert "ended" not in facts.trouble

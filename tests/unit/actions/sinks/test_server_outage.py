@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.sinks.away import ALONE_MS, FORGET_SECONDS, Away
+from actions.sinks.server_outage import ALONE_MS, FORGET_SECONDS, Away
 from tests.unit.actions.sinks.surroundings import FakeContext
 
 

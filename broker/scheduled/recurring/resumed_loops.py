@@ -18,7 +18,7 @@ from broker.format.record import split
 from broker.log.put import Put
 from broker.query import NotFound, at_physical, by_key
 from broker.runtime.seams import Disk
-from broker.scheduled.recurring.interrupted import Interrupted
+from broker.scheduled.recurring.ended_loops import Interrupted
 from broker.scheduled.recurring.names import LOOP_NAME
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
 from broker.scheduled.recurring.puts import waiting

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.format.record import SYS_ROLLBACK
-from broker.index.feed import BYTES_MAX, RECORDS_MAX, IndexFeed
+from broker.index.recent_records import BYTES_MAX, RECORDS_MAX, IndexFeed
 from broker.index.rows import RowMaker
 from broker.log.put import Put
 from broker.log.walk import walk

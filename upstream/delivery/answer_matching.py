@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from upstream.holder import Holder
 from upstream.job import DeliveredBatch, GroupQueue
+from upstream.message_holder import Holder
 
 
 def is_of_present(

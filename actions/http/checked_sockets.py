@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from actions.http.addresses import Network, refusal
-from actions.http.wish import AddressRefused, HttpWish
+from actions.http.connection_options import AddressRefused, HttpWish
 from conf.file_faults import file_fault
 
 DNS_SECONDS = 10

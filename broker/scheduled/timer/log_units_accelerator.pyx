@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Units of the timer log in C, many at once: what `broker.scheduled.timer.taking` does."""
+"""Units of the timer log in C, many at once: what `broker.scheduled.timer.log_units` does."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 

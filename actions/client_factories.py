@@ -11,22 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.http.wish import HttpWish
+from actions.http.connection_options import HttpWish
 from pyddmq.actions import Action, Job
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
+    from actions.sinks.files.folder_options import FolderWish
     from actions.sinks.files.folders import Folders
-    from actions.sinks.files.wish import FolderWish
     from actions.sinks.hbase.link import HBaseLink, HBaseWish
-    from actions.sinks.keep import Keep
+    from actions.sinks.local_state import Keep
     from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish
 
 
 def real_connector(wish: HttpWish) -> BaseConnector:
     """Make aiohttp's connector over the system's sockets, in the running loop. Raises OSError for a bad `ca_file`."""
-    from actions.http.edge import connector  # aiohttp is imported when somebody pushes (D38)
+    from actions.http.checked_sockets import connector  # aiohttp is imported when somebody pushes (D38)
 
     return connector(wish)
 
@@ -54,7 +54,7 @@ def real_hbase(wish: HBaseWish) -> HBaseLink:
 
 def real_folders(wish: FolderWish, outside: Outside) -> Folders:
     """Make what files are written by: the node's disk, WebHDFS, or a file system that pyarrow reaches."""
-    from actions.sinks.files.real import folders
+    from actions.sinks.files.real_folders import folders
 
     return folders(wish, outside.keep, outside.http)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actions.http.wish import HttpWish
+from actions.http.connection_options import HttpWish
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.local import LocalFolders
-from actions.sinks.files.wish import FolderWish
-from actions.sinks.keep import Keep
+from actions.sinks.local_state import Keep
 
 if TYPE_CHECKING:
     from aiohttp import BaseConnector

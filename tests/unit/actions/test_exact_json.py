@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actions.json_action import JsonAction
-from actions.transform.exact import JsonNumber, decode_exact, encode, text_of
+from actions.transform.exact_json import JsonNumber, decode_exact, encode, text_of
 from pyddmq.actions import Action, Job, Status
 from pyddmq.testing.actions import try_pipeline
 
