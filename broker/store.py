@@ -81,7 +81,6 @@ class Store:
         queue_locks: Who consumes which queue for which group.
         waiting: What makes messages wait in one way, by its class (`broker.waits`).
         put, queue_for: Appends one message and flushes; the queue of one that names none (`broker.single_puts`).
-        traced: Called with what an append stages; None: nothing is traced.
         unique_keys: Creates `UNIQ_KEY`s for callers that need one before the append.
         closed: `close` or `abandon` was called.
         failed: The error of the failed write or sync after which nothing is accepted, or None.
@@ -96,6 +95,7 @@ class Store:
         lock: Lock,
         runtime: Runtime,
         driver: CommitDriver | None,
+        traced: Traced | None = None,
     ) -> None:
         clock, random, metrics = runtime.clock, runtime.random, runtime.metrics
         self.root = root
@@ -104,7 +104,7 @@ class Store:
         self.damage = DamagedPlaces()
         self.failed: StoreFailed | None = None
         self.closed = False
-        self.traced: Traced | None = None
+        self._traced = traced
         self._waits = StoreWaits(self, given, runtime)
         self._clock = clock
         self.arrivals = Arrivals(clock)
@@ -176,18 +176,20 @@ class Store:
         features: Sequence[Feature],
         runtime: Runtime,
         driver: CommitDriver | None = None,
+        traced: Traced | None = None,
     ) -> Generator[RecoveryProgress, None, Store]:
         """`open` in steps of bounded work, for a caller that does other things in between; returns the store.
 
         The first step takes the lock and compares the geometry; nothing is changed before the second. Closing the
         generator early gives the lock back and leaves the store as a kill would: the next opening recovers it.
+        `traced` is called with what an append stages; None: nothing is traced.
 
         Raises:
             StoreError: As `open`.
         """
         given = OpenedFeatures(features)
         lock = take_lock(root, runtime.disk)
-        store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver)
+        store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver, traced=traced)
         try:
             yield from store._open()
         except BaseException as error:
@@ -292,8 +294,8 @@ class Store:
         tails, sizes, _ = measured
         self._feed(tails, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
         self._appended.value += len(puts)
-        if self.traced is not None:
-            done = self.traced(puts, positions, done)
+        if self._traced is not None:
+            done = self._traced(puts, positions, done)
         self.commit.stage(physicals, sizes, buffers, done)
         return positions
 

@@ -61,8 +61,9 @@ from proxy.tls.ports import TlsPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.embedded.store_traces import traced_appends
 from upstream.figures.endings import EndingHook
-from upstream.figures.tracing import GroupTraces
+from upstream.figures.tracing import GroupTraces, Tracing
 from upstream.group_parts import GroupLimits, NodeSeams
 from upstream.kafka.broker import KafkaBroker
 from upstream.progress.ack_writer import Driver
@@ -76,8 +77,9 @@ def opening_store(
     driver: CommitDriver | None,
     *,
     descriptors_max: int = DESCRIPTORS_UNBOUNDED,
+    tracing: Tracing | None = None,
 ) -> Generator[RecoveryProgress, None, Store]:
-    """Open the store and recover it, in steps. Raises StoreError."""
+    """Open the store and recover it, in steps; with `tracing` appends are traced. Raises StoreError."""
     options = StoreOptions(
         # Of the descriptors that connections leave free, half: the log, the index and all else need theirs.
         queue_files_max=min(StoreOptions().queue_files_max, descriptors_max // 2),
@@ -105,6 +107,7 @@ def opening_store(
             features=given,
             runtime=runtime,
             driver=driver,
+            traced=None if tracing is None else partial(traced_appends, tracing),
         )
     )
 
@@ -331,8 +334,8 @@ def node_seams(parts: Parts, group: str, kafka: KafkaBroker | None, *, settles: 
     endings = EndingHook()
     if parts.tracing is not None:
         traces = GroupTraces(group, parts.tracing)
+        endings = EndingHook(acted=traces.acted, failed=traces.failed)
         endings.put("traces", traces)
-        endings.acted, endings.failed = traces.acted, traces.failed
     if kafka is None:
         broker = EmbeddedBroker(opened.store, runtime)
         return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, endings=endings, calls=calls)

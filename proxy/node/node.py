@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Generator
-from functools import partial
 
 import structlog
 
@@ -54,7 +53,6 @@ from upstream.delivery.group import QUEUES_AT_ONCE, ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.expiry import Expiry
 from upstream.embedded.queues import offsets_of
-from upstream.embedded.store_traces import traced_appends
 from upstream.progress.progress import ProgressFailed
 
 # Work that a node does again and again, on the loop.
@@ -147,7 +145,7 @@ class Node(Parts, CommitDriver):
         node, seams = self.config.node, self.seams
         self.started_monotonic = seams.clock.monotonic()
         # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
-        steps = opening_store(node, self.runtime, self, descriptors_max=seams.descriptors_max)
+        steps = opening_store(node, self.runtime, self, descriptors_max=seams.descriptors_max, tracing=self.tracing)
         next(steps)
         self.audit.open(node.data)
         try:
@@ -360,8 +358,6 @@ class Node(Parts, CommitDriver):
             ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
             await startup.run("topics", ports.making(self.config))
             ports.publish(self.config)
-            if self.tracing is not None:
-                store.traced = partial(traced_appends, self.tracing)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
             opened = Opened(
                 store=store,

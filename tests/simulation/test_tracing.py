@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.simulation.ward import Ward
+from tests.simulation.world import AWAITS, BLOCKS, settings
 from upstream.figures.tracing import SPANS, TraceSpan
 
 TRACE, PARENT = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -82,8 +83,6 @@ def test_each_action_has_a_span() -> None:
     """Of plain, awaiting and blocking actions, with its answer; PullServer is the delivery."""
 
     def waits(wanted: dict[str, Any]) -> None:
-        from tests.simulation.world import settings
-
         wanted["groups"] = settings(waits=True)["groups"]
 
     collector = Collector()
@@ -95,7 +94,7 @@ def test_each_action_has_a_span() -> None:
     assert actions
     assert {span.context.span_id for span in actions} == {PARENT}
     assert {span.facts["messaging.pyddmq.answer"] for span in actions} == {"CONTINUE"}
-    assert "PullServer" not in {span.facts["messaging.pyddmq.action"] for span in actions}
+    assert {span.facts["messaging.pyddmq.action"] for span in actions} == {"Json", AWAITS, BLOCKS}
     assert all(span.start_us <= span.end_us for span in actions)
 
 
@@ -228,7 +227,7 @@ def test_stop_sends_what_is_left_and_waits_two_seconds_at_most() -> None:
 def test_without_tracing_nothing_is_hooked() -> None:
     """No listener, no callback, no property: the ways of messages are as without the feature."""
     ward = Ward()
-    assert ward.node.store.traced is None
+    assert ward.node.store._traced is None
     assert ward.node.tracing is None
     assert ward.node.trace_export is None
     for group in ward.node.all_groups():

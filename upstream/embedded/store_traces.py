@@ -12,7 +12,7 @@ from upstream.figures.tracing import Tracing, Value
 def traced_appends(
     tracing: Tracing, puts: Sequence[Put], positions: Sequence[LogPosition], done: Done | None
 ) -> Done | None:
-    """Have messages traced that are staged in the store: their spans end when `done` is called (`Store.traced`).
+    """Have messages traced that are staged in the store: their spans end when `done` is called (`Store.opening`).
 
     Returns:
         What is to be called instead of `done`.
