@@ -43,7 +43,7 @@ from broker.log.arrivals import Arrivals
 from broker.log.decisions import Decided, decisions
 from broker.log.encoder import Encoder, stamp_of
 from broker.log.group_commit import CommitDriver
-from broker.log.put import Done, LogPosition, Put
+from broker.log.put import Done, LogPosition, Put, Traced
 from broker.log.scan import record_at
 from broker.log.stored_time import usual_stored_ms
 from broker.log.walk import Walked, walk
@@ -138,12 +138,14 @@ class Store:
         lock: Lock,
         runtime: Runtime,
         driver: CommitDriver | None,
+        traced: Traced | None = None,
     ) -> None:
         clock, random, metrics = runtime.clock, runtime.random, runtime.metrics
         self.root = root
         self.options = options
         self._recovery: RecoveryFacts | None = None
         self.damage = DamagedPlaces()
+        self._traced = traced
         self._clock = clock
         self.arrivals = Arrivals(clock)
         self.unique_keys = UniqueKeys(options.store_host, random)
@@ -214,18 +216,20 @@ class Store:
         features: Sequence[Feature],
         runtime: Runtime,
         driver: CommitDriver | None = None,
+        traced: Traced | None = None,
     ) -> Generator[RecoveryProgress, None, Store]:
         """`open` in steps of bounded work, for a caller that does other things in between; returns the store.
 
         The first step takes the lock and compares the geometry; nothing is changed before the second. Closing the
         generator early gives the lock back and leaves the store as a kill would: the next opening recovers it.
+        `traced` is called with what an append stages; None: nothing is traced.
 
         Raises:
             StoreError: As `open`.
         """
         given = OpenedFeatures(features)
         lock = take_lock(root, runtime.disk)
-        store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver)
+        store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver, traced=traced)
         try:
             yield from store._open()
         except BaseException as error:
@@ -340,6 +344,8 @@ class Store:
         tails, sizes, _ = measured
         self._feed(tails, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
         self._appended.value += len(puts)
+        if self._traced is not None:
+            done = self._traced(puts, positions, done)
         self.commit.stage(physicals, sizes, buffers, done)
         return positions
 
@@ -367,7 +373,7 @@ class Store:
         Raises:
             KeyError: No topic has that name.
             MessageRefused, DiskFull, StoreFailed: As `Store.append`; StoreFailed also when the flush failed,
-                MessageRefused also when a wait is asked for by argument and by property.
+                MessageRefused also when argument and property both set a wait.
         """
         target = self.topics[topic] if isinstance(topic, str) else topic
         if queue_id is None:
@@ -430,7 +436,7 @@ class Store:
         return self.commit.driver is not None
 
     def walk(self, start: int, records_max: int) -> tuple[list[Walked], int]:
-        """Read so many visible records from a commit-log offset on (`broker.log.walk`). Raises OSError."""
+        """Read up to `records_max` visible records from a commit-log offset on (`broker.log.walk`). Raises OSError."""
         return walk(self._log, start, self.end, records_max=records_max)
 
     def decisions(self, start: int) -> Generator[Decided, None, None]:

@@ -13,7 +13,7 @@ from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.retry.retry_topic import RetryTopic
-from upstream.source import Broker, RetryQueues, StretchReader
+from upstream.source import Broker, RetryQueues, StretchSource
 from upstream.views import FetcherView
 from upstream.waiting.buffer import BufferLimits, PullBuffer
 
@@ -42,7 +42,7 @@ class NodeSeams:
     progress: Progress
     runtime: Runtime
     retry_queues: RetryQueues | None = None
-    stretches: StretchReader | None = None
+    stretches: StretchSource | None = None
     endings: EndingHook = field(default_factory=EndingHook)
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None

@@ -287,7 +287,7 @@ class Broker(Times, Protocol):
         ...
 
 
-class StretchReader(Protocol):
+class StretchSource(Protocol):
     """A broker whose queues can be read by clients that keep their own offsets (low-level topics)."""
 
     def read_stretch(
