@@ -201,7 +201,10 @@ def _rocketmq(folder: Path, where: Cores) -> Iterator[Contender]:
     store = {"storePathRootDir": str(folder / "store"), "storePathCommitLog": str(folder / "store" / "commitlog")}
     namesrv = NameServer(folder / "namesrv", programs, core=where.client)
     try:
-        settings = {**store, "flushDiskType": "SYNC_FLUSH"}
+        # A broker that shares its core refuses nothing because a request has waited.
+        patience = {f"waitTimeMillsIn{name}Queue": "60000" for name in ("Send", "Pull")}
+        patience["osPageCacheBusyTimeOutMills"] = "60000"
+        settings = {**store, **patience, "flushDiskType": "SYNC_FLUSH"}
         with Broker(folder / "broker", programs, namesrv.address, settings, options=JVM, core=where.server) as broker:
             host, port = broker.address.split(":")
             address = host, int(port)
