@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -64,15 +66,27 @@ class Contender(NamedTuple):
 
     def publish(self, case: Case, where: Cores) -> Figures:
         """Measure the publishes of a case."""
-        self.create(self.target(case), case.clients)
-        wait_idle(self.pid, self.idle_share)
-        return self._figures("publish", case, where, self._cost(where), publish_load)
+        with self._awake():
+            self.create(self.target(case), case.clients)
+            wait_idle(self.pid, self.idle_share)
+            return self._figures("publish", case, where, self._cost(where), publish_load)
 
     def pull(self, case: Case, where: Cores) -> Figures:
         """Measure the pulls of what was published."""
-        before, group = self._cost(where), self.subscribe(self.target(case))
-        before = Cost(before.process + group.process, before.core + group.core)
-        return self._figures("pull", case, where, before, pull_load)
+        with self._awake():
+            before, group = self._cost(where), self.subscribe(self.target(case))
+            before = Cost(before.process + group.process, before.core + group.core)
+            return self._figures("pull", case, where, before, pull_load)
+
+    @contextlib.contextmanager
+    def _awake(self) -> Iterator[None]:
+        """Stop a server that is never idle while the others have their turns on its core."""
+        if self.idle_share == IDLE_SHARE:
+            yield
+            return
+        os.kill(self.pid, signal.SIGCONT)
+        yield
+        os.kill(self.pid, signal.SIGSTOP)
 
     def _figures(self, measure: str, case: Case, where: Cores, before: Cost, load: Callable[..., float]) -> Figures:
         seconds = ClientProcess(where.client, load, self.target(case), 1, case.messages, case.clients).result()

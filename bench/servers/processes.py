@@ -314,7 +314,7 @@ def nats_server() -> str | None:
 
 def nats_version() -> str | None:
     """Version of the installed nats-server, or None."""
-    return _version(nats_server(), r"v(\S+)")
+    return _version(nats_server(), r": v(\S+)")
 
 
 def redis_version() -> str | None:
