@@ -78,7 +78,7 @@ def _file_system(folder: Path) -> str:
 def sections(results: Sequence[Figures], facts: dict[str, Any]) -> dict[str, str]:
     """Return the tables of what was measured, by the name of their marks in the document."""
     found = {
-        "requests": requests.tables(results),
+        "requests": requests.tables(results, quiet=load_before(facts) <= LOAD_MAX),
         "batches": _throughput(results),
         "latency": _latency(results),
         "idle": _idle(results),
@@ -93,11 +93,16 @@ def sections(results: Sequence[Figures], facts: dict[str, Any]) -> dict[str, str
     return {name: text + what for name, text in found.items() if text}
 
 
+def load_before(facts: dict[str, Any]) -> float:
+    """Return the machine's load before the run."""
+    return float(facts.get("load_before", 0))
+
+
 def machine(facts: dict[str, Any]) -> str:
     """Return a sentence on what was measured, and on which machine; it warns of other work on it."""
     shown = {name: value for name, value in facts.items() if value is not None and name not in _LEFT_OUT}
     text = f"Measured on: {', '.join(f'{name} {value}' for name, value in shown.items())}."
-    load = float(facts.get("load_before", 0))
+    load = load_before(facts)
     if load > LOAD_MAX:
         text += f" **The machine was busy (load {load:.2f})**: figures of all servers are worse than they would be."
     return text

@@ -55,11 +55,16 @@ def _cpu(run: Figures) -> float:
     return run.cpu_us
 
 
-def tables(results: Sequence[Figures]) -> str:
-    """Return CPU per message, and requests per second of a core that is busy; empty when they were not measured."""
+def tables(results: Sequence[Figures], *, quiet: bool) -> str:
+    """Return CPU per message, and requests per second of a busy core; empty when they were not measured.
+
+    On a machine that is not quiet the core's time is that of other work, too, and left out.
+    """
     if not _servers(results):
         return ""
     cost = _table(results, "server CPU per message, us", _cpu, "{:,.1f}")
+    if not quiet:
+        return cost
     return (
         cost + "\n" + _table(results, "requests per second and core", lambda run: 1e6 / (run.core_us or 1), "{:,.0f}")
     )
