@@ -114,9 +114,10 @@ def _all(connections: Sequence[Connection], client: Callable[[Connection], Gener
     running: dict[int, Generator[None, None, None]] = {}
     begun = time.perf_counter()
     for connection in connections:
-        running[connection.socket.fileno()] = each = client(connection)
-        poller.register(connection.socket, select.EPOLLIN)
-        next(each)
+        each = client(connection)
+        if next(each, _END) is not _END:
+            running[connection.socket.fileno()] = each
+            poller.register(connection.socket, select.EPOLLIN)
     while running:
         ready = poller.poll(ANSWER_SECONDS_MAX)
         if not ready:
