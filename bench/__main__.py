@@ -101,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.page:
         options.only = options.only or PAGE_MEASURES
         options.document = options.document or str(PAGE)
-        plan = plan._replace(repeat=FULL.repeat)
+        # Batches of one are among the single requests.
+        plan = plan._replace(repeat=FULL.repeat, messages={n: count for n, count in plan.messages.items() if n > 1})
     if options.repeat is not None:
         plan = plan._replace(repeat=options.repeat)
     # A terminated benchmark still ends its servers and removes their data.
