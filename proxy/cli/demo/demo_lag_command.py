@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proxy.demo.lag.run import LagRun
     from proxy.demo.lag.verdict import LagReport
 
-NO_SPARK = "no report: it runs on Spark, and there is no {name}; pip install 'pyddmq[server,spark]'"
+NO_SPARK = "no report: it needs Spark, and {name} is missing; pip install 'pyddmq[server,spark]'"
 
 SMALL_DATA = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Of some thousand rows, compiling a plan costs more than running it."""
