@@ -134,7 +134,7 @@ def build(word: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="pyddmq",
         help=HELP,
-        cls=_Folder,
+        cls=_PlainGroup,
         no_args_is_help=True,
         # An operating error is a sentence; what is left over is a bug, and its plain traceback is what a report needs.
         pretty_exceptions_enable=False,
@@ -142,7 +142,7 @@ def build(word: str | None = None) -> typer.Typer:
     )
     app.callback()(_main)
     # `serve` has its own way with signals: it drains.
-    app.command("serve", cls=_Command)(_ending(serve_command.serve))
+    app.command("serve", cls=_PlainCommand)(_ending(serve_command.serve))
     if word == "serve":
         _add(app, {"version": version})
         return app
@@ -181,7 +181,7 @@ def _main(
 
 def _add(app: typer.Typer, commands: Mapping[str, Callable[..., int]]) -> None:
     for name, command in commands.items():
-        app.command(name, cls=_Command)(_ending(_on_sigterm(command)))
+        app.command(name, cls=_PlainCommand)(_ending(_on_sigterm(command)))
 
 
 def _with_plain_types(params: list[Any]) -> list[Any]:
@@ -194,23 +194,23 @@ def _with_plain_types(params: list[Any]) -> list[Any]:
     return params
 
 
-class _Command(typer.core.TyperCommand):
+class _PlainCommand(typer.core.TyperCommand):
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         return _with_plain_types(super().get_params(ctx))
 
 
-class _Folder(typer.core.TyperGroup):
+class _PlainGroup(typer.core.TyperGroup):
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         return _with_plain_types(super().get_params(ctx))
 
 
-def _meaning(meant: str | None) -> type[_Folder]:
+def _meaning(meant: str | None) -> type[_PlainGroup]:
     """Make a group of commands of which one is meant when none is named: what follows is its arguments then."""
     if meant is None:
-        return _Folder
+        return _PlainGroup
     chosen = [meant]
 
-    class Meaning(_Folder):
+    class DefaultCommandGroup(_PlainGroup):
         def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
             # A shell that completes asks what there is, and means none yet.
             is_meant = not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names)
@@ -218,7 +218,7 @@ def _meaning(meant: str | None) -> type[_Folder]:
                 args = [*chosen, *args]
             return super().parse_args(ctx, args)
 
-    return Meaning
+    return DefaultCommandGroup
 
 
 def version(*, as_json: AsJson = False) -> int:
