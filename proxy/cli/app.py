@@ -223,9 +223,9 @@ def _meaning(meant: str | None) -> type[_PlainGroup]:
 
 def version(*, as_json: AsJson = False) -> int:
     """Print the version."""
-    from importlib.metadata import version as installed_version
+    from pyddmq.version import product_version
 
-    number = installed_version("pyddmq")
+    number = product_version()
     if as_json:
         return print_json({"version": number})
     return print_line(f"pyddmq {number}")

@@ -114,6 +114,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Find the interface definitions and the rooms.
     "pyddmq/idl.py": frozenset({"pathlib"}),
     "pyddmq/rooms.py": frozenset({"pathlib"}),
+    "pyddmq/version.py": frozenset({"pathlib"}),
     # The process around a node: makes the real seams, signals, file watching.
     "proxy/process/serve.py": _EDGE,
     # Programs of their own that speak to a node from outside.

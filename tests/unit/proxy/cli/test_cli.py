@@ -408,7 +408,7 @@ def test_demo_is_told_that_the_node_is_stopping(capsys: pytest.CaptureFixture[st
 def test_version_prints_the_installed_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Plain and as JSON."""
     assert run(["version"]) == ExitCode.OK
-    assert re.fullmatch(r"pyddmq \d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert re.fullmatch(r"pyddmq \d+\.\d+\.\d+(\+g[0-9a-f]{8})?\n", capsys.readouterr().out)
     assert run(["version", "--json"]) == ExitCode.OK
     assert set(lines_of(capsys)[0]) == {"version"}
 
