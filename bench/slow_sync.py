@@ -92,11 +92,11 @@ async def measure(topics: int, root: str) -> None:
         for queue_id in range(8):
             append(store, b"x" * 100, topic=f"t{number}", queue_id=queue_id)
     store.flush()
-    store._checkpointer._at -= 60
+    store.checkpointer._at -= 60
     longest, began = 0.0, time.monotonic()
     store.checkpoint()
     longest = time.monotonic() - began
-    while store._checkpointer.is_under_way:
+    while store.checkpointer.is_under_way:
         before = time.monotonic()
         await asyncio.sleep(0.005)
         longest = max(longest, time.monotonic() - before)

@@ -113,7 +113,7 @@ class Store:
         self._read, self.walk = parts.log.read, parts.walk
         self.segment_space = parts.segment_space
         self._limited_log = parts.limited_log
-        self._checkpointer = parts.checkpointer
+        self.checkpointer = parts.checkpointer
         self.topics: Mapping[str, Topic] = parts.topics.by_name
         self.topic_changes, self.create_topic = parts.topic_changes, parts.topic_changes.create
         self.retention = parts.retention
@@ -344,8 +344,8 @@ class Store:
             self.make_durable()
             self.segment_space.tend()
             self.index.tick()
-            if self._checkpointer.due and not self._checkpointer.is_under_way:
-                self._checkpointer.begin(self._moment, self.fail)
+            if self.checkpointer.due and not self.checkpointer.is_under_way:
+                self.checkpointer.begin(self._moment, self.fail)
         except OSError as error:
             self.fail("writing the checkpoint", error)
 
