@@ -114,7 +114,7 @@ MUTANTS = (
         "a full disk keeps the spare segment while retention needs space for a checkpoint",
         "broker/retention.py",
         old="""\
-            if self.checkpointer.is_postponed:
+            if self._checkpointer.is_postponed:
                 self._space.give_back()
 """,
         new="",
