@@ -175,7 +175,9 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--days", type=int, default=2, help="large sizes are one day and so many; 30 are 43 M rows")
+    parser.add_argument(
+        "--days", type=int, default=2, help="days of samples in the large sizes; 30 days are 43 million rows"
+    )
     parser.add_argument("--queues", type=int, default=1_000)
     parser.add_argument("--small", type=int, default=20_000, help="samples of the small size")
     parser.add_argument("--engines", default=",".join(ENGINES), help="with commas between them")

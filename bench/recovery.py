@@ -44,7 +44,7 @@ def fill(root: Path, records: int) -> None:
     """Write a store and leave it as a kill would, with the checkpoint of the empty store."""
     store = opened(root)
     topic = store.create_topic("permits", QUEUES)
-    store._checkpointer.write(last_record=store.commit.last_visible, store_ms=store.store_ms)
+    store.checkpointer.write(last_record=store.commit.last_visible, store_ms=store.store_ms)
     body = bytes(1024)
     batch = 500
     for start in range(0, records, batch):

@@ -195,7 +195,7 @@ class RecordGone(StoreError):
     """The record's segment was deleted by retention."""
 
     def __init__(self, physical: int) -> None:
-        super().__init__(f"record at commit-log offset {physical} is no longer stored")
+        super().__init__(f"the record at commit-log offset {physical} was deleted")
         self.physical = physical
 
 

@@ -42,7 +42,7 @@ class QueryRefused(StoreError):
 
 
 class NotFound(StoreError):
-    """There is no such topic, queue or message, or it is no longer kept."""
+    """A topic, queue or message does not exist, or was deleted."""
 
 
 class Searchable(Protocol):
@@ -67,13 +67,13 @@ def at_offset(store: Searchable, topic: str, queue: int, offset: int) -> LogMess
     """Return the message at a queue's offset.
 
     Raises:
-        NotFound: There is no such topic or queue; the offset is below its first, beyond its end, or its record is lost.
+        NotFound: The topic or queue does not exist, or the offset is outside its range, or its record is lost.
         OSError: The queue's file cannot be read.
     """
     found = queue_of(store, topic, queue)
     where = f"queue {queue} of topic {topic}"
     if offset < found.min_offset:
-        raise NotFound(f"offset {offset} of {where} is no longer stored; the queue begins at {found.min_offset}")
+        raise NotFound(f"offset {offset} of {where} was deleted; the queue begins at {found.min_offset}")
     if offset >= found.max_offset:
         raise NotFound(f"{where} has no offset {offset}; it ends before {found.max_offset}")
     [(physical, size, _)] = found.read(offset, 1)
@@ -124,9 +124,9 @@ def by_id(store: Searchable, message_id: str) -> LogMessage:
     try:
         message = at_physical(store, physical)
     except NotFound as error:
-        raise NotFound(f"there is no message with the id {message_id}: {error}") from error
+        raise NotFound(f"message {message_id} does not exist: {error}") from error
     if message.id != message_id.upper():
-        raise NotFound(f"there is no message with the id {message_id}; its position has {message.id}")
+        raise NotFound(f"message {message_id} does not exist; its position has {message.id}")
     return message
 
 
@@ -142,7 +142,7 @@ def topic_of(store: Searchable, name: str) -> Topic:
     """Return a topic. Raises NotFound when there is none of that name."""
     topic = store.topics.get(name)
     if topic is None:
-        raise NotFound(f"there is no topic {name!r}; `pyddmq topics` lists all topics")
+        raise NotFound(f"topic {name!r} does not exist; `pyddmq topics` lists all topics")
     return topic
 
 
@@ -200,7 +200,7 @@ def by_key(
         limit: Maximum number, the newest first.
 
     Raises:
-        NotFound: There is no such topic.
+        NotFound: The topic does not exist.
     """
     return KeyQuery(store, [topic_of(store, topic)], key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
 
@@ -209,7 +209,7 @@ def by_unique_key(store: Searchable, topic: str | None, key: str, *, limit: int 
     """Query the messages with a unique key (`UNIQ_KEY`, the id that a producer receives), of one topic or of all.
 
     Raises:
-        NotFound: There is no such topic.
+        NotFound: The topic does not exist.
     """
     topics = list(store.topics.values()) if topic is None else [topic_of(store, topic)]
     return KeyQuery(store, topics, key, unique=True, limit=limit)
@@ -355,7 +355,7 @@ class Listing(Query):
     Attributes:
         cursor: Where the next listing continues: pass it with the same topic, queue and end. None when everything up to
             the end was listed.
-        gone: The oldest messages asked for are no longer kept: each queue's first offset that is, by queue id.
+        gone: Queues whose oldest requested messages were deleted: the first offset still stored, by queue id.
     """
 
     def __init__(
@@ -385,7 +385,7 @@ class Listing(Query):
             bytes_max: Stop after this number of bytes of records (at least one record).
 
         Raises:
-            NotFound: There is no such topic or queue.
+            NotFound: The topic or queue does not exist.
         """
         super().__init__()
         self.cursor: int | None = cursor

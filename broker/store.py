@@ -165,7 +165,7 @@ class Store:
         self._read = parts.log.read
         self.segment_space = parts.segment_space
         self._limited_log = parts.limited_log
-        self._checkpointer = parts.checkpointer
+        self.checkpointer = parts.checkpointer
         self.topics: Mapping[str, Topic] = parts.topics.by_name
         self.topic_changes, self.retention, self.index = parts.topic_changes, parts.retention, parts.index
         self._feed = parts.index.feed.add
@@ -462,8 +462,8 @@ class Store:
             self.make_durable()
             self.segment_space.tend()
             self.index.tick()
-            if self._checkpointer.due and not self._checkpointer.is_under_way:
-                self._checkpointer.begin(self._moment, self.writes.fail)
+            if self.checkpointer.due and not self.checkpointer.is_under_way:
+                self.checkpointer.begin(self._moment, self.writes.fail)
         except OSError as error:
             self.writes.fail("writing the checkpoint", error)
 

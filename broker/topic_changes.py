@@ -226,7 +226,7 @@ class TopicChanges:
         A type decides what is published from now on; what is stored stays as it is.
 
         Raises:
-            KeyError: There is no such topic; nothing has changed.
+            KeyError: The topic does not exist; nothing has changed.
             DiskFull: There is no room for the topic file; nothing has changed.
             StoreFailed: The store has failed, or fails with this write.
         """
@@ -266,7 +266,7 @@ class TopicChanges:
                 queues, by whatever was looked up before. What it raises ends the deletion, and nothing has changed.
 
         Raises:
-            KeyError: There is no such topic.
+            KeyError: The topic does not exist.
             DiskFull: There is no room for the note; nothing has changed.
             StoreFailed: The store has failed, or fails with this.
         """

@@ -201,7 +201,7 @@ def _check_needed(name: str, model: type[BaseModel], index: int) -> Iterator[Fin
 def _unknown_action(name: str, actions: Mapping[str, ActionSpec]) -> str:
     known = ", ".join(sorted(actions))
     if name == "Groovy":
-        return f"there is no {GROOVY}"
+        return f"{GROOVY} does not exist"
     if ":" in name:
         return f"{name!r} cannot be loaded; write package.module:Class of an action that can be imported"
     return f"{name!r} is not a valid action; {nearest(name, actions)}use one of {known}, or package.module:Class"

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.format import locating, unique_key
+from broker.format import unique_key
 from broker.index import file, rows
 from broker.log import commit_log, encoder
-from broker.runtime.accelerators import AcceleratorState, compiled
+from broker.runtime.accelerators import AcceleratorState, compiled, pure_ways
 from broker.scheduled import release_plain
 from broker.scheduled.timer import log_units
 from proxy.services import message_checks
@@ -25,38 +25,42 @@ from upstream.waiting import job_loops
 
 
 class Place(NamedTuple):
-    """Where an accelerator is called: module and attribute, its module and function, and what stands for it."""
+    """Where an accelerator is called: module and attribute, and its module and function."""
 
     owner: ModuleType
     attribute: str
     module: str
     function: str
-    pure: Callable[..., Any]
+
+    @property
+    def pure(self) -> Callable[..., Any]:
+        """What does the same in Python."""
+        return pure_ways[self.module, self.function]
 
 
 PLACES = (
-    Place(encoder, "_measure", "broker.log.encode_accelerator", "measure", encoder._measure_none),
-    Place(encoder, "_encode", "broker.log.encode_accelerator", "encode", encoder._encode_none),
-    Place(unique_key, "numbered_keys", "broker.format.unique_key_accelerator", "numbered", unique_key._numbered),
-    Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows", rows._fed_rows),
-    Place(file, "_enter", "broker.index.rows_accelerator", "enter", file._enter_each),
-    Place(message_checks, "_check", "proxy.services.check_accelerator", "check", message_checks._check_none),
-    Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages", scan_send._one_by_one),
-    Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages", scan_send._one_by_one),
-    Place(commit_log, "locate_usual", "broker.format.locate_accelerator", "locate", locating._locate_none),
-    Place(stretch, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
-    Place(source, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
-    Place(release_plain, "release", "broker.scheduled.release_accelerator", "release", release_plain._release),
-    Place(log_units, "read_units", "broker.scheduled.timer.log_units_accelerator", "read", log_units._read_none),
-    Place(log_units, "fitting", "broker.scheduled.timer.log_units_accelerator", "fitting", log_units._fitting),
-    Place(log_units, "usual", "broker.scheduled.timer.log_units_accelerator", "usual", log_units._usual),
-    Place(log_units, "completed", "broker.scheduled.timer.log_units_accelerator", "completed", log_units._completed),
-    Place(log_units, "count_waiting", "broker.scheduled.timer.log_units_accelerator", "waiting", log_units._waiting),
-    Place(scan_pull, "_usual", "proxy.wire.pull_accelerator", "scan", scan_pull._usual_none),
-    Place(scan_pull, "_usual_submit", "proxy.wire.pull_accelerator", "scan_submit", scan_pull._usual_submit_none),
-    Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply", pull_reply._usual_none),
+    Place(encoder, "_measure", "broker.log.encode_accelerator", "measure"),
+    Place(encoder, "_encode", "broker.log.encode_accelerator", "encode"),
+    Place(unique_key, "numbered_keys", "broker.format.unique_key_accelerator", "numbered"),
+    Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows"),
+    Place(file, "_enter", "broker.index.rows_accelerator", "enter"),
+    Place(message_checks, "_check", "proxy.services.check_accelerator", "check"),
+    Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages"),
+    Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages"),
+    Place(commit_log, "locate_usual", "broker.format.locate_accelerator", "locate"),
+    Place(stretch, "message_keys", "broker.format.locate_accelerator", "keys"),
+    Place(source, "message_keys", "broker.format.locate_accelerator", "keys"),
+    Place(release_plain, "release", "broker.scheduled.release_accelerator", "release"),
+    Place(log_units, "read_units", "broker.scheduled.timer.log_units_accelerator", "read"),
+    Place(log_units, "fitting", "broker.scheduled.timer.log_units_accelerator", "fitting"),
+    Place(log_units, "usual", "broker.scheduled.timer.log_units_accelerator", "usual"),
+    Place(log_units, "completed", "broker.scheduled.timer.log_units_accelerator", "completed"),
+    Place(log_units, "count_waiting", "broker.scheduled.timer.log_units_accelerator", "waiting"),
+    Place(scan_pull, "_usual", "proxy.wire.pull_accelerator", "scan"),
+    Place(scan_pull, "_usual_submit", "proxy.wire.pull_accelerator", "scan_submit"),
+    Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply"),
     *(
-        Place(job_loops, name, "upstream.jobs_accelerator", name, getattr(job_loops, f"_{name}"))
+        Place(job_loops, name, "upstream.jobs_accelerator", name)
         for name in ("make", "submit", "admit", "buffer", "take", "hand_out", "finish", "places")
     ),
 )
@@ -80,9 +84,10 @@ def running(way: str) -> Iterator[None]:
     """
     python_jobs = issubclass(UpstreamJob, JobFields)
     with pytest.MonkeyPatch.context() as patch:
-        for owner, attribute, module, function, pure in PLACES:
-            python = pure if way == "pure" or (python_jobs and owner is job_loops) else None
-            patch.setattr(owner, attribute, python or getattr(compiled(module)[1], function))
+        for place in PLACES:
+            in_python = way == "pure" or (python_jobs and place.owner is job_loops)
+            way_chosen = place.pure if in_python else getattr(compiled(place.module)[1], place.function)
+            patch.setattr(place.owner, place.attribute, way_chosen)
         yield
 
 

@@ -116,7 +116,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         # Index.
         "index_closed_behind": "The node stopped before all messages were indexed; the next start continues.",
         "index_failed": "A write to the index failed: indexing stops until a restart, searches read the log.",
-        "index_waits_for_disk_space": "There is no space for another index file; until then searches read the log.",
+        "index_waits_for_disk_space": "The disk has no room for another index file; searches read the log.",
         # Faults inside the node.
         "admin_request_failed": "A page of the admin port failed by a fault inside the node.",
         "call_failed": "A call of a client failed by a fault inside the node.",

@@ -40,6 +40,12 @@ PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (_pattern(r"so (?:many|much)|ever more|hardly|by far|whichever"), "give the quantity a name and a unit"),
     (re.compile(r"(?<!there )\b(?:is|are) no (?!longer|more)", re.IGNORECASE), "`is not a valid X`, `does not exist`"),
     (_pattern(r"(?:is|are|was|were) (?-i:none)"), "`is not a valid X`, `not found`, `does not exist`"),
+    (
+        _pattern(r"there (?:is|are) no (?:such|(?:topic|group|message|transaction|timer|column|stage)s?(?= [^a-z]))"),
+        "`X does not exist`, `X is missing`",
+    ),
+    (_pattern(r"no longer (?:stored|kept)"), "deleted"),
+    (_pattern(r"nothing can be said"), "unknown; name the figure that is missing"),
     (_pattern(r"held up"), "blocked"),
     (_pattern(r"(?:go|goes|going|went|gone) on"), "continue"),
     (_pattern(r"(?:comes?|came|coming) (?:again|back)"), "is redelivered, returns"),

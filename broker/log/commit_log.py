@@ -454,7 +454,7 @@ class CommitLog:
         """Return the mapped segment of that number; look only at what `pages.is_sure`.
 
         Raises:
-            RecordGone: There is no such segment.
+            RecordGone: The segment does not exist.
         """
         view = self._views.get(number)
         return self._map(number, number * self.segment_bytes) if view is None else view

@@ -23,7 +23,7 @@ def usual_stored_ms(log: CommitLog, physical: int, size: int) -> int | None:
         None, where `CommitLog.read` has to look at all of it: it is cold, of another layout, or not what it is to be.
 
     Raises:
-        DamagedRecord, RecordGone: There is no such segment.
+        DamagedRecord, RecordGone: The segment does not exist.
     """
     segment_bytes = log.segment_bytes
     start = physical % segment_bytes

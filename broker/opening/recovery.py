@@ -126,7 +126,7 @@ def recover(
         OSError: A file could not be read, cut or synced.
     """
     log.visible_end = max(log.segments, default=-1) * log.segment_bytes + log.segment_bytes
-    whole_log = "there is no checkpoint" if checkpoint is None else begin_at(log, topics, checkpoint)
+    whole_log = "the checkpoint is missing" if checkpoint is None else begin_at(log, topics, checkpoint)
     if checkpoint is not None and whole_log is None:
         start, floors = checkpoint.log_end, {}
         build = QueueBuild(topics, log, given, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record)

@@ -28,7 +28,7 @@ class TopicLife:
     """What is known of one name.
 
     Attributes:
-        deleted: There is no such topic now.
+        deleted: The topic does not exist now.
         served: It takes publishes although no configuration lists it: it was made through the admin port.
         begins_at: Commit-log offset before which its records belong to earlier lives.
         bases: First offset of the present life, by queue id; 0 for queues beyond the list.

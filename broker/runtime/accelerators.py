@@ -16,7 +16,7 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -39,10 +39,13 @@ class AcceleratorState(StrEnum):
 
 states: dict[str, AcceleratorState] = {}
 """Every accelerator that was asked for, by its module."""
+pure_ways: dict[tuple[str, str], Callable[..., Any]] = {}
+"""What each function of an accelerator stands for in Python, by module and name."""
 
 
 def accelerated(module: str, name: str, pure: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function of a compiled accelerator, or `pure`, which does the same, where that does not run."""
+    pure_ways[module, name] = pure
     state, found = compiled(module)
     if os.environ.get(PURE_VARIABLE, "0") not in ("", "0"):
         state = AcceleratorState.PURE

@@ -67,7 +67,7 @@ def _read(halves: Halves, offset: int) -> Half | None:
     try:
         return halves.read(offset)
     except (DamagedRecord, RecordGone):
-        # Whoever looks at it next loses it, if it is undecided.
+        # The half is lost if it is still undecided; the next reader of the half records the loss.
         return None
 
 
@@ -105,7 +105,7 @@ class TransactionReplay:
         checkpoint = self._files.load(0 if queue is None else queue.max_offset)
         whole_log = None
         if checkpoint is None:
-            whole_log = "there is no checkpoint of the transactions"
+            whole_log = "the checkpoint of the transactions is missing"
         elif checkpoint.log_end > store.end:
             whole_log = "the log ends before the checkpoint of the transactions"
         if whole_log is None and checkpoint is not None:

@@ -112,7 +112,7 @@ class TlsConfig(Model):
         """Return what the context of a port is made of.
 
         Raises:
-            KeyError: There is no such port.
+            KeyError: The port does not exist.
         """
         own = self.listeners()[name]
         asked = own.client_certificates or self.client_certificates

@@ -189,7 +189,7 @@ def _opened(node: LiveNode) -> str:
     if node.access != "open":
         return ""
     text = (
-        "<code>access: open</code><small>There are no access rules: every client that reaches the Thrift "
+        "<code>access: open</code><small>No access rules are configured: every client that reaches the Thrift "
         "ports may publish to any topic, and pull and acknowledge for any group.</small>"
     )
     return f'<ul class="look"><li class="warn">{text}</li></ul>'

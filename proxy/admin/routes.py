@@ -97,7 +97,7 @@ HEADERS = {
 }
 """Of each answer: nothing of it is kept, run, framed or taken for something else than it says."""
 _OPENING = "The store is opening; try again when /readyz reports ready."
-_NO_GROUP = "There is no group {!r}; `pyddmq groups` and /api/groups list all groups."
+_NO_GROUP = "Group {!r} does not exist; `pyddmq groups` and /api/groups list all groups."
 BODY_BYTES_MAX = 64 * 1024
 SPAN_MS_MAX = 400 * 86_400_000
 """Longest time that a question about the past may reach back: the hours of the lag journal are kept so long."""
@@ -183,6 +183,7 @@ class Routes:
         try:
             refuse_removed(request.path, request.query)
             self._look(request)
+            _refuse_empty(request)
             if request.can_read_body:
                 # All of it is here, in time, before anything is done; handlers get what was read.
                 await _read(request)
@@ -303,7 +304,7 @@ class Routes:
             is_whole=may_see_all(asker),
         )
         if text is None:
-            raise web.HTTPNotFound(text=f"There is no group {group!r}; / lists all groups.")
+            raise web.HTTPNotFound(text=f"Group {group!r} does not exist; / lists all groups.")
         return web.Response(text=text, content_type="text/html")
 
     def _viewer(self, request: web.Request, asker: Asker) -> Viewer | None:
@@ -346,7 +347,7 @@ class Routes:
         return _json(answer)
 
     async def _topics(self, request: web.Request) -> web.Response:
-        advice = "There is no topic {!r}; `pyddmq topics` and /api/topics list all topics."
+        advice = "Topic {!r} does not exist; `pyddmq topics` and /api/topics list all topics."
         if (elsewhere := self._node.in_kafka.topic(request.query.get("topic", ""))) is not None:
             advice = elsewhere.replace("{", "{{").replace("}", "}}")
         return self._listed(request, "topic", partial(answers.topics, self._node), advice)
@@ -524,9 +525,18 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def _refuse_empty(request: web.Request) -> None:
+    """Refuse parameters without a value, before a parser complains about ''."""
+    empty = [name for name, value in request.query.items() if not value]
+    if empty and request.path.startswith("/api/"):
+        raise web.HTTPBadRequest(text=f"Parameter {empty[0]} is empty; pass a value or leave the parameter out.")
+
+
 def _span(request: web.Request, name: str) -> int:
     """Return the time span that a request names, in ms."""
-    text = request.query.get(name, "")
+    text = request.query.get(name)
+    if text is None:
+        raise web.HTTPBadRequest(text=f"Parameter {name} is missing; pass a time span, such as {name}=60s.")
     try:
         span_ms = parse_duration(text)
     except ValueError as error:

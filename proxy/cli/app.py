@@ -134,6 +134,7 @@ def build(word: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="pyddmq",
         help=HELP,
+        cls=_PlainGroup,
         no_args_is_help=True,
         # An operating error is a sentence; what is left over is a bug, and its plain traceback is what a report needs.
         pretty_exceptions_enable=False,
@@ -141,7 +142,7 @@ def build(word: str | None = None) -> typer.Typer:
     )
     app.callback()(_main)
     # `serve` has its own way with signals: it drains.
-    app.command("serve")(_ending(serve_command.serve))
+    app.command("serve", cls=_PlainCommand)(_ending(serve_command.serve))
     if word == "serve":
         _add(app, {"version": version})
         return app
@@ -180,16 +181,36 @@ def _main(
 
 def _add(app: typer.Typer, commands: Mapping[str, Callable[..., int]]) -> None:
     for name, command in commands.items():
-        app.command(name)(_ending(_on_sigterm(command)))
+        app.command(name, cls=_PlainCommand)(_ending(_on_sigterm(command)))
 
 
-def _meaning(meant: str | None) -> type[typer.core.TyperGroup] | None:
+def _with_plain_types(params: list[Any]) -> list[Any]:
+    """Show no type beside options without a value, and one word beside those that repeat; typer shows Python types."""
+    for each in params:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+        elif getattr(each, "multiple", False) and each.metavar is None:
+            each.metavar = "TEXT"
+    return params
+
+
+class _PlainCommand(typer.core.TyperCommand):
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        return _with_plain_types(super().get_params(ctx))
+
+
+class _PlainGroup(typer.core.TyperGroup):
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        return _with_plain_types(super().get_params(ctx))
+
+
+def _meaning(meant: str | None) -> type[_PlainGroup]:
     """Make a group of commands of which one is meant when none is named: what follows is its arguments then."""
     if meant is None:
-        return None
+        return _PlainGroup
     chosen = [meant]
 
-    class DefaultCommandGroup(typer.core.TyperGroup):
+    class DefaultCommandGroup(_PlainGroup):
         def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
             # A shell that completes asks what there is, and means none yet.
             is_meant = not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names)
@@ -202,9 +223,9 @@ def _meaning(meant: str | None) -> type[typer.core.TyperGroup] | None:
 
 def version(*, as_json: AsJson = False) -> int:
     """Print the version."""
-    from importlib.metadata import version as installed_version
+    from pyddmq.version import product_version
 
-    number = installed_version("pyddmq")
+    number = product_version()
     if as_json:
         return print_json({"version": number})
     return print_line(f"pyddmq {number}")

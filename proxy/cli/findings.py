@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.cli.output import print_line, printable
+from proxy.cli.output import print_text, printable
 from proxy.operate.text import amount
 from proxy.operate.views.findings import Finding
 
@@ -15,10 +15,10 @@ def print_findings(found: Sequence[Finding]) -> None:
     """Print findings, a line each with what to do; nothing when there is none."""
     if not found:
         return
-    print_line("Needs attention")
+    print_text("Needs attention")
     for each in found[:SHOWN_MAX]:
-        print_line(f"  {'!!' if each.bad else ' !'} {printable(each.text)}")
-        print_line(f"     {printable(each.advice)}")
+        print_text(printable(each.text), first="  !! " if each.bad else "   ! ", then="     ")
+        print_text(printable(each.advice), first="     ", then="     ")
     if len(found) > SHOWN_MAX:
-        print_line(f"  and {amount(len(found) - SHOWN_MAX, 'more finding')}: --json shows all")
-    print_line("")
+        print_text(f"  and {amount(len(found) - SHOWN_MAX, 'more finding')}: --json shows all")
+    print_text("")

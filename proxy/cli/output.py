@@ -19,7 +19,7 @@ from proxy.cli.errors import CliError
 from proxy.process.exit_codes import ExitCode
 
 _WIDE = 10_000
-"""Columns of tables that go into a file or pipe: as many as they take."""
+"""Columns of tables that go into a file or pipe where COLUMNS is not set: as many as they take."""
 
 Advance = Callable[[float], None]
 """Sets how far a piece of work has come, in the unit of its total."""
@@ -57,6 +57,19 @@ def _in_utf8(stream: TextIO) -> bool:
 def print_line(text: str) -> int:
     """Print one line of text, at once; returns OK, as `print_json`."""
     return _write(text + "\n")
+
+
+def print_text(text: str, *, first: str = "", then: str = "") -> int:
+    """Print a sentence, folded at spaces to the terminal's width; returns OK, as `print_json`.
+
+    Args:
+        text: The sentence.
+        first: Before the first line.
+        then: Before each further line.
+    """
+    from proxy.cli.tables import folded
+
+    return _write("\n".join(folded(text, _width(), first=first, then=then)) + "\n")
 
 
 def _write(text: str) -> int:
@@ -120,11 +133,13 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     terminal = sys.stdout.isatty()
     shown = [[printable(cell) for cell in row] for row in rows]
     encoding = "utf-8" if _in_utf8(sys.stdout) else "ascii"
-    width = _terminal_width() if terminal else _WIDE
-    return _write(draw(title, columns, shown, right=right, width=width, encoding=encoding, colours=terminal))
+    return _write(draw(title, columns, shown, right=right, width=_width(), encoding=encoding, colours=terminal))
 
 
-def _terminal_width() -> int:
+def _width() -> int:
+    """Return the width of COLUMNS, or of the terminal; a file or pipe has no width of its own."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        return _WIDE
     from rich.console import Console
 
     return Console().width

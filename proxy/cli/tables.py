@@ -1,12 +1,14 @@
-"""Tables of text that fit a terminal and cut nothing: sentences are folded at spaces, words are never broken.
+"""Tables of text that fit a terminal; identifiers and numbers are never cut or broken.
 
-What does not fit even so is shown one record below the other, each value with its name before it: an identifier can
-be copied wherever it stands.
+A table that is too wide changes in this order: sentences are folded at spaces; the lines between columns go; columns
+that are empty in all rows go; each row becomes a record, with each value behind its column's name. Only an identifier
+that is longer than a line exceeds the width, alone on its line, so that it can be copied.
 """
 
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 
 _BETWEEN = "   "
@@ -35,11 +37,36 @@ def draw(
         encoding: What is drawn with it has no other characters.
         colours: Whether the terminal takes them.
     """
-    for framed, (beside, around) in ((True, _FRAMED), (False, _BARE)):
-        widths = _widths(columns, rows, width - beside * len(columns) - around)
-        if widths is not None:
-            return _table(title, columns, rows, widths, right, framed, width, encoding, colours)
+    filled = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    shortened = ([columns[place] for place in filled], [[row[place] for place in filled] for row in rows])
+    aligned = [number for number, place in enumerate(filled) if place in right]
+    for framed, heads, cells, places in (
+        (True, columns, rows, right),
+        (False, columns, rows, right),
+        (False, *shortened, aligned),
+    ):
+        beside, around = _FRAMED if framed else _BARE
+        widths = _widths(heads, cells, width - beside * len(heads) - around)
+        if widths is not None and heads:
+            return _table(title, heads, cells, widths, places, framed, width, encoding, colours)
     return _records(title, columns, rows, width)
+
+
+def folded(text: str, width: int, *, first: str = "", then: str = "") -> list[str]:
+    """Return a sentence in lines of at most `width`, without breaking a word.
+
+    Args:
+        text: The sentence.
+        width: Columns of the terminal.
+        first: Before the first line.
+        then: Before each further line.
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        fold = textwrap.TextWrapper(width, first, then, break_long_words=False, break_on_hyphens=False)
+        lines.extend(fold.wrap(line) or [first])
+        first = then
+    return lines or [first]
 
 
 def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
@@ -88,7 +115,7 @@ def _table(  # noqa: PLR0917 - parts of one drawing
     # Rich draws with what the encoding of its file has.
     drawn = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="backslashreplace")
     console = Console(file=drawn, highlight=False, width=width, force_terminal=colours)
-    console.print(Text(title, style="italic"), soft_wrap=True)
+    console.print(Text("\n".join(folded(title, width)), style="italic"), soft_wrap=True)
     console.print(table)
     drawn.seek(0)
     return drawn.read()
@@ -96,17 +123,20 @@ def _table(  # noqa: PLR0917 - parts of one drawing
 
 def _records(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
     """One record below the other, each value with its name; what is empty is left out."""
-    lines = [title]
+    lines = folded(title, width)
     for row in rows:
         line = ""
         for name, cell in zip(columns, row, strict=True):
-            pair = f"{name}: {cell}"
             if not cell:
                 continue
-            if line and len(line) + len(_BETWEEN) + len(pair) > width:
-                lines.append(line)
-                line = f"{_BETWEEN}{pair}"
-            else:
-                line += f"{_BETWEEN}{pair}" if line else pair
+            pair = f"{name}: {cell}"
+            if line and len(line) + len(_BETWEEN) + len(pair) <= width:
+                line += _BETWEEN + pair
+                continue
+            *before, line = [
+                *([line] if line else []),
+                *folded(pair, width, first=_BETWEEN if line else "", then=_BETWEEN),
+            ]
+            lines.extend(before)
         lines.append(line)
     return "\n".join(lines) + "\n"

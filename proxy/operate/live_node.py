@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
 from msgspec.structs import asdict
@@ -44,6 +43,7 @@ from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
 from proxy.recording.verdicts import Judging
+from pyddmq.version import product_version
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.stats import JobReader
 from upstream.delivery.subscription import Subscription
@@ -141,14 +141,6 @@ def _client(node: Node, meter: Meter) -> ClientView:
 GROUPS_AT_ONCE = 16
 """Groups that are looked at in one step."""
 _STATES: dict[str, State] = {"starting": "starting", "recovering": "recovering", "ready": "ready", "failed": "failed"}
-
-
-def product_version() -> str:
-    """Version of the installed distribution."""
-    try:
-        return version("pyddmq")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 class LiveNode:

@@ -486,7 +486,7 @@ def _shown(addresses: dict[str, str | None], service: str, scheme: str) -> str:
 
 def _announce(options: ServeOptions, node: Node, admin: AdminServer) -> None:
     """Say once, in the log and on stdout, that the node serves, what it is and where everything is."""
-    from proxy.operate.live_node import product_version
+    from pyddmq.version import product_version
 
     addresses = _addresses(node, admin)
     producer, consumer = (_shown(addresses, service, "tls://") for service in ("producer", "consumer"))

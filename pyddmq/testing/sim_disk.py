@@ -355,12 +355,16 @@ class SimDisk:
     def free_bytes(self, path: str) -> int:
         """Bytes left of the capacity."""
         self.check_alive()
-        return (1 << 62) if self.capacity_bytes is None else max(self.capacity_bytes - self._used(), 0)
+        return (1 << 62) if self.capacity_bytes is None else max(self.capacity_bytes - self.used_bytes(), 0)
 
     def total_bytes(self, path: str) -> int:
         """The capacity; the bytes in use if it was set below them."""
         self.check_alive()
-        return (1 << 62) + self._used() if self.capacity_bytes is None else max(self.capacity_bytes, self._used())
+        return (
+            (1 << 62) + self.used_bytes()
+            if self.capacity_bytes is None
+            else max(self.capacity_bytes, self.used_bytes())
+        )
 
     # Faults
 
@@ -486,12 +490,17 @@ class SimDisk:
     def take_space(self, node: _SimNode, size: int) -> None:
         """Claim space up to `size` for a file, or raise ENOSPC."""
         more = size - max(node.claimed, len(node.content))
-        if more > 0 and self.capacity_bytes is not None and self._used() + more > self.capacity_bytes:
+        if more > 0 and self.capacity_bytes is not None and self.used_bytes() + more > self.capacity_bytes:
             self.faults_hit["full"] = self.faults_hit.get("full", 0) + 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         node.claimed = max(node.claimed, size)
 
-    def _used(self) -> int:
+    def contents(self) -> dict[str, bytes]:
+        """Return what each file holds, by path."""
+        return {path: bytes(node.content) for path, node in self._files.items()}
+
+    def used_bytes(self) -> int:
+        """Return the space that files take."""
         return sum(max(len(node.content), node.claimed) for node in self._files.values())
 
     def _settle(

@@ -272,3 +272,13 @@ def test_report_is_made_in_a_spark_session_of_a_wheel(commands: Path, folder: Pa
     assert '<span class="chip bad">BLOCKED</span> <b><a href="#g1">poisoned</a></b>: poison message' in page
     assert "Offset 3000 was tried 179 times" in page
     assert '<div class="bands"' in page
+
+
+def test_version_names_the_commit_between_releases(commands: Path, folder: Path) -> None:
+    """In place and from a wheel that is built of a checkout."""
+    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    released = subprocess.run(["git", "describe", "--exact-match", "HEAD"], cwd=ROOT, capture_output=True, check=False)
+    if said.returncode or not released.returncode:
+        pytest.skip("no checkout, or one of a release")
+    done = run(folder, commands / "pyddmq", "--version")
+    assert done.stdout.rstrip().endswith(f"+g{said.stdout[:8]}")

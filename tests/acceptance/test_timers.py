@@ -67,7 +67,7 @@ def test_timers_are_listed_shown_and_survive_a_kill(start_node: StartNode) -> No
     )
     assert "pending; it is due at" in command("timers", "show", other["id"], *node.admin()).out
     nothing = command("timers", "show", "0" * 32, *node.admin())
-    assert (nothing.code, "There is no timer" in nothing.err) == (11, True)
+    assert (nothing.code, "does not exist" in nothing.err) == (11, True)
     [stats] = asked(node, "stats")
     assert (stats["pendingTotal"], stats["topics"][0]) == (3, {"topic": "orders", "pending": 2})
     assert (stats["nextDueMs"], stats["lateMs"]) == (asked(node, "list")[0]["dueMs"], 0)

@@ -102,7 +102,7 @@ def test_undecided_transactions_are_listed_shown_and_decided(start_node: StartNo
     [refused] = asked(node, "commit", second, code=ExitCode.REFUSED)
     assert "rolled back before" in refused["refused"]
     [unknown] = asked(node, "rollback", "0" * 32, code=ExitCode.NOT_FOUND)
-    assert "no transaction" in unknown["refused"]
+    assert "does not exist" in unknown["refused"]
     assert pulled(node, 1) == [b"a"]
     assert [each["id"] for each in listed(node)] == [third, note]
     words = command("transactions", "show", second, *node.admin())

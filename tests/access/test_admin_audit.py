@@ -151,7 +151,7 @@ def test_secret_of_a_token_stands_in_no_line() -> None:
         await world.ask("/sign-in", method="POST", data={"token": wrong}, headers=world.origin())
 
     world.run(scenario)
-    written = b"".join(bytes(each.content) for each in world.disk._files.values())
+    written = b"".join(world.disk.contents().values())
     assert right[7:23].encode() in written
     for text in (right[24:], wrong[24:], right[-40:-8]):
         assert text.encode() not in written

@@ -68,7 +68,7 @@ def test_cookie_is_read_by_no_script_and_sent_by_no_other_site() -> None:
         assert (morsel["secure"], morsel["max-age"], morsel["domain"]) == ("", "", "")
         assert re.fullmatch(r"[0-9a-f]{64}", morsel.value)
         assert token[24:] not in answer.text + str(answer.headers)
-        assert token[24:] not in str(world.disk._files)
+        assert token[24:] not in str(world.disk.contents())
 
     world.run(scenario)
 

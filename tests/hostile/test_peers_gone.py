@@ -14,6 +14,7 @@ from proxy.port.network import AsyncioNetwork, Peer
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import MIB, HostileWorld
+from tests.insides import transport_behind
 from tests.loops import LOOPS
 from tests.patient import PATIENCE_SECONDS
 
@@ -21,7 +22,7 @@ from tests.patient import PATIENCE_SECONDS
 def transport_of(world: HostileWorld, place: int = 0) -> SimTransport:
     """Return the node's end of one of the consumers' connections."""
     connection = list(world.node.consumer.connections)[place]
-    return cast("SimTransport", connection._transport)
+    return cast("SimTransport", transport_behind(connection))
 
 
 def delivered(world: HostileWorld) -> int:

@@ -7,6 +7,7 @@ from proxy.port.server import CONNECTIONS_REFUSED
 from pyddmq.codes import ResultCode
 from pyddmq.testing import NetworkFaults
 from tests.hostile.sim import MIB, HostileWorld, Raw
+from tests.insides import pipe_from, transport_behind
 
 WINDOW = 300_000
 BODY = 1_500_000
@@ -30,8 +31,8 @@ def test_reply_counts_whole_until_its_last_byte_has_left() -> None:
     world = HostileWorld()
     client = reader_of_nothing(world)
     [connection] = world.node.consumer.connections
-    assert connection._transport is not None
-    assert connection._transport.get_write_buffer_size() < BODY
+    assert transport_behind(connection) is not None
+    assert transport_behind(connection).get_write_buffer_size() < BODY
     assert connection.held_bytes >= BODY
     client.transport.resume_reading()
     world.run(0.5)
@@ -67,15 +68,15 @@ def test_peer_that_reads_a_little_at_a_time_is_closed_all_the_same() -> None:
     client = reader_of_nothing(world, count=3)
     [connection] = world.node.consumer.connections
     world.network.faults = NetworkFaults(delay_ms_max=0.1, fragment_share=0.0, window_bytes=WINDOW)
-    pipe = client.transport._peer._pipe
+    pipe = pipe_from(client)
     for _ in range(2):
         world.run(29.0)
         world.network.faults = NetworkFaults(
             delay_ms_max=0.1, fragment_share=0.0, window_bytes=pipe.size + READ_BYTES_MIN // 8
         )
-        connection_end = connection._transport
+        connection_end = transport_behind(connection)
         if connection_end is not None:
-            connection_end._pump()  # type: ignore[attr-defined]
+            connection_end._pump()
     assert client.lost
     assert world.node.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 1
 
@@ -85,14 +86,14 @@ def test_slow_peer_that_reads_enough_lives_and_gets_everything() -> None:
     world = HostileWorld()
     client = reader_of_nothing(world, count=2)
     [connection] = world.node.consumer.connections
-    pipe = client.transport._peer._pipe
+    pipe = pipe_from(client)
     for _ in range(10):
         world.run(25.0)
         world.network.faults = NetworkFaults(
             delay_ms_max=0.1, fragment_share=0.0, window_bytes=pipe.size + 2 * READ_BYTES_MIN
         )
-        assert connection._transport is not None
-        connection._transport._pump()  # type: ignore[attr-defined]
+        assert transport_behind(connection) is not None
+        transport_behind(connection)._pump()
     assert not client.lost
     client.transport.resume_reading()
     world.run(1.0)

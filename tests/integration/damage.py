@@ -63,7 +63,7 @@ def _make(*, closed: bool) -> SimDisk:
             append(store, b"other %d" % number, topic="u", queue_id=1)
         store.flush()
         if number == 50:
-            store._checkpointer.write(last_record=store.commit.last_visible, store_ms=store.store_ms)
+            store.checkpointer.write(last_record=store.commit.last_visible, store_ms=store.store_ms)
             progress.commit()
         tracker = progress.tracker("g", "t", 0, first_offset=lambda: 0)
         tracker.finish(number // 2)

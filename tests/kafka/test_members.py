@@ -264,13 +264,16 @@ def test_what_a_slow_loop_has_not_taken_is_bounded(clients: Clients, topic: Make
     most = 0
     member.read_from(KafkaPartition(name, 0), 0)
 
+    def used() -> int:
+        return member._room._used
+
     def look() -> bool:
         nonlocal most
-        most = max(most, member._room._used)
+        most = max(most, used())
         return len(heard.got) == 400
 
     pause = threading.Event()
-    until(lambda: member._room._used >= ROOM_BYTES or pause.wait(0.01), "what fits")
+    until(lambda: used() >= ROOM_BYTES or pause.wait(0.01), "what fits")
     clients.until(look, "all of it")
     # One batch at most goes beyond.
     assert most < ROOM_BYTES + 500 * 101_000 // 4

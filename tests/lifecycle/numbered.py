@@ -185,8 +185,8 @@ class Numbered(Scenario):
 
     def _written(self) -> None:
         """Have what is staged in the log, and tell nobody."""
-        self._store._log.write()
-        self._store._log.sync()
+        self._store.index.log.write()
+        self._store.index.log.sync()
 
     # What the broker does
 

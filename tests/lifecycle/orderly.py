@@ -206,7 +206,7 @@ class OrderlyRetries(Listening):
     def _refuse_dead_letters(self) -> None:
         """Leave room for small files, and none for the log."""
         self._fill()
-        self.disk.capacity_bytes = self.disk._used() + 8192
+        self.disk.capacity_bytes = self.disk.used_bytes() + 8192
 
     def _fail(self, body: bytes, times: int) -> None:
         """Fail, which makes times + 1 failures; once the turn is over they are on the disk."""

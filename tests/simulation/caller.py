@@ -68,7 +68,7 @@ class Caller:
         self.host = host
         self.deliveries: dict[Place, int] = {}
         self._consumer = Line(world, host, consumer_codec(compact=compact), 9713)
-        self._producer = Line(world, host, producer_codec(), 9613)
+        self.producer = Line(world, host, producer_codec(), 9613)
 
     def other(self) -> Caller:
         """Return a caller of another host."""
@@ -77,7 +77,7 @@ class Caller:
 
     def send(self, topic: str, key: str, *, uid: int, case: object = None) -> Place:
         """Publish one message, which must be stored; its order key by path is `case`."""
-        line = self._ready(self._producer)
+        line = self.ready(self.producer)
         body = json.dumps({"uid": uid, "case id": case}).encode()
         path_key = str(case) if isinstance(case, str | int) else None
         assert line.link is not None
@@ -86,7 +86,7 @@ class Caller:
         self.world.ledger.sent(publish)
         waiting = Waiting()
         line.call("sendSync", waiting, message=message_of(publish), timeout=1_000)
-        reply = self._answered(waiting)
+        reply = self.answered(waiting)
         assert reply.value.code == 0, reply
         assert waiting.stamp is not None
         receipt = (reply.value.qid, reply.value.offset)
@@ -95,7 +95,7 @@ class Caller:
 
     def pull_later(self, group: str, *, linger_ms: int = 0, count: int = 8, topic: str | None = None) -> Waiting:
         """Send a pull and return without waiting for its answer."""
-        line = self._ready(self._consumer)
+        line = self.ready(self._consumer)
         request = consumer_idl.PullRequest(
             groupId=group, topic=topic, maxBatchSize=count, maxLingerTime=linger_ms, version="caller"
         )
@@ -108,7 +108,7 @@ class Caller:
     ) -> list[tuple[Place, int]]:
         """Pull and return the place and uid of each message."""
         waiting = self.pull_later(group, linger_ms=linger_ms, count=count, topic=topic)
-        response = self._answered(waiting).value
+        response = self.answered(waiting).value
         found = []
         self.deliveries = {}
         for message in response.messages or ():
@@ -126,7 +126,7 @@ class Caller:
 
     def answer(self, group: str, place: Place, *, success: bool, deliveries: Mapping[Place, int] | None = None) -> bool:
         """Submit one result, with the numbers of deliveries if there are any; returns what submit answered."""
-        line = self._ready(self._consumer)
+        line = self.ready(self._consumer)
         offsets: tuple[list[int], list[int]] = ([place.offset], []) if success else ([], [place.offset])
         context = consumer_idl.Context(groupId=group, topic=place.topic, qid=place.qid)
         numbers = None if deliveries is None else {place.offset: number for place, number in deliveries.items()}
@@ -139,13 +139,13 @@ class Caller:
             self.world.ledger.answered(group, place, self.host, stamp, success)
 
         line.call("submit", waiting, arrived, result=result)
-        reply = self._answered(waiting)
+        reply = self.answered(waiting)
         assert waiting.stamp is not None
         if success:
             self.world.ledger.confirmed(group, place, waiting.stamp)
         return bool(reply.value)
 
-    def _ready(self, line: Line) -> Line:
+    def ready(self, line: Line) -> Line:
         line.connect()
         assert self.world.run(until=lambda: self._is_up(line), seconds=CALL_SECONDS_MAX)
         return line
@@ -154,7 +154,7 @@ class Caller:
         """Whether the line is connected to the present process; a reset by the one before may still be on its way."""
         return line.link is not None and line.link.life == self.world.ledger.life
 
-    def _answered(self, waiting: Waiting) -> Reply:
+    def answered(self, waiting: Waiting) -> Reply:
         self.world.run(until=lambda: waiting.reply is not None or waiting.lost, seconds=CALL_SECONDS_MAX)
         assert waiting.reply is not None, "the call was not answered"
         assert waiting.reply.error is None, waiting.reply.error

@@ -74,7 +74,7 @@ class Ledger:
         self.life = 0
 
     def note(self, time: float, text: str) -> None:
-        """Take note of something that is no promise's business; for histories to be read."""
+        """Record an event that no promise covers; histories show it."""
 
     def sent_ms(self, publish: Publish) -> int:
         """What the wall clock showed when a publish was answered, or sent where it was not."""

@@ -247,8 +247,8 @@ def _visible_early(patch: pytest.MonkeyPatch) -> NodeFactory:
         def _turn(self) -> None:
             store = self.store
             if store.pending:
-                store._log.write()
-                store._log.visible_end = store._log.end
+                store.index.log.write()
+                store.index.log.visible_end = store.index.log.end
                 for queue, topic in list(store.commit.touched.items()):
                     queue.max_offset = queue.next_offset
                     for listener in topic.listeners:
@@ -263,7 +263,7 @@ def _visible_early(patch: pytest.MonkeyPatch) -> NodeFactory:
             commit = self.store.commit
 
             def write(batches: Sequence[CommitBatch]) -> None:
-                self.store._log.write()
+                self.store.index.log.write()
                 for batch in batches:
                     batch.go_on(BatchState.WRITTEN)
 

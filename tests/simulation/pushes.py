@@ -138,7 +138,7 @@ class Pushing:
         wanted = settings()
         wanted["topics"] = {"orders": {"queues": 1}}
         wanted["groups"] = [{"group": GROUP, "topics": [subscription(**more)]}]
-        self.world.config = self.world._load(wanted).config
+        self.world.config = self.world.load(wanted).config
         self.account = Account()
         self.habits = Habits(self.world, self.account)
         self.sent: dict[str, list[int]] = {}

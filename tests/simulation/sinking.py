@@ -252,7 +252,7 @@ class Sinking:
         self.world = World(seed, faults=NetworkFaults(reset_share=0.003))
         world = self.world
         world.registry = Registry(outside=Outside(random=Random(f"outside {seed}"), redis=self._link))
-        world.config = world._load(configuration()).config
+        world.config = world.load(configuration()).config
         self.redis = MemoryRedis()
         self.did: Counter[str] = Counter()
         self.perfect = False

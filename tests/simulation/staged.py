@@ -311,7 +311,7 @@ def full_disk(ward: Ward) -> Staging:
 @stage("disk_low")
 def nearly_full_disk(ward: Ward) -> Staging:
     """Little space is left."""
-    ward.disk.capacity_bytes = ward.disk._used() + 100_000_000
+    ward.disk.capacity_bytes = ward.disk.used_bytes() + 100_000_000
     yield ()
     ward.disk.capacity_bytes = None
 
@@ -342,7 +342,7 @@ def waiting_limits(ward: Ward) -> Staging:
     ward.fill(5)
     ward.run(15)
     ward.wanted["node"].update(retentionBytes=3 * SEGMENT_BYTES)
-    ward.world.config = ward._load().config
+    ward.world.config = ward.load().config
     ward.restart()
     yield ()
     assert ward.edit(accept_loss=True).accepted
@@ -641,4 +641,4 @@ def unread_retry_topic(ward: Ward) -> Staging:
 def _give_up_reserve(ward: Ward) -> None:
     """Delete the file that is set aside, and leave no space for another."""
     ward.disk.remove(f"{DATA}/pyddmq/segment.spare")
-    ward.disk.capacity_bytes = ward.disk._used() + 50_000
+    ward.disk.capacity_bytes = ward.disk.used_bytes() + 50_000

@@ -186,7 +186,7 @@ def test_full_disk_costs_records_and_nothing_else() -> None:
     """They are counted, and the log says it once a minute; with space again it goes on."""
     ward = logging_ward()
     before = ward.disk.capacity_bytes
-    ward.disk.capacity_bytes = ward.disk._used() + 1_000_000
+    ward.disk.capacity_bytes = ward.disk.used_bytes() + 1_000_000
     with capture_logs() as logs:
         for _ in range(3):
             ward.send("orders", "k")

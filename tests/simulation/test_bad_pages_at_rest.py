@@ -161,7 +161,7 @@ def run_pages(seed: int) -> Counter[str]:
 def findings_of(world: World) -> set[str]:
     """Kinds of all that the node tells its operator."""
     assert world.node is not None
-    live = LiveNode(world.node, Reloader(world.node, lambda: world._load({})))
+    live = LiveNode(world.node, Reloader(world.node, lambda: world.load({})))
     return {each.finding for each in findings(live, troubles_of(world.node, ConfigurationView()))}
 
 

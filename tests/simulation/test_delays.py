@@ -84,7 +84,7 @@ def test_delayed_messages_survive_every_fault(seed: int) -> None:
     world, random = World(seed), Random(f"delays {seed}")
     wanted = settings()
     wanted["topics"][TOPIC] = {"queues": 2}
-    world.config = world._load(wanted).config
+    world.config = world.load(wanted).config
     world.start()
     world.add_producer(ProducerHabits(pause_seconds=0.2))
     for group in ("by-key", "by-path", "free"):

@@ -180,7 +180,7 @@ def test_error_of_the_disk_stops_the_write_side_and_nothing_else(operation: str,
         failed_at = len(before)
         [line] = [line["event"] for line in logs if line["event"] in FAILURE_LINES]
         assert line == "store_failed"
-        [why, since] = LiveNode(node, Reloader(node, lambda: world._load({}))).reasons
+        [why, since] = LiveNode(node, Reloader(node, lambda: world.load({}))).reasons
         assert re.search(rf"failed \(\S*{re.escape(part.rstrip('/'))}\S*\): Input/output error", why)
         assert "restart" in why
         assert since.startswith("Since 20")

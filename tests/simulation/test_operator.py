@@ -129,7 +129,7 @@ def test_changes_are_refused_unless_the_node_is_ready(world: World) -> None:
     assert world.node is not None
     changes = {each.name: each for each in node_changes(world.node)}
     for name, body, sentence in [
-        ("pause", PauseBody(group="nobody"), "There is no group 'nobody'"),
+        ("pause", PauseBody(group="nobody"), "Group 'nobody' does not exist"),
         ("pause", PauseBody(group="by-key", topic="events"), "does not subscribe to topic 'events'; it has: orders"),
         ("skip_message", HeadBody(group="by-key", topic="orders", queue=9, offset=0), "has no queue 9"),
         ("reset_offsets", ResetBody(group="x", topic="orders", to="latest"), "has no offsets on 'orders'"),

@@ -126,7 +126,7 @@ def test_full_disk_costs_rounds_and_nothing_else() -> None:
     """It is counted and said once a minute; with space again the journal goes on, its events kept."""
     ward = ward_of()
     rounds(ward)
-    ward.disk.capacity_bytes = ward.disk._used() + 1_000_000
+    ward.disk.capacity_bytes = ward.disk.used_bytes() + 1_000_000
     with capture_logs() as logs:
         for _ in range(3):
             rounds(ward)

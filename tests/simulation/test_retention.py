@@ -73,7 +73,7 @@ def test_node_keeps_its_log_below_the_limit_and_groups_go_on() -> None:
     for group in ("by-key", "by-path", "free"):
         assert node.metrics.value(MESSAGES_EXPIRED, group) > 0
         world.add_consumer(group, PERFECT)
-    assert world.run(until=lambda: not world._lag(), seconds=300)
+    assert world.run(until=lambda: not world.lag(), seconds=300)
     assert node.failure is None
     world.stop()
 
@@ -103,7 +103,7 @@ def test_full_disk_gets_room_from_old_files() -> None:
     end = node.store.end
     assert world.run(until=lambda: node.store.end > end, seconds=60)
     world.clients[6].stopped = True
-    assert world.run(until=lambda: not world._lag(), seconds=300)
+    assert world.run(until=lambda: not world.lag(), seconds=300)
     assert node.failure is None
     world.stop()
 
@@ -137,7 +137,7 @@ def test_kills_while_files_go_leave_a_node_that_starts(power: bool) -> None:
         client.habits = PERFECT
     for group in ("by-key", "by-path", "free"):
         world.add_consumer(group, PERFECT)
-    assert world.run(until=lambda: not world._lag(), seconds=600)
+    assert world.run(until=lambda: not world.lag(), seconds=600)
     assert node.failure is None
     world.stop()
 
@@ -153,7 +153,7 @@ def test_smaller_limit_is_refused_while_a_group_would_lose_messages() -> None:
     assert " of group by-key" in problem
     assert "--accept-loss" in problem
     assert world.node is not None
-    view = LiveNode(world.node, Reloader(world.node, lambda: world._load({})))
+    view = LiveNode(world.node, Reloader(world.node, lambda: world.load({})))
     for given in ({"retentionBytes": str(3 * SEGMENT_BYTES)}, {"topic": "orders"}):
         losses = view.losses(given)
         assert losses is not None
@@ -190,7 +190,7 @@ def test_smaller_limit_holds_by_itself_once_the_groups_have_finished() -> None:
     assert retention.limits == RetentionLimits(age_ms=72 * 3_600_000)
     for group in ("by-key", "by-path", "free"):
         world.add_consumer(group, PERFECT)
-    assert world.run(until=lambda: not world._lag(), seconds=300)
+    assert world.run(until=lambda: not world.lag(), seconds=300)
     world.run(seconds=60)
     assert retention.limits == RetentionLimits(age_ms=72 * 3_600_000, log_bytes=3 * SEGMENT_BYTES)
     assert len(files(world)) <= 3

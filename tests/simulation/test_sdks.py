@@ -129,7 +129,7 @@ class SdkWorld:
         self._until(lambda: all(each.done() for each in producers))
         for each in self.consumers:
             each.calm()
-        self._until(lambda: not (self.account.unfinished or self._lag()))
+        self._until(lambda: not (self.account.unfinished or self.lag()))
         for each in self.consumers:
             each.stopped = True
         self._until(lambda: all(each.done() for each in consumers))
@@ -146,7 +146,7 @@ class SdkWorld:
         self.loop.run(None, seconds=FULL_SECONDS, turns_max=1_000_000)
         self.disk.heal()
 
-    def _lag(self) -> int:
+    def lag(self) -> int:
         """Unfinished messages of the group."""
         trackers = self.node.progress.trackers.items()
         ends = [queue.max_offset for queue in self.node.store.topics["orders"].queues]

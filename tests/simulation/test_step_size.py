@@ -18,9 +18,13 @@ def test_every_kind_of_step_sees_what_clients_ask() -> None:
         node.timers.due.step_size,
         node.transactions.step_size,
     ]
-    before = [step_size._requests() for step_size in sizes]
+
+    def requests() -> list[int]:
+        return [step_size._requests() for step_size in sizes]
+
+    before = requests()
     Caller(world, "10.9.0.1").send("orders", "k", uid=1)
-    sent = [step_size._requests() for step_size in sizes]
+    sent = requests()
     assert all(after > first for first, after in zip(before, sent, strict=True))
     Caller(world, "10.9.0.2").pull("by-key")
-    assert all(step_size._requests() > first for step_size, first in zip(sizes, sent, strict=True))
+    assert all(after > first for first, after in zip(sent, requests(), strict=True))

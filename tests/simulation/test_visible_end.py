@@ -36,9 +36,9 @@ def test_what_waits_for_its_moment_lies_beyond() -> None:
     due_ms = ward.node.seams.clock.wall_ms() + 5_000
     ward.process_run(lambda: ward.node.store.put("orders", b"due", deliver_at_ms=due_ms))
     ward.world.run(until=lambda: ward.node.store.commit.is_early, seconds=6)
-    assert shown(ward.disk).offset == ward.node.store.end < ward.node.store._log.end
+    assert shown(ward.disk).offset == ward.node.store.end < ward.node.store.index.log.end
     ward.run(1)
-    assert shown(ward.disk).offset == ward.node.store.end == ward.node.store._log.end
+    assert shown(ward.disk).offset == ward.node.store.end == ward.node.store.index.log.end
 
 
 @pytest.mark.parametrize("kill", [True, False])

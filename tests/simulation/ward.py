@@ -51,7 +51,7 @@ class Ward:
         change(self.wanted)
         self._first_group = copy.deepcopy(self.wanted["groups"][0])
         self.text: str | None = None
-        self.world.config = self._load().config
+        self.world.config = self.load().config
         self.signature: FileState = (1, 1, 1)
         self.lag = LoopLag(self.world.loop, self.world.clock)
         self.start()
@@ -78,7 +78,7 @@ class Ward:
 
     def observe(self, node: Node) -> None:
         """Look at a node from now on."""
-        reloader = Reloader(node, self._load, file="node.yaml")
+        reloader = Reloader(node, self.load, file="node.yaml")
         self.view = LiveNode(node, reloader)
         self.view.observe(loop_lag=lambda: self.lag.seconds, judging=partial(verdicts, self.view))
         self.watch = ConfigWatch(lambda: self.signature, self.signature, reloader)
@@ -92,7 +92,7 @@ class Ward:
         between()
         self.start()
 
-    def _load(self) -> Loaded:
+    def load(self) -> Loaded:
         text = yaml.safe_dump(self.wanted, sort_keys=False) if self.text is None else self.text
         return loads(text, file="node.yaml", actions=self.world.registry)
 
@@ -168,7 +168,7 @@ class Ward:
 
     def fill_disk(self) -> None:
         """Leave no space, and publish until that is noticed."""
-        self.disk.capacity_bytes = self.disk._used()
+        self.disk.capacity_bytes = self.disk.used_bytes()
         for body_bytes in (20_000, 10):
             while self.publish("orders", f"k{self.node.store.end}", body_bytes=body_bytes) == 0:
                 pass

@@ -229,7 +229,7 @@ class World:
         self.retry_topic = retry_topic
         self.on_exhausted = on_exhausted
         self.waits = waits
-        self.config = self._load(self._settings()).config
+        self.config = self.load(self._settings()).config
         self.process: Process | None = None
         self.node: Node | None = None
         self.expired = ExpiredRecords(lambda: self.node)
@@ -337,7 +337,7 @@ class World:
         assert self.node is not None
         wanted = self._settings()
         change(wanted)
-        reloader = Reloader(self.node, lambda: self._load(wanted))
+        reloader = Reloader(self.node, lambda: self.load(wanted))
         result = self.process.run(lambda: run_now(reloader.reloading(accept_loss=accept_loss)))
         if result.accepted:
             self.config = self.node.config
@@ -358,7 +358,7 @@ class World:
     def _consumes(self, group: str) -> bool:
         return self._groups is None or group in self._groups
 
-    def _load(self, wanted: dict[str, Any]) -> Loaded:
+    def load(self, wanted: dict[str, Any]) -> Loaded:
         text = yaml.safe_dump(wanted, sort_keys=False)
         return loads(text, file="simulated.yaml", actions=self.registry)
 
@@ -511,7 +511,7 @@ class World:
             by_hand()
             self.run(seconds=0.01)
         else:
-            left = f"{self._lag()}, {self._undecided()} undecided halves of which {self.halves.never} may stay"
+            left = f"{self.lag()}, {self._undecided()} undecided halves of which {self.halves.never} may stay"
             raise PromiseBroken(6, f"after {seconds} s of perfect clients there is still: {left}")
         self.run(seconds=TIMEOUT_MS / 1000 * 3)
 
@@ -552,7 +552,7 @@ class World:
     def _nothing_left(self) -> bool:
         return not any(
             client.link.pending for client in self.clients if client.link and not isinstance(client, Consumer | Checked)
-        ) and not (self._lag() or self._waiting() or self._undecided() > self.halves.never)
+        ) and not (self.lag() or self._waiting() or self._undecided() > self.halves.never)
 
     def _stopped(self) -> bool:
         """Whether a message waits for an operator."""
@@ -575,7 +575,7 @@ class World:
             (self.node.timers.pending, self.node.timers.entering.lag)
         )
 
-    def _lag(self) -> Mapping[str, int]:
+    def lag(self) -> Mapping[str, int]:
         """Return messages unfinished per group, topic and queue, where there are any.
 
         From the trackers: the groups' figures read the log for ages, and this is asked thousands of times.

@@ -17,6 +17,7 @@ from proxy.tls.channel import TLS_BYTES, TlsTransport
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import MIB
+from tests.insides import transport_behind
 from tests.patient import PATIENCE_SECONDS, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_codec, consumer_idl
@@ -28,7 +29,7 @@ BODY, COUNT = 30_000, 400
 
 def below(world: TlsWorld, place: int = 0) -> SimTransport:
     """The node's end of one of the consumers' connections."""
-    transport = list(world.node.consumer.connections)[place]._transport
+    transport = transport_behind(list(world.node.consumer.connections)[place])
     assert isinstance(transport, TlsTransport)
     return cast("SimTransport", transport.below)
 
@@ -129,7 +130,7 @@ def test_openssl_keeps_no_more_of_a_large_reply_or_frame_than_is_counted(certifi
     world = TlsWorld(certificates)
     client = world.open()
     [connection] = world.node.consumer.connections
-    channel = connection._transport._channel  # type: ignore[union-attr]
+    channel = transport_behind(connection)._channel
     channel._engine = engine = _Engine(channel)
     world.node.store.put("orders", bytes(1_500_000))
     assert len(world.pull(client.raw).value.messages) == 1
@@ -176,7 +177,7 @@ def test_kernel_tells_of_a_peer_that_has_gone(certificates: Certificates, tmp_pa
         client.sendall(pull_frame(60_000))
         until(lambda: asked(node).doing == "waiting", "the pull to be parked")
         connection = asked(node)
-        node.call(connection._transport.pause_reading)
+        node.call(transport_behind(connection).pause_reading)
         client.close()
         until(lambda: node.call(connection._peer.gone), "the system to know")
         node.call(node.node.store.put, "orders", b"x")
@@ -196,7 +197,7 @@ def test_kernel_that_takes_no_more_is_noticed_at_once(certificates: Certificates
         client.sendall(pull_frame(1) * COUNT)
         until(lambda: in_flight(node) == COUNT and asked(node).doing == "writing", "the socket to be full")
         connection = asked(node)
-        waiting = node.call(connection._transport.get_write_buffer_size)
+        waiting = node.call(transport_behind(connection).get_write_buffer_size)
         assert 0 < waiting < 2 * BODY
         assert node.call(lambda: connection._stuck_replies) == 1
         ours = node.call(lambda: len(connection._out))

@@ -96,7 +96,7 @@ def _refusal(found: Any, place: KafkaPartition) -> KafkaFailure | None:
 
 
 def _missing(topic: str) -> KafkaFailure:
-    return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {topic}, or not all of its partitions")
+    return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"topic {topic} does not exist, or lacks partitions")
 
 
 def _leaderless(topic: str) -> KafkaFailure:

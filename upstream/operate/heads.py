@@ -66,7 +66,7 @@ def find_head(group: ConsumerGroup, group_queue: GroupQueue, offset: int, *, key
         key: If given, the order key that it must have.
 
     Raises:
-        HeadRefused: There is no such job now.
+        HeadRefused: The job does not exist now.
     """
     subscription = group.generation_of(group_queue)
     if subscription is None or subscription.draining:

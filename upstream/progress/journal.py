@@ -99,8 +99,8 @@ class AckJournal:
         self._file: DiskFile | None = None
         self._earlier: DiskFile | None = None
         """The segment before the current one, while that is not durable."""
-        self._position = 0
-        self._capacity = 0
+        self.position = 0
+        self.capacity = 0
         self._unreadable: set[int] = set()
         """Segments with pages that the disk does not give out: a part of one cannot be written either."""
 
@@ -171,7 +171,7 @@ class AckJournal:
             self.disk.remove(path)
             file, capacity = self._written(number, position, buffers)
         self._earlier = self._file
-        self._file, self._number, self._position, self._capacity = file, number, position, capacity
+        self._file, self._number, self.position, self.capacity = file, number, position, capacity
 
     def _written(self, number: int, position: int, buffers: Sequence[Buffer]) -> tuple[DiskFile, int]:
         """Return a claimed file with these bytes, which end at `position` without their end mark, and its size."""
@@ -211,11 +211,11 @@ class AckJournal:
         """
         file = self._file
         assert file is not None, "append before begin_segment"
-        position = self._position
-        if position + len(payload) + _BLOCK_OVERHEAD > self._capacity:
+        position = self.position
+        if position + len(payload) + _BLOCK_OVERHEAD > self.capacity:
             return False
         file.write(position, (encode_block(self._number, position, payload), payload, END_OF_BLOCKS))
-        self._position = position + BLOCK_HEADER.size + len(payload)
+        self.position = position + BLOCK_HEADER.size + len(payload)
         return True
 
     def sync(self) -> None:
@@ -338,7 +338,7 @@ class AckJournal:
 
     def _fits_as_spare(self, path: str) -> bool:
         with closing(self.disk.open(path)) as file:
-            return self._segment_bytes <= file.size() <= 2 * max(self._segment_bytes, self._capacity)
+            return self._segment_bytes <= file.size() <= 2 * max(self._segment_bytes, self.capacity)
 
 
 def _copy_of(snapshot: Sequence[Buffer]) -> list[Buffer]:

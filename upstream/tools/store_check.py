@@ -67,7 +67,7 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[StoreFinding]:
             kind="journal_missing",
             severity=Severity.WARNING if disk.exists(f"{root}/pyddmq/consumerOffset.json") else Severity.NOTE,
             file=FOLDER,
-            text="there is no ack journal",
+            text="the ack journal is missing",
             costs="deliveries continue at consumerOffset.json; messages acknowledged above it are delivered again",
             repair=_ROLLED,
         )

@@ -182,7 +182,7 @@ class Delays:
         whole_log = None
         start = 0
         if checkpoint is None:
-            whole_log = "there is no checkpoint of the delays"
+            whole_log = "the checkpoint of the delays is missing"
         elif checkpoint["log_end"] > store.end:
             whole_log = "the log ends before the checkpoint of the delays"
         else:

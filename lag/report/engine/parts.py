@@ -48,7 +48,7 @@ _TROUBLE: Final = (Level.WARN.name, Level.ERR.name)
 def summary_of(parts: Sequence[GroupPart], window: ReportWindow, timezone: str) -> str:
     """Return the sentence."""
     if not parts:
-        return "There are no samples of any group in this window: nothing can be said of it."
+        return "This window has no samples of any group, so the report is empty."
     total = len(parts)
     troubled = [part for part in parts if part.level in _TROUBLE or any(map(_is_trouble, _statuses(part)))]
     still = [part for part in parts if part.level in _TROUBLE]

@@ -33,7 +33,7 @@ def _lines(report: LagReportData) -> Iterator[str]:
     if report.findings_left_out:
         yield f"- and {report.findings_left_out} more, none of them worse"
     if not report.findings:
-        yield "None." if report.groups else "No samples: nothing can be said."
+        yield "None." if report.groups else "No samples, so the trouble is unknown."
     if report.gaps:
         yield from ("", "## What is missing", "")
         yield from (f"- {plain(gap)}" for gap in report.gaps)

@@ -179,7 +179,9 @@ class Messages(DataSourceReader):
             topics = [topic for topic in topics if topic in self._spans]
         for topic in topics:
             if self._topics is not None and not files.queues(topic):
-                raise read.OptionRefused(f"there is no topic {topic!r} in {self._root}; it has {_some(files.topics())}")
+                raise read.OptionRefused(
+                    f"topic {topic!r} does not exist in {self._root}; it has {_some(files.topics())}"
+                )
         named = self._bounds.texts.get("topic")
         parts = [
             part

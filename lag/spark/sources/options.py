@@ -33,7 +33,7 @@ def check_columns(schema: StructType, kinds: Mapping[str, str]) -> list[str]:
     for field in schema.fields:
         kind, given = kinds.get(field.name), field.dataType.simpleString()
         if kind is None:
-            raise OptionRefused(f"there is no column {field.name!r}; use one of {', '.join(kinds)}")
+            raise OptionRefused(f"column {field.name!r} does not exist; use one of {', '.join(kinds)}")
         if given != kind:
             raise OptionRefused(f"column {field.name!r} is {kind}, and the schema has it as {given}")
     return [field.name for field in schema.fields]

@@ -72,7 +72,7 @@ class WaitingSource(DataSource):
         """Return the reader. Raises OptionRefused."""
         wrong = [name for name in schema.fieldNames() if name not in COLUMNS]
         if wrong:
-            raise OptionRefused(f"there is no column {wrong[0]!r}; use one of {', '.join(COLUMNS)}")
+            raise OptionRefused(f"column {wrong[0]!r} does not exist; use one of {', '.join(COLUMNS)}")
         return WaitingMessages(self.options, schema.fieldNames())
 
 

@@ -14,7 +14,7 @@ from proxy.cli.admin_client import get, post
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
-from proxy.cli.output import print_json, print_line, print_table, progress
+from proxy.cli.output import print_json, print_table, print_text, progress
 from proxy.cli.store.stopped_queries import asking
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
@@ -60,7 +60,7 @@ def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT
     ]
     print_table("Dead letters", ["group", "dead letters", "ever", "first", "last"], rows, right=(1, 2))
     for each in answer.in_kafka:
-        print_line(f"dead letters of {each.group} are in topic {each.topic} of Kafka cluster {each.cluster}")
+        print_text(f"dead letters of {each.group} are in topic {each.topic} of Kafka cluster {each.cluster}")
     return ExitCode.OK
 
 
@@ -95,7 +95,7 @@ def show(
     columns = ["offset", "died", "topic", "key", "attempts", "reason", "id", "redriven"]
     print_table(f"Dead letters of {group}", columns, [_row(each) for each in found], right=(0, 4))
     if cursor is not None:
-        print_line("there may be more; give a higher --limit or a filter")
+        print_text("there may be more; give a higher --limit or a filter")
     return ExitCode.OK
 
 
@@ -125,7 +125,7 @@ def stats(
     rows = [[str(each.count), str(each.redriven), each.topic, each.reason] for each in answer.kinds]
     print_table(f"Dead letters of {group}", ["count", "redriven", "topic", "reason"], rows, right=(0, 1))
     unreadable = f", {answer.unreadable:,} unreadable" if answer.unreadable else ""
-    return print_line(f"{amount(answer.dead_letters, 'dead letter')}, {answer.redriven:,} redriven{unreadable}")
+    return print_text(f"{amount(answer.dead_letters, 'dead letter')}, {answer.redriven:,} redriven{unreadable}")
 
 
 def redrive(
@@ -279,11 +279,11 @@ class _RedriveRun:
         rest = f"{counts['already']:,} redriven before, {counts['refused']:,} refused"
         if dry_run:
             would = counts["would_redrive"]
-            print_line(
+            print_text(
                 f"would redrive {amount(would, 'dead letter')}; {rest}{'. Pass --yes to redrive' if would else ''}"
             )
         else:
-            print_line(f"redrove {amount(counts['redriven'], 'dead letter')}; {rest}")
+            print_text(f"redrove {amount(counts['redriven'], 'dead letter')}; {rest}")
 
 
 def _outcome_row(result: RedriveOutcome) -> list[str]:

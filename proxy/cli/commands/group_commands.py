@@ -12,7 +12,7 @@ from proxy.cli.admin_client import get, post
 from proxy.cli.errors import CliError
 from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, print_table, printable
+from proxy.cli.output import print_json, print_table, print_text, printable
 from proxy.operate.text import age, amount
 from proxy.operate.views.changes import HeadResult, PauseResult
 from proxy.operate.views.groups import StuckAnswer
@@ -47,7 +47,7 @@ def stuck(
         return print_json(answer)
     print_findings(answer.findings)
     if not answer.stuck:
-        return print_line("no message is stuck")
+        return print_text("no message is stuck")
     now_ms = answer.now_ms
     rows = [
         [
@@ -81,7 +81,7 @@ def stuck(
         "last failure",
     ]
     print_table(f"{amount(answer.stuck_total, 'stuck message')}", columns, rows, right=(3, 4, 7, 8, 10))
-    return print_line("to finish one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
+    return print_text("to finish one: pyddmq groups retry | skip | dead-letter GROUP --topic T --queue Q --offset N")
 
 
 def _stuck(admin: str, group: str | None) -> StuckAnswer:
@@ -160,7 +160,7 @@ def _act(action: str, admin: str, message: dict[str, Any], *, force: bool, as_js
     if as_json:
         return print_json(answer)
     key = "" if answer.key is None else f" (key {printable(answer.key)})"
-    return print_line(f"{answer.topic}, queue {answer.queue}, offset {answer.offset}{key}: {answer.text}")
+    return print_text(f"{answer.topic}, queue {answer.queue}, offset {answer.offset}{key}: {answer.text}")
 
 
 def pause(*, group: Group, topic: OneTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
@@ -181,4 +181,4 @@ def _pause(action: str, admin: str, group: str, topic: str | None, *, as_json: b
         return print_json(answer)
     before = "" if answer.changed else "nothing changed: "
     paused = ", ".join(answer.paused_topics)
-    return print_line(f"{before}group {group}: " + (f"paused: {paused}" if paused else "nothing is paused"))
+    return print_text(f"{before}group {group}: " + (f"paused: {paused}" if paused else "nothing is paused"))

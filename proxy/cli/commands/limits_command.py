@@ -8,7 +8,7 @@ import typer
 
 from proxy.cli.admin_client import get
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.output import print_json, print_table, print_text
 from proxy.operate.text import age
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.process.exit_codes import ExitCode
@@ -42,7 +42,7 @@ def limits(
         columns = ["client", "limit", "allows", "limited for", "times limited", "refused"]
         print_table("Limited clients", columns, held, right=(3, 4, 5))
     else:
-        print_line("No client was limited within the last minute.")
+        print_text("No client was limited within the last minute.")
     rows = [
         [
             each.client,

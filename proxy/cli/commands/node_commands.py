@@ -9,7 +9,7 @@ import typer
 from proxy.cli.admin_client import get
 from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.output import print_json, print_table, print_text
 from proxy.operate.push_texts import state_text, throttled_text
 from proxy.operate.text import age, amount, duration
 from proxy.operate.views.groups import GroupsAnswer
@@ -34,7 +34,7 @@ def topics(
         return print_json(answer)
     for each in answer.in_kafka if topic is not None else ():
         known = "unknown partitions" if each.partitions is None else amount(each.partitions, "partition")
-        return print_line(
+        return print_text(
             f"topic {topic} is in Kafka cluster {each.cluster}, with {known}; kafka-topics.sh --describe shows more"
         )
     if topic is not None:
@@ -128,15 +128,15 @@ def stats(*, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> in
     answer = get(admin, f"/api/stats?limit={_LIMIT}", StatsAnswer)
     if as_json:
         return print_json(answer)
-    print_line(f"pyddmq {answer.version}, {answer.state}, up {answer.uptime_seconds:.0f} s")
+    print_text(f"pyddmq {answer.version}, {answer.state}, up {answer.uptime_seconds:.0f} s")
     for reason in answer.reasons:
-        print_line(f"  {reason}")
+        print_text(f"  {reason}")
     print_findings(answer.findings)
     store = answer.store
     if store:
         mib = 1024 * 1024
         used, free = store.used_bytes / mib, store.free_bytes / mib
-        print_line(f"store {store.path}: {used:,.0f} MiB used, {free:,.0f} MiB free, flush {store.flush}")
+        print_text(f"store {store.path}: {used:,.0f} MiB used, {free:,.0f} MiB free, flush {store.flush}")
     print_table(
         "Latency, last two minutes",
         ["what", "of", "count", "half within", "99 % within"],
@@ -199,7 +199,7 @@ def _print_fetchers(answer: GroupsAnswer) -> None:
 def _print_in_flight(answer: GroupsAnswer) -> None:
     out = [each for group in answer.groups for each in group.in_flight]
     if not out:
-        print_line("nothing is in flight")
+        print_text("nothing is in flight")
         return
     rows = [
         [

@@ -11,7 +11,7 @@ from proxy.cli.admin_client import CHANGE_TIMEOUT_SECONDS, get, post
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
-from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.output import print_json, print_table, print_text
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
 from proxy.operate.views.changes import ResetResult
@@ -138,8 +138,8 @@ def _print_moves(answer: ResetResult) -> None:
     skipped = amount(sum(each.skipped for each in answer.queues), "unfinished message")
     repeated = amount(sum(each.repeated for each in answer.queues), "finished message")
     if answer.changed:
-        print_line(f"done: {skipped} skipped, {repeated} delivered again")
+        print_text(f"done: {skipped} skipped, {repeated} delivered again")
     elif answer.dry_run:
-        print_line(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; pass --yes to apply")
+        print_text(f"nothing was changed: {skipped} would be skipped, {repeated} delivered again; pass --yes to apply")
     else:
-        print_line("nothing to do: the group is already at these offsets")
+        print_text("nothing to do: the group is already at these offsets")

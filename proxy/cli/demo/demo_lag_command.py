@@ -54,7 +54,7 @@ def _print_checks(checks: Sequence[PromiseCheck]) -> None:
                 print_line(f"            {example}")
 
 
-NO_SPARK = "no report: it runs on Spark, and there is no {name}; pip install 'pyddmq[server,spark]'"
+NO_SPARK = "no report: it needs Spark, and {name} is missing; pip install 'pyddmq[server,spark]'"
 
 SMALL_DATA = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Of some thousand rows, compiling a plan costs more than running it."""

@@ -16,7 +16,7 @@ from proxy.cli.findings import print_findings
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_error, print_json, print_line, print_table
+from proxy.cli.output import print_error, print_json, print_table, print_text
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lag_texts import UNKNOWN, behind, count, forecast, left, rate, sparkline
 from proxy.operate.text import age, amount
@@ -84,7 +84,7 @@ def show(
     if as_json:
         return print_json(answer)
     if not answer.enabled:
-        return print_line("the node does not sample lag; set `enabled: true` in the section `lag` of its configuration")
+        return print_text("the node does not sample lag; set `enabled: true` in the section `lag` of its configuration")
     print_findings(answer.findings)
     columns = ["group", "level", "status", "finding", "queues", "lag", "left", "behind"]
     title = f"{amount(len(answer.groups), 'group')}, {answer.level}"
@@ -101,7 +101,7 @@ def show(
     if answer.trend is not None:
         _print_trend(answer.trend, trend or "")
     if answer.trouble is not None:
-        print_line(f"the lag journal is not written: {answer.trouble}")
+        print_text(f"the lag journal is not written: {answer.trouble}")
     return ExitCode.OK
 
 
@@ -133,9 +133,9 @@ def check(
     if as_json:
         print_json({"level": level.name, "over": over, "lag": answer})
         return level
-    print_line(f"{level.name}: {_summary(answer, group)}")
+    print_text(f"{level.name}: {_summary(answer, group)}")
     for text in over:
-        print_line(text)
+        print_text(text)
     print_findings(answer.findings)
     return level
 
@@ -145,7 +145,7 @@ def explain(
 ) -> int:
     """Explain a status, a cause or a figure: what it means, its formula, and what to do."""
     try:
-        print_line(explained(name))
+        print_text(explained(name))
     except ValueError as error:
         raise CliError(str(error), ExitCode.NOT_FOUND) from error
     return ExitCode.OK

@@ -21,7 +21,7 @@ from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.lag.lag_report_command import Groups, Rules, Since, Target, TimeZone, Until, limits_given, timezone_of
 from proxy.cli.moments import moment_option
-from proxy.cli.output import print_line, print_table
+from proxy.cli.output import print_table, print_text
 from proxy.operate.lag_texts import count
 from proxy.process.exit_codes import ExitCode
 
@@ -99,9 +99,9 @@ def _print(ledger: IncidentLedger) -> None:
         print_table(_title(ledger), COLUMNS, _rows(ledger), right=(5, 6))
         print_table("By month and cause", MONTH_COLUMNS, _month_rows(ledger), right=(2, 3, 4))
     else:
-        print_line(_title(ledger))
+        print_text(_title(ledger))
     for gap in ledger.gaps:
-        print_line(f"missing: {gap}")
+        print_text(f"missing: {gap}")
 
 
 def _title(ledger: IncidentLedger) -> str:

@@ -14,7 +14,7 @@ from proxy.cli.lag.lag_commands import Journal
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.output import print_json, print_table, print_text
 from proxy.operate.text import age
 from proxy.operate.views.lag_history import BurnRate, ObjectiveKept, ObjectivesAnswer
 from proxy.process.exit_codes import ExitCode
@@ -71,9 +71,9 @@ def slo(
         if at_least is not None and answer.at_least is not None and answer.kept:
             _print_budgets(answer, at_least, coverage)
         for each in missed:
-            print_line(f"{_name(each)} met it for {_share(_least(each))}, --at-least is {at_least:g} %")
+            print_text(f"{_name(each)} met it for {_share(_least(each))}, --at-least is {at_least:g} %")
         for each in unknown:
-            print_line(f"{_name(each)}: {_known(each, answer)}, too little for a result: --coverage is {coverage:g} %")
+            print_text(f"{_name(each)}: {_known(each, answer)}, too little for a result: --coverage is {coverage:g} %")
     if missed:
         return ExitCode.CHECK_FAILED
     return Level.UNKNOWN if unknown or not answer.kept else ExitCode.OK
@@ -113,7 +113,7 @@ def _print(answer: ObjectivesAnswer) -> None:
         read = age((answer.until_ms - answer.since_ms) / 1000)
         title += f": the node read the last {read}, --journal DIR reads all"
     if not answer.kept:
-        print_line(f"{title}: no samples are recorded")
+        print_text(f"{title}: no samples are recorded")
         return
     by_queue = any(each.queue is not None for each in answer.kept)
     columns = ["group", *(("topic", "queue") if by_queue else ()), "time", "messages", "lost", "over", "known"]
@@ -150,7 +150,7 @@ def _print_budgets(answer: ObjectivesAnswer, at_least: float, coverage: float) -
         hour = next((rate for rate in each.burn_rates if rate.window_ms == HOUR_MS), None)
         if hour is not None and (hour.burn_rate or 0) > 1 and (each.budget_left or 0) > 0:
             lasts = age((each.budget_left or 0) * answer.asked_ms / (hour.burn_rate or 1) / 1000)
-            print_line(f"{_name(each)}: at the rate of the last hour the rest of its budget lasts {lasts}")
+            print_text(f"{_name(each)}: at the rate of the last hour the rest of its budget lasts {lasts}")
 
 
 def _burn(each: BurnRate, coverage: float) -> str:

@@ -240,7 +240,7 @@ def timezone_of(given: str | None) -> str:
     """Return the name of a time zone, the machine's where none is given, or UTC where that has no name.
 
     Raises:
-        CliError: There is no such time zone.
+        CliError: The time zone does not exist.
     """
     if given is not None:
         try:

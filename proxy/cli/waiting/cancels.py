@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from broker.views import WaitingMessage
 from proxy.cli.admin_client import post
 from proxy.cli.errors import CliError
-from proxy.cli.output import print_json, print_line, progress
+from proxy.cli.output import print_json, print_text, progress
 from proxy.operate.text import amount
 from proxy.operate.views.changes import CancelResult, CancelsResult
 from proxy.process.exit_codes import ExitCode, code_of_all
@@ -42,7 +42,7 @@ def show_selection(
         return ExitCode.OK
     print_table("Selected", found[:_SHOWN])
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
-    return print_line(f"nothing was changed: {amount(len(found), noun)} would be cancelled{more}; pass --yes to cancel")
+    return print_text(f"nothing was changed: {amount(len(found), noun)} would be cancelled{more}; pass --yes to cancel")
 
 
 def names_of(found: Sequence[WaitingMessage]) -> Chosen:
@@ -69,11 +69,11 @@ def run_cancels(admin: str, path: str, chosen: Chosen, *, rate: int, selected: b
             if as_json:
                 print_json(result)
             elif not selected or result.outcome != "cancelled":
-                print_line(result.text)
+                print_text(result.text)
             advance(done)
     if selected and not as_json:
         moved = outcomes["rescheduledBefore"]
-        print_line(
+        print_text(
             f"{amount(outcomes['cancelled'], noun)} cancelled, {outcomes['tooLate']:,} too late, "
             f"{outcomes['unknown']:,} unknown{f', {moved:,} rescheduled before' if moved else ''}"
         )

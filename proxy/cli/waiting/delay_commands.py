@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from broker.views import DelayedMessage
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
-from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.output import print_json, print_table, print_text
 from proxy.cli.store.stopped_queries import Ask, asking
 from proxy.operate.moments import moment_text
 from proxy.operate.text import age
@@ -60,7 +60,7 @@ def show(
         return print_json(replace(answer, messages=found))
     print_messages("Delayed messages", found)
     if answer.cut:
-        print_line("there are more; pass a level, a topic or a higher --limit")
+        print_text("there are more; pass a level, a topic or a higher --limit")
     return ExitCode.OK
 
 

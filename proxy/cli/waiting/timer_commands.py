@@ -14,7 +14,7 @@ from broker.views import TimerView
 from proxy.cli.admin_client import post
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
-from proxy.cli.output import print_json, print_line, print_table
+from proxy.cli.output import print_json, print_table, print_text
 from proxy.cli.store.stopped_queries import Ask, asking
 from proxy.cli.waiting.cancels import outcome_code
 from proxy.operate.moments import moment_text
@@ -65,7 +65,7 @@ def list_timers(
         return ExitCode.OK
     print_timers("Timers", found)
     if cursor is not None:
-        print_line("there are more; pass a topic, --from and --to, or a higher --limit")
+        print_text("there are more; pass a topic, --from and --to, or a higher --limit")
     return ExitCode.OK
 
 
@@ -121,15 +121,15 @@ def show(
         answer = ask("/api/timers/show", {"id": timer, "topic": topic}, TimerAnswer)
     if as_json:
         return print_json(answer)
-    print_line(f"id        {answer.id}")
-    print_line(f"topic     {answer.topic}")
-    print_line(f"state     {answer.text}")
+    print_text(f"id        {answer.id}")
+    print_text(f"topic     {answer.topic}")
+    print_text(f"state     {answer.text}")
     for label, moment in (("stored", answer.stored_ms), ("due", answer.due_ms)):
         if moment is not None:
-            print_line(f"{label:<9} {moment_text(moment)}")
+            print_text(f"{label:<9} {moment_text(moment)}")
     for label, text in (("key", answer.key), ("handle", answer.handle)):
         if text:
-            print_line(f"{label:<9} {text}")
+            print_text(f"{label:<9} {text}")
     return ExitCode.OK
 
 
@@ -149,10 +149,10 @@ def reschedule(
     if as_json:
         print_json(answer)
     else:
-        print_line(answer.text)
+        print_text(answer.text)
         if answer.new_id:
-            print_line(f"new id    {answer.new_id}")
-            print_line(f"handle    {answer.handle}")
+            print_text(f"new id    {answer.new_id}")
+            print_text(f"handle    {answer.handle}")
     return outcome_code(answer.outcome)
 
 
@@ -172,7 +172,7 @@ def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
         return print_json(answer)
     before = "" if answer.changed else "nothing changed: "
     paused = ", ".join(answer.paused_stages)
-    return print_line(before + (f"paused: {paused}" if paused else "no stage is paused"))
+    return print_text(before + (f"paused: {paused}" if paused else "no stage is paused"))
 
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
@@ -191,9 +191,9 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
         )
     due = "" if answer.next_due_ms is None else f", the next one due {moment_text(answer.next_due_ms)}"
     late = f", late by {age(answer.late_ms / 1000)}" if answer.late_ms else ""
-    print_line(f"pending: {answer.pending_total:,}{due}{late}")
+    print_text(f"pending: {answer.pending_total:,}{due}{late}")
     if answer.refused:
-        print_line(f"refused by their topics, retried: {answer.refused:,}")
+        print_text(f"refused by their topics, retried: {answer.refused:,}")
     topics = [[each.topic, f"{each.pending:,}"] for each in answer.topics]
     print_table("Pending by topic", ["topic", "pending"], topics, right=(1,))
     stages = [

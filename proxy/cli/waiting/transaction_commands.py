@@ -16,7 +16,7 @@ from broker.views import TransactionView
 from proxy.cli.admin_client import post
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
-from proxy.cli.output import print_json, print_line, print_table, printable, progress
+from proxy.cli.output import print_json, print_table, print_text, printable, progress
 from proxy.cli.store.stopped_queries import Ask, asking
 from proxy.cli.waiting.cancels import named
 from proxy.operate.moments import moment_text
@@ -67,7 +67,7 @@ def list_transactions(
         return print_json(replace(answer, transactions=found))
     _print_transactions(f"{state.value} transactions".capitalize(), found, answer.now_ms)
     if answer.next is not None:
-        print_line("there are more; pass a topic, a producer group or a higher --limit")
+        print_text("there are more; pass a topic, a producer group or a higher --limit")
     return ExitCode.OK
 
 
@@ -84,9 +84,9 @@ def show(
     if as_json:
         return print_json(answer)
     for each in answer.transactions:
-        print_line(f"{each.id}: {_STANDING[each.state]}")
+        print_text(f"{each.id}: {_STANDING[each.state]}")
         for name, value in _facts(each, answer.now_ms):
-            print_line(f"  {name:<10} {printable(value)}")
+            print_text(printable(value), first=f"  {name:<10} ", then=" " * 13)
     return ExitCode.OK
 
 
@@ -125,7 +125,7 @@ def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_j
     print_table("Undecided transactions", ["topic", "producer group", "undecided"], rows, right=(2,))
     oldest = answer.oldest_ms
     since = "" if oldest is None else f", the oldest for {age((answer.now_ms - oldest) / 1000)}"
-    return print_line(f"{answer.undecided_total:,} undecided{since}; {answer.discarded_total:,} discarded")
+    return print_text(f"{answer.undecided_total:,} undecided{since}; {answer.discarded_total:,} discarded")
 
 
 def _deciding(action: str, summary: str) -> Callable[..., int]:
@@ -245,11 +245,11 @@ def _change(
             if as_json:
                 print_json(result)
             elif not selected or result["refused"] is not None:
-                print_line(_sentence(action, result))
+                print_text(_sentence(action, result))
             advance(count)
     if selected and not as_json:
         done = codes.pop(ExitCode.OK, 0)
-        print_line(f"{amount(done, 'transaction')} {_DONE[action]}, {codes.total():,} refused")
+        print_text(f"{amount(done, 'transaction')} {_DONE[action]}, {codes.total():,} refused")
     return code_of_all(codes)
 
 
@@ -286,7 +286,7 @@ def _shown(action: str, found: Sequence[TransactionView], *, as_json: bool) -> i
     newest = max((each.stored_ms for each in found), default=0)
     _print_transactions("Selected", found[:_SHOWN], newest)
     more = f", {_SHOWN} of them shown" if len(found) > _SHOWN else ""
-    return print_line(
+    return print_text(
         f"nothing was changed: {amount(len(found), 'transaction')} would be {_DONE[action]}{more}; pass --yes to apply"
     )
 

@@ -87,7 +87,7 @@ class _Delays:
         if topic in store.topics:
             found = await run_steps(run_query(by_unique_key(store, topic, name, limit=1)))
         if not found:
-            return "it was delivered, and is no longer stored"
+            return "it was delivered, and its record was deleted"
         [one] = found
         return f"delivered at {moment_text(one.store_ms)}: topic {topic}, queue {one.queue_id}, offset {one.offset}"
 

@@ -81,7 +81,7 @@ def group_of(node: Node, name: str) -> ConsumerGroup:
     if group is None:
         if any(each.name == name for each in node.leaving):
             raise ChangeRefused(409, f"Group {name} was removed from the configuration and still drains.")
-        raise ChangeRefused(404, f"There is no group {name!r}; `pyddmq groups` lists all groups.")
+        raise ChangeRefused(404, f"Group {name!r} does not exist; `pyddmq groups` lists all groups.")
     return group
 
 

@@ -175,7 +175,7 @@ class _Timers:
             return [TimerPipelineStage(body.stage)]
         except ValueError:
             names = ", ".join(stage.value for stage in TimerPipelineStage)
-            raise ChangeRefused(404, f"There is no stage {body.stage!r}; use one of {names}, or all.") from None
+            raise ChangeRefused(404, f"Stage {body.stage!r} does not exist; use one of {names}, or all.") from None
 
     def _paused(self, changed: bool) -> StagesResult:
         paused = self._node.timers.stages.paused

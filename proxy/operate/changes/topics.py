@@ -195,7 +195,7 @@ class _Topics:
         topic = self._node.store.topics.get(name)
         if topic is None:
             self._check_not_in_kafka(name)
-            raise ChangeRefused(404, f"There is no topic {name!r}; `pyddmq topics` lists all topics.")
+            raise ChangeRefused(404, f"Topic {name!r} does not exist; `pyddmq topics` lists all topics.")
         return topic
 
     def _check_not_in_kafka(self, name: str) -> None:

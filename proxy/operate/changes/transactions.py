@@ -97,7 +97,7 @@ class _Transactions:
         rows = await run_steps(self._node.transactions.finding(transaction_id))
         if not rows:
             text = (
-                f"There is no transaction {transaction_id!r}, or it has already ended; `pyddmq transactions "
+                f"Transaction {transaction_id!r} does not exist, or has already ended; `pyddmq transactions "
                 "list` lists the pending ones."
             )
             raise ChangeRefused(404, text)

@@ -26,7 +26,7 @@ def search(
 
     Raises:
         QueryRefused: A parameter makes no sense.
-        NotFound: There is no such level.
+        NotFound: The level does not exist.
     """
     check_names(given, PARAMETERS)
     asked = given.get("level")
@@ -37,7 +37,7 @@ def search(
     if level is not None:
         statuses = [each for each in statuses if each.level == level]
         if not statuses:
-            raise NotFound(f"there is no delay level {level}; `pyddmq delays list` and /api/delays list all levels")
+            raise NotFound(f"delay level {level} does not exist; `pyddmq delays list` and /api/delays list all levels")
     answer = DelaysAnswer(now_ms=now_ms, pending_total=sum(each.pending for each in statuses), levels=statuses)
     if given.get("messages") != "true":
         return answer

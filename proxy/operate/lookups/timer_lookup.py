@@ -17,7 +17,9 @@ from broker.scheduled.timer.names import TIMER_TOPIC
 from proxy.operate.moments import moment_text
 from proxy.operate.views.waiting import TimerAnswer, TimerDelivery
 
-UNKNOWN = "unknown: there is no such timer, or its records were deleted (`delays list` shows messages of delay levels)"
+UNKNOWN = (
+    "unknown: the timer does not exist, or its records were deleted (`delays list` shows messages of delay levels)"
+)
 _RECORDS_MAX = 256
 
 

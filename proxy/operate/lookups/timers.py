@@ -66,5 +66,5 @@ def show(
     lookup = TimerLookup(store, given["id"], given.get("topic"), broker_name=broker_name)
     yield from lookup.steps()
     if lookup.state is TimerState.UNKNOWN:
-        raise NotFound(f"there is no timer {lookup.unique_key}, or its records were deleted")
+        raise NotFound(f"timer {lookup.unique_key} does not exist, or its records were deleted")
     return lookup.answer(now_ms=now_ms)

@@ -54,14 +54,14 @@ def search(
     """Return counts and settings, and what is listed, or one transaction, in steps of bounded work.
 
     Raises:
-        NotFound: There is no such transaction.
+        NotFound: The transaction does not exist.
         OSError: A file cannot be read.
     """
     answer = counts(transactions, now_ms=now_ms)
     if asked.id is not None:
         found = [] if transactions is None else (yield from transactions.finding(asked.id))
         if not found and transactions is not None:
-            raise NotFound(f"there is no transaction {asked.id!r}, or it has already ended")
+            raise NotFound(f"transaction {asked.id!r} does not exist, or has already ended")
         return replace(answer, transactions=found)
     if transactions is None or not asked.limit:
         return answer

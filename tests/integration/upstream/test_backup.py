@@ -36,9 +36,9 @@ def back_up(disk: SimDisk, source: Disk | None = None) -> dict[str, object]:
 def test_copy_and_restore_hold_everything(*, closed: bool) -> None:
     """Messages, topics, offsets and acks; the check of the copy is clean; the source is not changed."""
     disk = make_data(closed=closed)
-    before = {path: bytes(node.content) for path, node in disk._files.items()}
+    before = disk.contents()
     manifest = back_up(disk)
-    assert {path: bytes(node.content) for path, node in disk._files.items() if path.startswith(ROOT)} == before
+    assert {path: content for path, content in disk.contents().items() if path.startswith(ROOT)} == before
     found = list(check_data(StoreCheck(COPY, disk, ManualClock())))
     assert [finding for finding in found if finding.severity is not Severity.NOTE] == []
     assert restore(COPY, BACK, disk=disk, clock=ManualClock()) == manifest

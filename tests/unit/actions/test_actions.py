@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from actions.json_action import JsonAction
 from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Job, Status, Unprocessable
+from tests.insides import place_of
 from tests.unit.upstream_world import Client, World
 
 PATH = "$['case id']"
@@ -211,7 +212,7 @@ def test_asynchronized_job_is_resumed_or_finished_once(probe: type[Probe]) -> No
     world.turn_end()
     assert sorted(numbers(world, client)) == [1, 4]
     assert [letter["DLQ_REASON"] for letter in world.dead_letters()] == ["failed 1 times: sink down"]
-    subscription = world.group._slots["t"].subscription
+    subscription = place_of(world.group).subscription
     assert subscription is not None
     assert subscription.permits.used == 2
 

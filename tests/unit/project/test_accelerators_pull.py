@@ -322,7 +322,7 @@ def test_records_found_same_after_any_damage(
         disk.flip_bit(f"/s/commitlog/{physical // (1 << 14) * (1 << 14):020d}", start, bit)
         if at < 0:
             places[number] = (physical + data.draw(st.integers(-200, 20_000)), size + data.draw(st.integers(-100, 200)))
-    store._log.cold_end = store.end if cold else 0
+    store.index.log.cold_end = store.end if cold else 0
 
     def found() -> list[Any]:
         all_found: list[Any] = []

@@ -63,6 +63,9 @@ def test_the_list_of_exceptions_is_short() -> None:
         ("level=x is no number of a level", "is not a valid X"),
         ("state 5 is none: 8 commits", "is not a valid X"),
         ("So many a second at most.", "a name and a unit"),
+        ("There is no topic {}; list them all.", "does not exist"),
+        ("unknown: there is no such timer", "does not exist"),
+        ("The record is no longer stored.", "deleted"),
         ("The other keys of the queue go on.", "continue"),
         ("Messages come again after the restart.", "redelivered"),
         ("Mend the file, then reload.", "fix"),
@@ -79,7 +82,7 @@ def test_wording_that_is_hard_to_read_is_found(words: str, better: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "There is no topic orders; pyddmq topics lists all topics.",
+        "Topic orders does not exist; pyddmq topics lists all topics.",
         "The node is no longer a member.",
         "Retries take up to an hour.",
         "`told` and `gone` are columns.",

@@ -124,7 +124,7 @@ def test_checkpoint_is_of_the_moment_at_which_it_began() -> None:
     made.store.checkpoint()
     made.send(10)
     made.scheduler.advance(1)
-    assert made.store._checkpointer.end == end
+    assert made.store.checkpointer.end == end
     made.disk.crash(Random(1))
     store = made.again()
     assert store.recovery.scanned_from == end
@@ -158,7 +158,7 @@ def test_first_files_of_queues_are_synced_beside_the_loop() -> None:
     disk.waited.clear()
     made.store.checkpoint()
     made.scheduler.advance(1)
-    assert made.store._checkpointer.end == made.store.end
+    assert made.store.checkpointer.end == made.store.end
     assert disk.waited == []
     disk.crash(Random(1))
     names = [name for queue_id in range(2) for name in disk.list(f"{ROOT}/consumequeue/t/{queue_id}")]
@@ -190,7 +190,7 @@ def test_no_second_checkpoint_begins_before_the_first_has_ended() -> None:
     made.store.checkpoint()
     assert made.disk.operations == before
     made.scheduler.advance(1)
-    assert made.store._checkpointer.end == made.store.end
+    assert made.store.checkpointer.end == made.store.end
 
 
 def test_topic_deleted_meanwhile_stays_deleted() -> None:
@@ -234,7 +234,7 @@ def test_failure_stops_the_write_side_and_a_full_disk_waits(operation: str, erro
         made.disk.heal()
         made.store.checkpoint()
         made.scheduler.advance(1)
-        assert made.store._checkpointer.end == made.store.end
+        assert made.store.checkpointer.end == made.store.end
 
 
 @pytest.mark.parametrize("power", [False, True])

@@ -94,7 +94,7 @@ def without(name: str) -> list[Feature]:
 
 def contents(disk: SimDisk) -> dict[str, bytes]:
     """All files of the store."""
-    return {path: bytes(node.content) for path, node in disk._files.items()}
+    return disk.contents()
 
 
 @pytest.mark.parametrize(("name", "mark"), LEFT, ids=lambda each: each if isinstance(each, str) else "")

@@ -193,7 +193,7 @@ def test_checkpoint_of_any_shape_is_none(queues: Any) -> None:
     store = open_store(disk, metrics=metrics)
     assert bodies(store) == {0: b"kept"}
     assert set(store.topics) == {"t"}
-    assert store.recovery.whole_log == "there is no checkpoint"
+    assert store.recovery.whole_log == "the checkpoint is missing"
     assert metrics.value(FILES_DAMAGED, "pyddmq/checkpoint.json") == 1
 
 

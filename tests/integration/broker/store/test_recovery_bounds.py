@@ -112,9 +112,9 @@ def test_missing_checkpoint_reads_the_whole_log_and_says_so() -> None:
         store, log, _ = reading(disk, clock)
     assert end <= log <= end + 2 * SEGMENT_BYTES + PROBE_BYTES
     [line] = [each for each in logs if each["event"] == "store_recovering"]
-    assert line["whole_log"] == "there is no checkpoint"
+    assert line["whole_log"] == "the checkpoint is missing"
     assert line["bytes_to_scan"] >= end
-    assert store.recovery.whole_log == "there is no checkpoint"
+    assert store.recovery.whole_log == "the checkpoint is missing"
 
 
 def test_checkpoint_of_another_log_is_not_believed() -> None:

@@ -144,7 +144,7 @@ def test_flush_of_nothing_but_what_is_on_its_way_ends_it() -> None:
         store.commit.begin()
         store.flush()
         assert (len(bodies(store)), store.unsettled) == (count, False)
-        assert disk.synced_files - before - synced == len(store._log.segments)
+        assert disk.synced_files - before - synced == len(store.index.log.segments)
         disk.crash(Random(1), modes=("none",))
         assert len(bodies(open_store(disk))) == count
 

@@ -146,8 +146,8 @@ def test_repair_may_be_killed_anywhere(damage: Damage, stops: list[int]) -> None
 def test_any_bit_of_any_file_is_found_and_mended(seed: Random) -> None:
     """One flipped bit anywhere: found unless it changes nothing, mended, and at most one message is gone."""
     disk = make_data()
-    path = seed.choice(sorted(disk._files))
-    size = len(disk._files[path].content)
+    path = seed.choice(sorted(disk.contents()))
+    size = len(disk.contents()[path])
     if not size:
         return
     disk.flip_bit(path, seed.randrange(size), seed.randrange(8))
@@ -323,12 +323,12 @@ def test_newer_format_is_refused_by_everything_and_nothing_is_changed() -> None:
     """A node, a reader, a check, a repair and a backup name both numbers."""
     disk = make_data()
     set_format(disk, FORMAT_VERSION + 1)
-    before = {path: bytes(node.content) for path, node in disk._files.items()}
+    before = disk.contents()
     copy = Backup(ROOT, "/copy", source=disk, disk=disk, clock=ManualClock())
     for attempt in (contents, check, mend, lambda _: copy.make()):
         with pytest.raises(StoreFormatNewer, match=f"format {FORMAT_VERSION + 1}"):
             attempt(disk)
-    assert {path: bytes(node.content) for path, node in disk._files.items()} == before
+    assert disk.contents() == before
 
 
 def test_deleted_topic_is_no_trouble() -> None:

@@ -164,7 +164,7 @@ def test_lists_are_cut_at_the_limit_and_say_so(run: Run) -> None:
         assert (len(group["topics"][0]["stuckKeys"]), group["topics"][0]["stuckKeysTotal"]) == (1, 2)
         stats = json.loads((await get("/api/stats?limit=1"))[1])
         assert (len(stats["connections"]), stats["connectionsTotal"]) == (1, 2)
-        for bad in ("x", "-1", "1e3", "", "9999999999"):
+        for bad in ("x", "-1", "1e3", "9999999999"):
             status, text, _ = await get(f"/api/topics?limit={bad}")
             assert status == 400
             assert "integer" in json.loads(text)["error"]["message"]
@@ -277,6 +277,48 @@ def test_unknown_paths_names_and_methods_get_a_json_error_and_a_count(run: Run) 
             assert json.loads(text)["error"]["message"].endswith(".")
             assert ("Allow" in headers) == (status == 405)
         assert node.metrics.value(REFUSED) == refused
+
+    run(node, scenario)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/api/lag/objectives", "Parameter objective is missing; pass a time span, such as objective=60s."),
+        ("/api/lag/objectives?objective=60s", "Parameter since is missing; pass a time span, such as since=60s."),
+        *(
+            (f"{path}=", f"Parameter {path.partition('?')[2]} is empty; pass a value or leave the parameter out.")
+            for path in (
+                "/api/lag/objectives?objective",
+                "/api/lag?trend",
+                "/api/groups?group",
+                "/api/groups/stuck?limit",
+                "/api/topics?topic",
+                "/api/losses?topic",
+                "/api/messages?id",
+                "/api/timers?from",
+                "/api/timers/show?id",
+                "/api/delays?level",
+                "/api/transactions?state",
+                "/api/dead-letters?group",
+            )
+        ),
+        *(
+            (
+                f"/api/lag/objectives?objective=60s&since=1h&atLeast={wrong}",
+                f"atLeast is '{wrong}'; it must be a percentage such as 99.9.",
+            )
+            for wrong in ("most", "-1", "101", "nan")
+        ),
+    ],
+)
+def test_missing_and_empty_parameters_are_named(run: Run, path: str, text: str) -> None:
+    """Neither is parsed as the empty text."""
+    node = busy_node()
+
+    async def scenario(get: Get) -> None:
+        status, answer, _ = await get(path)
+        assert (status, json.loads(answer)["error"]["message"]) == (400, text)
 
     run(node, scenario)
 

@@ -64,7 +64,7 @@ def _get(path: str) -> tuple[int, dict[str, Any]]:
     [
         ("/api/topics?topic=invoices", "Topic invoices is in Kafka cluster main"),
         ("/api/topics?topic=billing.DLQ", "Topic billing.DLQ is in Kafka cluster main"),
-        ("/api/topics?topic=none", "There is no topic 'none'"),
+        ("/api/topics?topic=none", "Topic 'none' does not exist"),
         ("/api/messages?topic=invoices", "Messages of topic invoices are in Kafka cluster main"),
         ("/api/messages?uniqKey=0A", "messages in Kafka are not searched"),
         ("/api/messages?topic=none", "none"),

@@ -124,7 +124,7 @@ def test_time_ranges_and_cursors_page_through_a_topic() -> None:
     ("asked", "status", "text"),
     [
         ({}, 400, "Pass a topic"),
-        ({"topic": "nope"}, 404, "no topic 'nope'"),
+        ({"topic": "nope"}, 404, "Topic 'nope' does not exist"),
         ({"topic": "permits", "colour": "red"}, 400, "unknown parameter 'colour'"),
         ({"topic": "permits", "from_": "2025-10-09T08:53:20"}, 400, "no time zone"),
         ({"topic": "permits", "from_": "soon"}, 400, "is not a valid time"),

@@ -96,7 +96,7 @@ def test_one_is_found_by_id_and_handle_wherever_it_stands() -> None:
     for text in (transaction_id, handle):
         rows = found(store, id=text).transactions
         assert [(each.state, each.id) for each in rows] == [("rolledBack", transaction_id)]
-    with pytest.raises(NotFound, match="no transaction"):
+    with pytest.raises(NotFound, match="does not exist"):
         found(store, id="0" * 32)
 
 

@@ -22,4 +22,4 @@ def test_stage_left_out_is_noticed_and_missing_spark_told(tmp_path: Path, capsys
     assert [each["group"] for each in told["stages"]] == [each.group for each in STAGES]
     assert all(each["node"] == each["staged"] for each in told["stages"] if each["group"] != "poison")
     assert told["page"] is None
-    assert told["missing"].startswith("no report: it runs on Spark, and there is no pyspark")
+    assert told["missing"].startswith("no report: it needs Spark, and pyspark is missing")

@@ -164,7 +164,7 @@ def test_failed_write_is_answered_and_never_reported_as_stored(method: str) -> N
 def _sender(world: World) -> Callable[..., Waiting]:
     """A connected producer: calling it sends a message and does not wait."""
     caller = Caller(world, "10.9.0.1")
-    line = caller._ready(caller._producer)
+    line = caller.ready(caller.producer)
 
     def send(message: Any, *, timeout: int = 1000) -> Waiting:
         waiting = Waiting()
@@ -176,9 +176,9 @@ def _sender(world: World) -> Callable[..., Waiting]:
 
 def _send(world: World, method: str, arguments: dict[str, Any]) -> Reply:
     caller = Caller(world, "10.9.0.1")
-    line, waiting = caller._ready(caller._producer), Waiting()
+    line, waiting = caller.ready(caller.producer), Waiting()
     line.call(method, waiting, **arguments)
-    return caller._answered(waiting)
+    return caller.answered(waiting)
 
 
 def test_batch_is_checked_like_single_messages_and_stored_whole(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_type_by_hand_counts_at_once_and_the_configuration_comes_first(tmp_path:
         for topic, message_type, status, text in (
             ("fifo", MessageType.MIXED, 409, "topics.fifo.messageType: FIFO. Change it to MIXED"),
             ("made", None, 400, "Nothing to change"),
-            ("nowhere", MessageType.MIXED, 404, "no topic"),
+            ("nowhere", MessageType.MIXED, 404, "does not exist"),
         ):
             with pytest.raises(ChangeRefused, match=text) as refusal:
                 alter(node, topic, message_type)

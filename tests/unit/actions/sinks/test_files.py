@@ -54,9 +54,15 @@ def jobs(*offsets: int, **more: Any) -> list[FakeJob]:
     return [FakeJob(offset, b'{"n": %d}' % offset, **more) for offset in offsets]
 
 
+def task_of(sink: Any) -> asyncio.Task[None]:
+    """What the writer of a sink runs in."""
+    task: asyncio.Task[None] = sink._task
+    return task
+
+
 async def over(sink: Any, given: Sequence[FakeJob]) -> None:
     """Wait until all are answered, or the writer is over, as a kill has it."""
-    while not all(job.answers for job in given) and not sink._task.done():  # noqa: ASYNC110
+    while not all(job.answers for job in given) and not task_of(sink).done():  # noqa: ASYNC110
         await asyncio.sleep(0.0005)
 
 
@@ -68,11 +74,11 @@ async def written(sink: Any, given: Sequence[FakeJob], *, close: bool = True) ->
     if close:
         sink.drain()
     await over(sink, given)
-    if sink._task.done():
-        sink._task.result()
+    if task_of(sink).done():
+        task_of(sink).result()
     if close:
         await sink.close()
-        sink._task.result()
+        task_of(sink).result()
 
 
 def test_json_lines_hold_the_message_in_the_order_of_its_queue() -> None:
@@ -372,7 +378,7 @@ def test_fault_of_the_writer_itself_is_said_and_the_writer_goes_on(monkeypatch: 
             sink.context.ahead += 20
             if not left:
                 break
-        assert not sink._task.done()
+        assert not task_of(sink).done()
         assert sink.context.counts["turn_failed"] == 2
         assert [event for event, _ in sink.context.notes].count("sink_turn_failed") == 2
         sink.drain()
@@ -419,7 +425,7 @@ def test_task_that_ends_is_shown_and_started_again(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(Writer, "_until_due", ending)
         given = jobs(0)
         assert sink.act_many(given) == [Status.ASYNCHRONIZED]
-        await asyncio.wait({sink._task})
+        await asyncio.wait({task_of(sink)})
         await asyncio.sleep(0)
         assert isinstance(given[0].answered, RetryLater)
         assert sink.context.counts["task_ended"] == 1

@@ -74,9 +74,10 @@ def test_marks_are_bounded_and_make_nothing_older_than_it_is(
             start = data.draw(st.integers(0, len(stored_at)))
             arrivals.note(min(start, 3), len(stored_at), stamp_ms)
             clock.advance(0.5)
-            assert len(arrivals._ends) <= marks_max
-            assert len(arrivals._ends) == len(arrivals._moments)
-            assert arrivals._ends == sorted(set(arrivals._ends))
+            ends = arrivals._ends
+            assert len(ends) <= marks_max
+            assert len(ends) == len(arrivals._moments)
+            assert ends == sorted(set(ends))
             for physical, at in enumerate(stored_at):
                 assert 0 <= age_ms(arrivals, clock, physical, stamp_ms) <= (clock.monotonic() - at) * 1000
     finally:

@@ -125,7 +125,7 @@ def test_under_sync_nothing_is_shown_that_was_only_written() -> None:
     """Invariant 3, where the store syncs; under `async` the same batch is shown when it is written."""
     for flush, fits in (("sync", False), ("async", True)):
         store = open_store(SimDisk(), flush=flush)
-        batch = _batch(start=store.commit._log.end, last_record=store.commit._log.end, end=store.commit._log.end + 1)
+        batch = _batch(start=store.index.log.end, last_record=store.index.log.end, end=store.index.log.end + 1)
         batch.go_on(BatchState.WRITTEN)
         if fits:
             store.commit._show(batch)
@@ -145,7 +145,7 @@ def test_what_may_be_read_never_shrinks() -> None:
     for state in (BatchState.WRITTEN, BatchState.DURABLE):
         batch.go_on(state)
     with pytest.raises(AssertionError, match="only grows"):
-        batch.show(store.commit._log)
+        batch.show(store.index.log)
 
 
 def test_nobody_is_told_twice_or_well_of_a_failure() -> None:

@@ -27,14 +27,14 @@ def test_what_was_just_stored_needs_one_look() -> None:
     """And says what the record says."""
     store = open_store(SimDisk())
     place = _stored(store)
-    assert usual_stored_ms(store._log, *place) == store_timestamp(store.read(*place)) == store.stored_ms(*place)
+    assert usual_stored_ms(store.index.log, *place) == store_timestamp(store.read(*place)) == store.stored_ms(*place)
 
 
 def test_another_layout_is_read() -> None:
     """A born host of 16 bytes and a port moves the timestamp."""
     store = open_store(SimDisk())
     place = _stored(store, bytes(20))
-    assert usual_stored_ms(store._log, *place) is None
+    assert usual_stored_ms(store.index.log, *place) is None
     assert store.stored_ms(*place) == store_timestamp(store.read(*place))
 
 
@@ -45,9 +45,9 @@ def test_cold_records_are_read_with_their_sum() -> None:
     physical, size = _stored(store)
     store.close()
     store = open_store(disk)
-    store._log.pages.unsure_end = 0
-    assert usual_stored_ms(store._log, physical, size) is None
-    store._log.segments[0].file.write(physical + 56, [bytes(8)])
+    store.index.log.pages.unsure_end = 0
+    assert usual_stored_ms(store.index.log, physical, size) is None
+    store.index.log.segments[0].file.write(physical + 56, [bytes(8)])
     with pytest.raises(DamagedRecord):
         store.stored_ms(physical, size)
 
@@ -57,7 +57,7 @@ def test_a_place_that_is_no_record_is_damage() -> None:
     store = open_store(SimDisk())
     physical, size = _stored(store)
     _stored(store)
-    segment_bytes = store._log.segment_bytes
+    segment_bytes = store.index.log.segment_bytes
     wrong = [(physical, size + 1), (physical + 1, size), (segment_bytes - 1, size), (segment_bytes * 9, size)]
     for place in wrong:
         with pytest.raises((DamagedRecord, RecordGone)):

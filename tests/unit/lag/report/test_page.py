@@ -145,7 +145,7 @@ def test_group_that_was_never_behind_has_a_sentence_for_charts() -> None:
 def test_no_samples_are_said_in_a_sentence() -> None:
     """No group is no good news."""
     text = page.render_html(report([]))
-    assert "There are no samples of any group in this window" in text
+    assert "This window has no samples of any group" in text
     assert "OK" not in text.partition("<main>")[2]
 
 

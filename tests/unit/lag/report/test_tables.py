@@ -50,5 +50,5 @@ def test_finding_has_its_time_its_cost_and_one_advice() -> None:
 
 def test_markdown_of_nothing_says_so() -> None:
     """No group is no good news; good news is a sentence, too."""
-    assert "nothing can be said" in render_markdown(report([]))
+    assert "the report is empty" in render_markdown(report([]))
     assert "**The only group was OK.**" in render_markdown(report([group_part("a")]))

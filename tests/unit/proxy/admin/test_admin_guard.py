@@ -20,6 +20,7 @@ from proxy.admin.guard import (
     GuardedConnection,
 )
 from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
+from tests.insides import transport_behind
 
 ADDRESS = ("127.0.0.1", 9813)
 
@@ -209,7 +210,7 @@ def test_answer_that_nobody_takes_ends_its_connection() -> None:
     world.run(0.1)
     client.transport.pause_reading()
     ((_, connection),) = world.guard.connections.items()
-    world.loop.call_soon(connection._transport.write, bytes(1_000_000))
+    world.loop.call_soon(transport_behind(connection).write, bytes(1_000_000))
     world.run(WRITE_SECONDS_MAX + 2)
     assert world.guard.connections == {}
     assert world.metrics.value(CLOSED, "slow_reader") == 1

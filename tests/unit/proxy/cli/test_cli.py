@@ -208,6 +208,16 @@ EVERY_COMMAND = [
 
 
 @pytest.mark.parametrize("command", EVERY_COMMAND, ids=" ".join)
+def test_help_names_values_and_no_types_of_python(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag has no `<bool>` beside it, and an option that repeats no `<list[str]>`."""
+    assert run([*command, "--help"]) == ExitCode.OK
+    shown = capsys.readouterr().out
+    assert "Show this message" in shown
+    assert "bool" not in shown
+    assert not re.search(r"--[a-z].*list\[", shown)
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=" ".join)
 def test_wrong_line_with_json_is_json(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Errors of the parser have the form of other errors, and name the command that shows the right way."""
     assert run([*command, "--no-such-option", "--json"]) == ExitCode.USAGE
@@ -398,7 +408,7 @@ def test_demo_is_told_that_the_node_is_stopping(capsys: pytest.CaptureFixture[st
 def test_version_prints_the_installed_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Plain and as JSON."""
     assert run(["version"]) == ExitCode.OK
-    assert re.fullmatch(r"pyddmq \d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert re.fullmatch(r"pyddmq \d+\.\d+\.\d+(\+g[0-9a-f]{8})?\n", capsys.readouterr().out)
     assert run(["version", "--json"]) == ExitCode.OK
     assert set(lines_of(capsys)[0]) == {"version"}
 

@@ -35,7 +35,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found: Judgement = given["judged"]
         group = asked["group"]
         if group is not None and group not in {each.group for each in found.groups}:
-            raise CliError(f"There is no group {group!r}", ExitCode.NOT_FOUND)
+            raise CliError(f"Group {group!r} does not exist", ExitCode.NOT_FOUND)
         return found.as_lag(limit=given["limit"], group=group)
 
     monkeypatch.setattr(lag_commands, "get", get)
@@ -88,7 +88,7 @@ def test_check_of_a_group_that_does_not_exist_is_not_ok(
     """And names it."""
     node["judged"] = lag_judgement([lag_queue()])
     assert lag_commands.check(group="nobody") == Level.UNKNOWN
-    assert "There is no group 'nobody'" in capsys.readouterr().err
+    assert "Group 'nobody' does not exist" in capsys.readouterr().err
 
 
 def test_check_of_a_group_without_samples_says_so(node: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,9 +33,9 @@ class Slow:
 
     def answer(self, slot: ReplySlot, data: bytes) -> None:
         """Answer with messages that go back where the reply does not reach its client."""
-        slot.answer(data, partial(self._went_back, data))
+        slot.answer(data, partial(self.went_back, data))
 
-    def _went_back(self, data: bytes) -> None:
+    def went_back(self, data: bytes) -> None:
         self.lost.append(data)
 
     @property
@@ -184,11 +184,11 @@ def test_messages_whose_lease_ended_before_they_were_written_go_back() -> None:
     first, second = slow.ask(2)
     holds = True
     for slot, data in ((first, b"first"), (second, b"second")):
-        slot.answer(data, Leased(partial(slow._went_back, data), lambda: holds))
+        slot.answer(data, Leased(partial(slow.went_back, data), lambda: holds))
     holds = False
     slow.port.server.flush()
     assert (slow.lost, slow.peer.written, slow.held) == ([b"first", b"second"], [b"", b""], 0)
     [third] = slow.ask()
-    third.answer(b"third", Leased(partial(slow._went_back, b"third"), lambda: True))
+    third.answer(b"third", Leased(partial(slow.went_back, b"third"), lambda: True))
     slow.port.server.flush()
     assert slow.peer.written[-1] == b"third"

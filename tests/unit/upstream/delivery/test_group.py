@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.insides import place_of
 from tests.unit.upstream_world import QID, Client, World
 from upstream.delivery.results import Applied
 from upstream.delivery.subscription import READ_AHEAD_JOBS, READ_JOBS
@@ -343,7 +344,7 @@ def test_concurrency_counts_only_jobs_past_the_gate() -> None:
         world.answer(client, jobs.pop(0))
         jobs += world.pull_all(client)
     assert world.group.stats().topics[0].queues[0].lag == 0
-    subscription = world.group._slots["t"].subscription
+    subscription = place_of(world.group).subscription
     assert subscription is not None
     assert subscription.permits.used == 0
 

@@ -20,6 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.insides import buffer_of, place_of
 from tests.unit.upstream_world import Client, World
 from upstream.job import UpstreamJob
 from upstream.operate import heads
@@ -349,10 +350,10 @@ class GroupMachine(RuleBasedStateMachine):
         """Never more jobs past the gate than permits, and never fewer than none."""
         if not hasattr(self, "world"):
             return
-        subscription = self.world.group._slots["t"].subscription
+        subscription = place_of(self.world.group).subscription
         if subscription is not None:
             assert 0 <= subscription.permits.used <= subscription.permits.maximum
-            assert self.world.group._buffer.bytes >= 0
+            assert buffer_of(self.world.group).bytes >= 0
 
     def teardown(self) -> None:
         """Answer everything until nothing comes any more: each message is acknowledged or dead-lettered."""

@@ -11,6 +11,7 @@ from actions.registry import BUILT_IN, Registry
 from proxy.operate.live_node import DEAD_LETTER_REFUSED, stuck_messages
 from pyddmq.actions import Action, Job, Status
 from pyddmq.testing import ManualScheduler, PowerCut
+from tests.insides import buffer_of, place_of
 from tests.unit.upstream_world import Client, World
 from upstream.figures.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob
@@ -132,7 +133,7 @@ def test_message_that_is_out_is_left_alone_unless_forced(action: str) -> None:
     assert world.pull_all(other) == []
 
     assert act(world, action, 0, force=True).changed
-    subscription = world.group._slots["t"].subscription
+    subscription = place_of(world.group).subscription
     assert subscription is not None
     assert not subscription.deadlines.open, "nothing waits for its old holder's timeout"
     found = world.pull_all(other)
@@ -181,17 +182,17 @@ def test_unordered_and_buffered_messages_are_reached_by_queue_and_offset() -> No
     act(world, "skip", 1)
     act(world, "dead-letter", 0)
     assert offsets(world.pull_all(Client())) == [2]
-    subscription = world.group._slots["t"].subscription
+    subscription = place_of(world.group).subscription
     assert subscription is not None
     assert subscription.permits.used == 1
-    assert world.group._buffer.jobs == 0
+    assert buffer_of(world.group).jobs == 0
 
 
 def test_message_without_a_permit_gives_none_back() -> None:
     """Skipping and dead-lettering what waits for a permit leaves the permits as they were."""
     world = World({**KEYED, "orderKey": None, "concurrency": 1}, queues=1)
     world.publish(None, None, None, None)
-    subscription = world.group._slots["t"].subscription
+    subscription = place_of(world.group).subscription
     assert subscription is not None
     assert world.group_queue().live[1].state is JobState.READY
     act(world, "skip", 1)

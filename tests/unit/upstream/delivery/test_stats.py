@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.insides import place_of
 from tests.unit.upstream_world import Client, World
 from upstream.delivery.stats import KEYS_MAX, StatsReader, TopicOffsets, subscription_view
 from upstream.retention_losses import NONE, Loss
@@ -23,7 +24,7 @@ ORDERED: dict[str, Any] = {
 def read(world: World) -> tuple[SubscriptionView, list[Delivery]]:
     """Read what there is of topic `t`."""
     reader = StatsReader(times=world.broker(), clock=world.clock)
-    return reader.topic("t", "running", list(world.group.group_queues()), world.group._slots["t"])
+    return reader.topic("t", "running", list(world.group.group_queues()), place_of(world.group))
 
 
 def lag(**known: Any) -> QueueLag:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.insides import buffer_of
 from tests.unit.upstream_world import Client, World
 from upstream.delivery.transformed_bodies import SHARES, MadeBodies
 from upstream.job import UpstreamJob
@@ -113,7 +114,7 @@ def test_reply_is_bounded_by_what_it_carries() -> None:
 def test_bodies_count_against_the_memory_ceiling_and_stop_admission() -> None:
     """At a share of it no further message is run; what is finished makes room."""
     made = world(maxPullBatchSize=1, concurrency=1000)
-    budget = made.group._buffer.budget
+    budget = buffer_of(made.group).budget
     body = {"n": "x" * 20_000}
     made.publish(None, body=body)
     size = held(made).bytes
@@ -149,7 +150,7 @@ def test_end_of_a_subscription_takes_its_bodies_off() -> None:
     jobs = made.pull_all(Client())
     account = held(made)
     assert account.bytes == 2 * (len(MADE) + BODY_BYTES)
-    budget = made.group._buffer.budget
+    budget = buffer_of(made.group).budget
     used = budget.used
     assert used == budget.job_bytes + account.bytes
     made.group.stop()

@@ -9,6 +9,7 @@ import pytest
 
 from broker.runtime.steps import run_now
 from pyddmq.testing import PowerCut, SimDisk
+from tests.insides import ack_writer_of
 from tests.unit.progress_world import ACKS, GROUP, SYNC_TAKES, TOPIC, Node, cut, finished, killed, roll
 from upstream.progress import ack_writer, reconcile
 from upstream.progress.journal import AckJournal
@@ -48,8 +49,8 @@ def full(disk: SimDisk | None = None, *, fails: int = 0, seed: int = 2) -> Node:
     node.ack(7)
     node.progress.sync()
     begun = segments(node)
-    journal = node.progress._writer._journal
-    while journal._position + 100 < journal._capacity:
+    journal = ack_writer_of(node)._journal
+    while journal.position + 100 < journal.capacity:
         fill(node)
     node.progress.sync()
     assert segments(node) == begun
@@ -333,7 +334,7 @@ def test_sync_that_falls_due_amid_a_roll_follows_it_for_what_came_meanwhile() ->
 def test_space_of_the_next_segment_is_not_claimed_amid_a_roll() -> None:
     """The segment that is given up will be it, so there are never three of them."""
     node = rolling()
-    node.progress._writer.set_space_aside()
+    ack_writer_of(node).set_space_aside()
     assert len(node.disk.list(ACKS)) == 2
     node.scheduler.advance(2 * SYNC_TAKES)
     assert (len(names(node)), node.disk.exists(f"{ACKS}/spare")) == (1, True)

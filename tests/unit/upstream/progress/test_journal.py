@@ -115,7 +115,7 @@ def test_damaged_block_in_the_middle_costs_only_itself(tmp_path: Path) -> None:
     roll(journal, snapshot(a_tracker()))
     places = []
     for offset in range(10):
-        places.append(journal._position)
+        places.append(journal.position)
         journal.append(form.encode_acked(0, -1, [offset, offset + 1]))
     journal.close()
     path = segment_file(tmp_path)
@@ -137,7 +137,7 @@ def test_behind_a_damaged_block_dead_letters_are_not_taken_for_settled(tmp_path:
         roll(journal, snapshot(a_tracker()))
         places = []
         for offset in range(1, 4):
-            places.append(journal._position)
+            places.append(journal.position)
             journal.append(form.encode(form.Dead(0, offset)) + form.encode_scanned("%DLQ%g", 0, offset))
         journal.close()
         path = segment_file(folder)
@@ -155,9 +155,9 @@ def test_torn_tail_is_ignored(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
     roll(journal, snapshot(a_tracker()))
     journal.append(form.encode_acked(0, -1, [0, 3]))
-    place = journal._position
+    place = journal.position
     journal.append(form.encode_acked(0, -1, [3, 6]))
-    end = journal._position
+    end = journal.position
     journal.close()
     path = segment_file(tmp_path)
     data = bytearray(path.read_bytes())
@@ -202,7 +202,7 @@ def test_every_single_flipped_bit_is_noticed_and_finishes_nothing_new(tmp_path: 
     roll(journal, snapshot(a_tracker()))
     for offset in range(0, 40, 4):
         journal.append(form.encode_acked(0, -1, [offset, offset + 3]))
-    used = journal._position
+    used = journal.position
     journal.close()
     data = bytearray(segment_file(tmp_path).read_bytes())
     whole = replay(scan_segment(1, bytes(data)).entries).trackers[0].tracker
@@ -222,7 +222,7 @@ def test_one_bit_in_the_head_of_a_segment_loses_nothing(tmp_path: Path) -> None:
     trackers[1].failures[7] = AttemptFailures(fails=2, due_wall_ms=9)
     table = [each for tracker in trackers for each in snapshot(tracker)[:-1]]
     roll(journal, [*table, form.encode_failure(1, 7, trackers[1].failures[7]), form.encode(form.SnapshotEnd(2))])
-    head = journal._position
+    head = journal.position
     journal.append(form.encode_acked(0, -1, [20, 30]) + form.encode_acked(1, -1, [5, 7]))
     journal.close()
     data = segment_file(tmp_path).read_bytes()

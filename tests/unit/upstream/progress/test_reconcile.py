@@ -6,6 +6,7 @@ import json
 import tracemalloc
 
 from pyddmq.testing import SimDisk
+from tests.insides import ack_writer_of
 from tests.unit.progress_world import (
     ACKS,
     GROUP,
@@ -209,7 +210,7 @@ def test_forged_range_far_above_the_watermark_is_clamped_and_told() -> None:
     node.publish(40)
     node.ack(*range(5), 20)
     forged = form.encode_acked(node.tracker().tracker_id, -1, [1 << 20, 1 << 28]) + form.encode(form.Dead(0, 1 << 29))
-    node.progress._writer.stage(forged)
+    ack_writer_of(node).stage(forged)
     node.progress.flush()
     disk.kill()
     tracemalloc.start()

@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from pyddmq.testing import SimDisk
+from tests.insides import ack_writer_of
 from tests.unit.progress_world import ACKS, SYNC_TAKES, Node, finished, killed
 from tests.unit.upstream.progress.test_ack_roll import fill, rolling, segments
 from upstream.progress.progress import ProgressFailed, ProgressFull
@@ -16,11 +17,11 @@ def staged_at_the_end_of_a_roll() -> Node:
     """A segment is made durable, it is full already, a sync is to follow, and an ack of 11 waits for its flush."""
     node = rolling()
     begun = segments(node)
-    journal = node.progress._writer._journal
-    while journal._position + 40 < journal._capacity:
+    journal = ack_writer_of(node)._journal
+    while journal.position + 40 < journal.capacity:
         fill(node)
     assert segments(node) == begun
-    node.progress._writer.begin_sync()
+    ack_writer_of(node).begin_sync()
     node.tracker().finish(11)
     return node
 

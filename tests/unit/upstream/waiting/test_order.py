@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.insides import place_of
 from tests.unit.upstream_world import World
 from upstream.job import OrderKey, UpstreamJob
 from upstream.state import JobState
 from upstream.waiting.order import OrderQueue, compile_path, key_text
 
 WORLD = World()
-SUBSCRIPTION = WORLD.group._slots["t"].subscription
+SUBSCRIPTION = place_of(WORLD.group).subscription
 GROUP_QUEUE = next(iter(WORLD.group.queues_by_topic["t"].values()))
 
 

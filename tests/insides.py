@@ -1,0 +1,32 @@
+"""What tests see behind a public face, each in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from upstream.delivery.group import ConsumerGroup
+
+
+def transport_behind(connection: Any) -> Any:
+    """The transport of a connection of a node."""
+    return connection._transport
+
+
+def pipe_from(client: Any) -> Any:
+    """What is on its way from the node to a simulated client."""
+    return client.transport._peer._pipe
+
+
+def place_of(group: ConsumerGroup, topic: str = "t") -> Any:
+    """What a group has of one topic: its subscription and its actions."""
+    return group._slots[topic]
+
+
+def buffer_of(group: ConsumerGroup) -> Any:
+    """The bodies that a group keeps."""
+    return group._buffer
+
+
+def ack_writer_of(node: Any) -> Any:
+    """What writes a node's acks."""
+    return node.progress._writer
