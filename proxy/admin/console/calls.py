@@ -1,0 +1,83 @@
+"""A page of the console, and the request for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from broker.views import View
+from proxy.access.audit import Audit
+from proxy.access.rights import Rights
+from proxy.access.rules import EVERYTHING, Action
+from proxy.admin.console.rates import Rates
+from proxy.admin.entry.rights import Need
+from proxy.operate.attention.judgement import Judgement
+from proxy.operate.live_node import LiveNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request for a page, by anyone with the same rights.
+
+    Attributes:
+        node: The node.
+        judged: Its last judgement.
+        rates: What it did in the last minutes.
+        audit: The audit trail.
+        query: The parameters of the page that the request has.
+        rights: What the viewer may do; None: there are no rules.
+        read_only: Whether the console makes no changes (`admin.readOnly`, or a node with `adminTokenFile`).
+    """
+
+    node: LiveNode
+    judged: Judgement
+    rates: Rates
+    audit: Audit | None
+    query: Mapping[str, str]
+    rights: Rights | None
+    read_only: bool
+
+    def may_view(self, name: str) -> bool:
+        """Whether the viewer may see a topic or a group."""
+        return self.rights is None or self.rights.may(Action.VIEW, name)
+
+    def may_operate(self, name: str) -> bool:
+        """Whether the console offers changes of a topic or a group."""
+        return self._may_change(Action.OPERATE, name)
+
+    def may_administer(self) -> bool:
+        """Whether the console offers changes of the node."""
+        return self._may_change(Action.ADMINISTER, "node")
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the viewer may see what is about the node."""
+        return self.may_view(EVERYTHING)
+
+    def _may_change(self, action: Action, name: str) -> bool:
+        return not self.read_only and (self.rights is None or self.rights.may(action, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page.
+
+    Attributes:
+        path: Its path.
+        title: Its name in the menu and in the window's title.
+        template: File in `templates`.
+        view: Returns the record that the template renders. Raises HTTPException, such as HTTPNotFound.
+        need: The right that it needs.
+        parameters: Names of the query parameters that it reads; any other is ignored.
+        named_by: The parameter whose value is the title of the page, such as the group; "" for none.
+        in_menu: Whether it is in the menu.
+    """
+
+    path: str
+    title: str
+    template: str
+    view: Callable[[Call], Awaitable[View]]
+    need: Need
+    parameters: tuple[str, ...] = ()
+    named_by: str = ""
+    in_menu: bool = True
