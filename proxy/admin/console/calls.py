@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from broker.views import View
 from proxy.access.audit import Audit
@@ -13,6 +14,18 @@ from proxy.admin.console.rates import Rates
 from proxy.admin.entry.rights import Need
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.live_node import LiveNode
+
+Made = TypeVar("Made")
+
+
+class Keep(Protocol):
+    """Keeps what is expensive to make."""
+
+    async def __call__(
+        self, name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[None, None, Made]]
+    ) -> Made:
+        """Return what was made under this name in the last so many seconds, or make it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +39,7 @@ class Call:
         audit: The audit trail.
         query: The parameters of the page that the request has.
         rights: What the viewer may do; None: there are no rules.
+        kept: Returns what was made under a name in the last so many seconds, or makes it.
         read_only: Whether the console makes no changes (`admin.readOnly`, or a node with `adminTokenFile`).
     """
 
@@ -35,6 +49,7 @@ class Call:
     audit: Audit | None
     query: Mapping[str, str]
     rights: Rights | None
+    kept: Keep
     read_only: bool
 
     def may_view(self, name: str) -> bool:
@@ -70,7 +85,7 @@ class Page:
         need: The right that it needs.
         parameters: Names of the query parameters that it reads; any other is ignored.
         named_by: The parameter whose value is the title of the page, such as the group; "" for none.
-        in_menu: Whether it is in the menu.
+        menu_of: Path of the page in whose place in the menu it is; "": it has its own.
     """
 
     path: str
@@ -80,4 +95,4 @@ class Page:
     need: Need
     parameters: tuple[str, ...] = ()
     named_by: str = ""
-    in_menu: bool = True
+    menu_of: str = ""

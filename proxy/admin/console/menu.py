@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from proxy.admin.console.calls import Page
+from proxy.admin.console.group import group, groups
 from proxy.admin.console.overview import overview
-from proxy.admin.entry.rights import OWN
+from proxy.admin.entry.rights import GROUP, OWN
 
-PAGES = (Page(path="/", title="Overview", template="overview.html", view=overview, need=OWN),)
+PAGES = (
+    Page(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
+    Page(path="/groups", title="Groups", template="groups.html", view=groups, need=OWN, parameters=("q", "page")),
+    Page(
+        path="/group",
+        title="Group",
+        template="group.html",
+        view=group,
+        need=GROUP,
+        parameters=("group", "span"),
+        named_by="group",
+        menu_of="/groups",
+    ),
+)

@@ -13,6 +13,7 @@ from broker.views import View
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.latencies import latencies
 from proxy.operate.live_node import LiveNode
+from proxy.operate.views.lag_history import LagCourse
 from proxy.services.topic_port import MESSAGES_SENT
 from upstream.figures.counters import FINISHED
 
@@ -39,24 +40,6 @@ class Moment(View, frozen=True, kw_only=True):
     finished: float
     lag: int | None
     publish_p99_seconds: float | None
-
-
-class Series(View, frozen=True, kw_only=True):
-    """Rates of a group over equal parts of time, the oldest first; null: not known.
-
-    Attributes:
-        since_ms: Begin of the first part.
-        width_ms: Length of a part.
-        published: Messages per second that were stored in its topics.
-        finished: Messages per second that it finished.
-        lag: Messages behind.
-    """
-
-    since_ms: int
-    width_ms: int
-    published: Sequence[float | None]
-    finished: Sequence[float | None]
-    lag: Sequence[float | None]
 
 
 class _Ring:
@@ -122,12 +105,12 @@ class Rates:
         if self._count % HOUR_STEP == 0:
             self._end_moment()
 
-    def of_group(self, name: str) -> Series:
+    def of_group(self, name: str) -> LagCourse:
         """Return the last ten minutes of a group."""
         ring = self._rings.get(name) or _Ring()
         place = self._count % SECONDS
         order = [(place + step) % SECONDS for step in range(SECONDS)]
-        return Series(
+        return LagCourse(
             since_ms=self._at_ms - SECONDS * 1000,
             width_ms=1000,
             published=[_known(ring.published[each]) for each in order],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit
 from proxy.access.rules import EVERYTHING, NODE, Action
-from proxy.admin.console.calls import Call, Page
+from proxy.admin.console.calls import Call, Made, Page
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.rates import Rates
 from proxy.admin.console.templating import environment, resource
@@ -26,7 +26,7 @@ from proxy.operate.live_node import LiveNode
 
 KEEP_SECONDS = 2.0
 """How long a fragment is shown to others with the same rights; pages request theirs again as often."""
-FRAGMENTS_MAX = 256
+KEPT_MAX = 256
 STATIC: Mapping[str, tuple[str, str]] = {
     "console.css": ("console.css", "text/css"),
     "console.js": ("console.js", "text/javascript"),
@@ -63,8 +63,8 @@ class Viewer(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    made: float
-    task: asyncio.Future[Fragment]
+    until: float
+    task: asyncio.Future[Any]
 
 
 class Console:
@@ -126,17 +126,21 @@ class Console:
         read_only = self._is_read_only(asker)
         alike = None if asker.rights is None else asker.rights.alike
         key = (page.path, tuple(query.items()), alike, read_only)
+        return await self.kept(key, KEEP_SECONDS, lambda: self._made(page, query, asker, read_only=read_only))
+
+    async def kept(
+        self, name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[Any, Any, Made]]
+    ) -> Made:
+        """Return what was made under this name in the last so many seconds, or make it; one call makes it for all."""
         now = self._node.clock.monotonic()
-        kept = self._kept.get(key)
-        if kept is None or now - kept.made >= KEEP_SECONDS:
-            self._kept = (
-                {each: old for each, old in self._kept.items() if now - old.made < KEEP_SECONDS}
-                if len(self._kept) < FRAGMENTS_MAX
-                else {}
-            )
-            making = self._made(page, query, asker, read_only=read_only)
-            kept = self._kept[key] = _Kept(now, asyncio.ensure_future(making))
-        return await asyncio.shield(kept.task)
+        kept = self._kept.get(name)
+        if kept is None or now >= kept.until:
+            self._kept = {each: old for each, old in self._kept.items() if now < old.until}
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            kept = self._kept[name] = _Kept(now + seconds, asyncio.ensure_future(make()))
+        made: Made = await asyncio.shield(kept.task)
+        return made
 
     async def _made(self, page: Page, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:
         call = Call(
@@ -146,6 +150,7 @@ class Console:
             audit=self._audit,
             query=query,
             rights=asker.rights,
+            kept=self.kept,
             read_only=read_only,
         )
         view = await page.view(call)
@@ -165,7 +170,7 @@ class Console:
             .render(
                 page=page,
                 heading=named or page.title,
-                pages=[each for each in PAGES if each.in_menu and self._may_open(each, asker)],
+                pages=[each for each in PAGES if not each.menu_of and self._may_open(each, asker)],
                 again=f"{page.path}?{urlencode({**parameters, AGAIN: '1'})}",
                 # Made by the same engine, with everything escaped.
                 content=Markup(fragment.text),

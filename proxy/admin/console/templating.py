@@ -38,6 +38,7 @@ def environment() -> jinja2.Environment:
         moment=moment_text,
         clock=lambda wall_ms: moment_text(wall_ms)[11:19],
         rate=_rate,
+        setting=lambda value: value if isinstance(value, str) else msgspec.json.encode(value).decode(),
         ticks=_ticks,
         words=lambda text: str(text).replace("_", " "),
         record=lambda value: msgspec.json.encode(value).decode(),
