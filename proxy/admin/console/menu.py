@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from proxy.admin.console.calls import Page
 from proxy.admin.console.group import group, groups
+from proxy.admin.console.node import audit, clients, node
 from proxy.admin.console.overview import overview
-from proxy.admin.entry.rights import GROUP, OWN
+from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN
 
 PAGES = (
     Page(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
@@ -20,4 +21,7 @@ PAGES = (
         named_by="group",
         menu_of="/groups",
     ),
+    Page(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
+    Page(path="/node", title="Node", template="node.html", view=node, need=ALL),
+    Page(path="/audit", title="Audit", template="audit.html", view=audit, need=ADMINISTER, parameters=("q",)),
 )

@@ -14,9 +14,11 @@ from proxy.operate.lag_texts import behind, forecast_of_all
 from proxy.operate.text import age, byte_size
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagGroup, LagQueue
+from proxy.operate.views.lag_history import EventView
 
 FINDINGS_SHOWN = 30
 GROUPS_SHOWN = 12
+LATELY_SHOWN = 8
 
 
 class FindingRow(View, frozen=True, kw_only=True):
@@ -83,6 +85,7 @@ class OverviewView(View, frozen=True, kw_only=True):
         tiles: Figures of the node; likewise.
         groups: The groups that need most attention.
         groups_total: How many groups the viewer may see.
+        lately: What happened lately, the newest first.
         open_ports: Whether there are no access rules and the ports listen on any address.
     """
 
@@ -94,6 +97,7 @@ class OverviewView(View, frozen=True, kw_only=True):
     tiles: Sequence[Tile]
     groups: Sequence[GroupRow]
     groups_total: int
+    lately: Sequence[EventView]
     open_ports: bool
 
 
@@ -108,9 +112,10 @@ async def overview(call: Call) -> OverviewView:
         findings=finding_rows(call, found),
         findings_total=len(found),
         hour=list(call.rates.hour) if call.sees_all else [],
-        tiles=_tiles(call) if call.sees_all else [],
+        tiles=node_tiles(call) if call.sees_all else [],
         groups=rows[:GROUPS_SHOWN],
         groups_total=len(rows),
+        lately=[each for each in call.node.events() if _happened_to(call, each)][:LATELY_SHOWN],
         open_ports=call.node.access == "open",
     )
 
@@ -118,6 +123,10 @@ async def overview(call: Call) -> OverviewView:
 def sees(call: Call, finding: Finding) -> bool:
     """Whether a finding is about what the viewer may see."""
     return call.sees_all if finding.group is None else call.may_view(finding.group)
+
+
+def _happened_to(call: Call, event: EventView) -> bool:
+    return call.sees_all if not event.group else call.may_view(event.group)
 
 
 def finding_rows(call: Call, found: Sequence[Finding]) -> list[FindingRow]:
@@ -154,7 +163,8 @@ def _row(call: Call, group: LagGroup, queues: Sequence[LagQueue]) -> GroupRow:
     )
 
 
-def _tiles(call: Call) -> list[Tile]:
+def node_tiles(call: Call) -> list[Tile]:
+    """Return the figures of the node."""
     node = call.node
     store, memory = node.store(), node.memory()
     stored = "not open" if store is None else byte_size(store.used_bytes)

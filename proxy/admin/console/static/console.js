@@ -203,6 +203,11 @@
       return [times, ...found.series.map((each) => each.values)];
     }
 
+    moment(found) {
+      const options = found.width * found.series[0].values.length > 172800000 ? { month: "2-digit", day: "2-digit" } : { hour: "2-digit", minute: "2-digit" };
+      return (at) => new Date(at * 1000).toLocaleString("sv", options);
+    }
+
     draw() {
       this.plot?.destroy();
       const found = JSON.parse(this.dataset.points);
@@ -229,8 +234,8 @@
         legend: { live: true },
         cursor: { sync: { key: "charts" }, drag: { x: true, y: false } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.08)] } },
-        axes: [axis, { ...axis, size: 62 }],
-        series: [{}, ...found.series.map((each) => ({
+        axes: [{ ...axis, values: (_, ticks) => ticks.map(this.moment(found)) }, { ...axis, size: 62 }],
+        series: [{ label: "time", value: (_, at) => at === null || at === undefined ? "–" : new Date(at * 1000).toLocaleString("sv") }, ...found.series.map((each) => ({
           label: each.name, stroke: colour(each.tone), width: 1.5, spanGaps: false,
           fill: each.fill ? `color-mix(in srgb, ${colour(each.tone)} 14%, transparent)` : undefined, points: { show: false },
           value: (_, value) => value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 }),
