@@ -130,7 +130,7 @@ def test_pages_can_be_read_without_scripts(browser: Any, node: ServedNode) -> No
 
 
 def test_charts_are_drawn_and_keep_their_place_over_a_refresh(browser: Any, node: ServedNode) -> None:
-    """uPlot draws into a place that a refresh does not reach."""
+    """UPlot draws into a place that a refresh does not reach."""
     with Tab(browser, node) as tab:
         page = tab.open("/group?group=billing")
         drawn = "document.querySelectorAll('rate-chart')[1].shadowRoot.querySelectorAll('canvas').length"
