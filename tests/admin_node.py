@@ -32,6 +32,7 @@ from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
 from proxy.recording.verdicts import Judging
+from upstream.figures.tracing import Tracing
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
 
 NOW_MS = 1_760_000_000_000
@@ -63,6 +64,7 @@ class PlainNode(LiveNode):
     reasons: Sequence[str] = ()
     recovery: RecoveryView | None = None
     access: AccessMode = "loopback"
+    tracing: Tracing | None = None
     started_monotonic: float = 100.0
 
     def __init__(self) -> None:

@@ -44,8 +44,8 @@ def node(tmp_path: Path) -> Iterator[ServedNode]:
         producer.send_batch([OutgoingMessage(topic="orders", body=b"%d" % n, key="<b>k</b>") for n in range(4)])
         [first] = consumer.pull(patience_ms=10_000)
         consumer.fail(first)
-        assert any(node_has_stuck(served) for _ in range(500)), "the failure is not shown"
-        yield served
+    assert any(node_has_stuck(served) for _ in range(500)), "the failure is not shown"
+    yield served
     served.stop()
 
 
@@ -152,7 +152,7 @@ def test_each_button_of_a_group_does_what_it_says(browser: Any, node: ServedNode
     """Pause and resume, the stuck message retried, dead-lettered and skipped, resets after their dry run."""
     with Tab(browser, node) as tab:
         tab.open("/group?group=billing")
-        assert tab.change("Pause") == "Done.\npaused topics: orders"
+        assert tab.change("Pause") == "Done.\n\npaused topics: orders"
         assert node.json("/api/groups")["groups"][0]["topics"][0]["pausedSinceMs"] is not None
         tab.open("/group?group=billing")
         assert tab.change("Resume") == "Done."
