@@ -19,18 +19,20 @@ from broker.views import QueueRange
 from conf import loads
 from lag.verdicts.changes import GroupVerdict
 from proxy.node.parts import AccessMode
-from proxy.node.trouble_facts import NodeTroubles
+from proxy.node.trouble_facts import ConfigurationView, NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import LagQueues
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.in_kafka import InKafka
+from proxy.operate.lookups.settings import Settings
 from proxy.operate.views.findings import Finding
-from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
+from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
 from proxy.recording.verdicts import Judging
+from upstream.figures.tracing import Tracing
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
 
 NOW_MS = 1_760_000_000_000
@@ -62,6 +64,7 @@ class PlainNode(LiveNode):
     reasons: Sequence[str] = ()
     recovery: RecoveryView | None = None
     access: AccessMode = "loopback"
+    tracing: Tracing | None = None
     started_monotonic: float = 100.0
 
     def __init__(self) -> None:
@@ -81,6 +84,12 @@ class PlainNode(LiveNode):
         )
         self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
+        self.event_list: list[EventView] = []
+        self.course_view = LagCourse(
+            since_ms=NOW_MS - 180_000, width_ms=1_000, published=[None] * 180, finished=[None] * 180, lag=[None] * 180
+        )
+        self.settings_view: Settings = {"topics": {"permits": {}}, "groups": [{"group": "permits-audit"}]}
+        self.configuration_view = ConfigurationView(file="/etc/pyddmq/node.yaml")
         self.lag_view = LagQueues(now_ms=NOW_MS)
         self.messages: Searchable | None = None
         self.troubles_view = NodeTroubles()
@@ -101,10 +110,11 @@ class PlainNode(LiveNode):
     def in_kafka(self) -> InKafka:
         return InKafka(loads("{}").config)
 
-    def groups(self, *, details_max: int) -> Sequence[GroupView]:
+    def groups(self, *, details_max: int, name: str | None = None) -> Sequence[GroupView]:
         return [
             replace(group, in_flight=group.in_flight[:details_max], in_flight_total=len(group.in_flight))
             for group in self.group_list
+            if name in (None, group.group)
         ]
 
     def groups_in_steps(self, *, details_max: int) -> Generator[None, None, Sequence[GroupView]]:
@@ -136,6 +146,21 @@ class PlainNode(LiveNode):
         yield
         since_ms = NOW_MS - span_ms
         return LagTrend(since_ms=since_ms, until_ms=NOW_MS, width_ms=1, shortened=False, lines=[])
+
+    def course(self, *, group: str, span_ms: int) -> Generator[None, None, LagCourse]:
+        """Read nothing, and return `course_view`."""
+        yield
+        return self.course_view
+
+    def events(self) -> Sequence[EventView]:
+        return self.event_list
+
+    def settings(self) -> Settings:
+        return self.settings_view
+
+    @property
+    def configuration(self) -> ConfigurationView:
+        return self.configuration_view
 
     def objectives(
         self, *, group: str | None, span_ms: int, target_ms: int, at_least: float | None = None

@@ -49,3 +49,9 @@ class AdminConfig(Model):
         ge=2,
         le=1000,
     )
+    read_only: bool = setting(
+        False,
+        "The console makes no changes: it shows no buttons, and changes that a browser sends are refused. The CLI is "
+        "not affected.",
+        reload=_LIVE,
+    )

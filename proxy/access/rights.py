@@ -46,6 +46,11 @@ class Rights:
         """Whether any rule gives it anything."""
         return self._rules is not None and bool(self._rules.naming(self.principal))
 
+    @property
+    def alike(self) -> object:
+        """What is equal for all who may do the same: the rules in force, and which of them name the principal."""
+        return self._rules, () if self._rules is None else tuple(self._rules.naming(self.principal))
+
     def may(self, action: Permission, resource: str) -> bool:
         """Whether it may do this; decided once."""
         asked = action, resource

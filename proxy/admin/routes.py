@@ -25,16 +25,15 @@ from broker.views import View
 from proxy.access.audit import Audit
 from proxy.access.rules import NODE, Permission
 from proxy.access.views import AuditEntry
-from proxy.admin import page
-from proxy.admin.entry import access_pages
-from proxy.admin.entry.access_pages import Viewer
+from proxy.admin.console.menu import PAGES
+from proxy.admin.console.plain import refusal
+from proxy.admin.console.shell import Console
 from proxy.admin.entry.gate import AdminGate, Unknown, is_private, may_see_all
-from proxy.admin.entry.rights import NOBODY, PROBES, WITHOUT_RIGHT, check_routes, need_of
+from proxy.admin.entry.rights import NOBODY, PROBES, READING, WITHOUT_RIGHT, check_routes, need_of
 from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_metrics import lag_text
-from proxy.admin.style import CSS_SHA256
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
 from proxy.operate.attention.findings import DETAILS_MAX, judging
@@ -88,14 +87,14 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src '{CSS_SHA256}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     # Not `no-referrer`: with that browsers send `Origin: null` with a form of this very page.
     "Referrer-Policy": "same-origin",
 }
-"""Of each answer: nothing of it is kept, run, framed or taken for something else than it says."""
+"""Of each answer: it is not cached, run, framed or taken for another type, unless its route says more."""
 _OPENING = "The store is opening; try again when /readyz reports ready."
 _NO_GROUP = "Group {!r} does not exist; `pyddmq groups` and /api/groups list all groups."
 BODY_BYTES_MAX = 64 * 1024
@@ -124,8 +123,18 @@ Search = Generator[None, None, View]
 class Routes:
     """The request handlers; they share the node and what measures its loop."""
 
-    def __init__(self, node: LiveNode, gate: AdminGate, audit: Audit | None, *, loop_name: str) -> None:
+    def __init__(
+        self,
+        node: LiveNode,
+        gate: AdminGate,
+        audit: Audit | None,
+        *,
+        loop_name: str,
+        console: Console,
+    ) -> None:
         self.guard: AdminGuard | None = None
+        self._console = console
+        self._reading = {**READING, **{each.path: each.need for each in PAGES}}
         self._node = node
         self._gate = gate
         self._audit = audit
@@ -138,12 +147,10 @@ class Routes:
     def application(self, changes: Sequence[Change]) -> web.Application:
         """Return the application with its routes."""
         application = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
-        application.router.add_get("/", self._page)
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/healthz", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics)
-        application.router.add_get("/audit", self._audit_page)
         application.router.add_get("/api/audit", self._audit_trail)
         application.router.add_get("/api/topics", self._topics)
         application.router.add_get("/api/groups", self._groups)
@@ -162,10 +169,11 @@ class Routes:
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
         SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
+        self._console.add_to(application.router, lambda request: request[_ASKER])
         every = [*changes, self._reload_change()]
         for change in every:
             application.router.add_route(change.method, change.path, self._handler_of(change))
-        check_routes(application.router, every)
+        check_routes(application.router, every, self._reading)
         return application
 
     @web.middleware
@@ -201,7 +209,9 @@ class Routes:
             self._node.limited_log.fault("admin_request_failed", error, kind=kind, path=request.path)
             text = "The node could not produce this answer; the cause is in its log."
             response = self._refusal(500, text)
-        response.headers.update(HEADERS)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers["Server"] = HEADERS["Server"]
         return response
 
     def _look(self, request: web.Request) -> None:
@@ -212,7 +222,7 @@ class Routes:
             is_open = is_open or request.path == "/metrics"
         if is_open or (request.method in _CHANGING and request.path not in WITHOUT_RIGHT):
             return
-        need = need_of(request) if request.method in ("GET", "HEAD") else NOBODY
+        need = need_of(request, self._reading) if request.method in ("GET", "HEAD") else NOBODY
         if need.action is None:
             self._gate.check_site(request)
             return
@@ -250,7 +260,7 @@ class Routes:
             return self._refusal(status, text)
         self._node.metrics.counter(REFUSED, str(status)).add()
         may_sign_in = self._gate.access is not None and status in (401, 403) and is_private(request)
-        shown = page.refusal(status, text, may_sign_in=may_sign_in)
+        shown = refusal(status, text, may_sign_in=may_sign_in)
         return web.Response(text=shown, status=status, content_type="text/html")
 
     def _refusal(self, status: int, text: str) -> web.Response:
@@ -289,40 +299,6 @@ class Routes:
         gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
         text, content_type = await self._exposition.rendered(request.headers.get("Accept", ""), gauges, groups)
         return web.Response(body=text, headers={"Content-Type": content_type})
-
-    async def _page(self, request: web.Request) -> web.Response:
-        group = request.query.get("group")
-        refresh = request.query.get("refresh") != "0"
-        judged = await self._judge(leisurely=True)
-        asker: Asker = request[_ASKER]
-        text = page.render(
-            self._node,
-            judged,
-            group=group,
-            refresh=refresh,
-            viewer=self._viewer(request, asker),
-            is_whole=may_see_all(asker),
-        )
-        if text is None:
-            raise web.HTTPNotFound(text=f"Group {group!r} does not exist; / lists all groups.")
-        return web.Response(text=text, content_type="text/html")
-
-    def _viewer(self, request: web.Request, asker: Asker) -> Viewer | None:
-        if asker.rights is None:
-            return None
-        return Viewer(
-            principal=asker.who.principal,
-            way=asker.who.way,
-            by_session=asker.by_session,
-            may_sign_in=is_private(request),
-            may_administer=asker.rights.may(Permission.ADMINISTER, NODE),
-        )
-
-    async def _audit_page(self, request: web.Request) -> web.Response:
-        entries, total = self._recent(access_pages.SHOWN_MAX)
-        viewer = self._viewer(request, request[_ASKER])
-        text = access_pages.audit(entries, total, self._node.clock.wall_ms(), viewer)
-        return web.Response(text=text, content_type="text/html")
 
     async def _audit_trail(self, request: web.Request) -> web.Response:
         entries, total = self._recent(_limit(request))

@@ -20,6 +20,8 @@ from broker.runtime.seams import Clock, Scheduler
 from conf.sections.admin import AdminConfig
 from proxy.access.access import Access
 from proxy.access.audit import Audit
+from proxy.admin.console.rates import Rates
+from proxy.admin.console.shell import Console
 from proxy.admin.entry.gate import AdminGate
 from proxy.admin.guard import AdminGuard
 from proxy.admin.routes import REFUSED, Routes
@@ -117,6 +119,7 @@ class AdminServer:
         self._plain: asyncio.Server | None = None
         self._encrypted: asyncio.Server | None = None
         self._lag: LoopLag | None = None
+        self._rates: Rates | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -158,7 +161,16 @@ class AdminServer:
             random_bytes=self._random_bytes,
         )
         loop_name = f"{type(loop).__module__}.{type(loop).__name__}"
-        routes = Routes(self._node, gate, self._audit, loop_name=loop_name)
+        self._rates = rates = Rates(self._node, loop)
+        console = Console(
+            self._node,
+            rates,
+            audit=self._audit,
+            settings=self._settings,
+            random_bytes=self._random_bytes,
+            token=self._token,
+        )
+        routes = Routes(self._node, gate, self._audit, loop_name=loop_name, console=console)
         application = routes.application(self._changes)
         self._runner = web.AppRunner(
             application,
@@ -177,6 +189,7 @@ class AdminServer:
             encrypted, host, port = tls
             self._encrypted = await self._listen(lambda: encrypted.channel(guard()), host, port)
         self._lag.start()
+        rates.start()
 
     async def _listen(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> asyncio.Server:
         try:
@@ -189,6 +202,8 @@ class AdminServer:
         """Close the port and what is open on it; harmless when it never listened."""
         if self._lag is not None:
             self._lag.stop()
+        if self._rates is not None:
+            self._rates.stop()
         for listening in (self._plain, self._encrypted):
             if listening is not None:
                 listening.close()

@@ -29,16 +29,17 @@ from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
 from proxy.node.parts import AccessMode
 from proxy.node.reload import Reloader
-from proxy.node.trouble_facts import NodeTroubles
+from proxy.node.trouble_facts import ConfigurationView, NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.lag import lag_queues
-from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
+from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
+from proxy.operate.lookups.settings import Settings, settings_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
-from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
+from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
@@ -241,10 +242,10 @@ class LiveNode:
         """What of the configuration is in Kafka."""
         return InKafka(self._node.config)
 
-    def groups(self, *, details_max: int) -> Sequence[GroupView]:
-        """Every group, those that leave included, with at most `details_max` deliveries."""
+    def groups(self, *, details_max: int, name: str | None = None) -> Sequence[GroupView]:
+        """Every group, those that leave included, with at most `details_max` deliveries; of one name when given."""
         groups = [*self._node.groups.values(), *self._node.leaving]
-        return [group.stats(details_max=details_max) for group in groups]
+        return [group.stats(details_max=details_max) for group in groups if name in (None, group.name)]
 
     def groups_in_steps(self, *, details_max: int) -> Generator[None, None, Sequence[GroupView]]:
         """`groups`, some at a time; one that a reload adds meanwhile may be absent."""
@@ -325,6 +326,23 @@ class LiveNode:
         """Read in steps for which share of the last so many ms an objective was kept: by group, or by queue of one."""
         disk, span = self._node.seams.disk, self._span(span_ms)
         return objectives_steps(disk, self._journal, span, target_ms, group=group, at_least=at_least)
+
+    def course(self, *, group: str, span_ms: int) -> Generator[None, None, LagCourse]:
+        """Read in steps how one group went over the last so many ms."""
+        return course_steps(self._node.seams.disk, self._journal, self._span(span_ms), group=group)
+
+    def events(self) -> Sequence[EventView]:
+        """What happened to the node and its groups since its start, the newest first."""
+        return [event_view(each) for each in reversed(self._node.recorder.notes.recent)]
+
+    def settings(self) -> Settings:
+        """Return the configuration in force, without secrets."""
+        return settings_of(self._node.config)
+
+    @property
+    def configuration(self) -> ConfigurationView:
+        """The configuration file: whether it was refused, or is missing."""
+        return self._reloader.configuration
 
     @property
     def _journal(self) -> str:

@@ -8,6 +8,7 @@ that round, and says so.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 
@@ -45,6 +46,8 @@ CLOCK_STEP_MS = 1_000
 EVENTS_MAX = 1_000
 """Events of one round; of more the first are kept, and a last one says how many are left out."""
 DETAIL_CHARS_MAX = 200
+RECENT_MAX = 100
+"""Events that are kept after a round took them."""
 _QUEUES_NAMED = 3
 
 
@@ -53,9 +56,13 @@ class Notes:
 
     Args:
         clock: Dates them.
+
+    Attributes:
+        recent: The last events since the start, the newest last.
     """
 
     def __init__(self, clock: Clock) -> None:
+        self.recent: deque[LagEvent] = deque(maxlen=RECENT_MAX)
         self._clock = clock
         self._events: list[LagEvent] = []
         self._left_out = 0
@@ -70,6 +77,7 @@ class Notes:
         line = " ".join(detail.split())[:DETAIL_CHARS_MAX]
         event = LagEvent(time_ms=self._clock.wall_ms(), kind=kind, group=group, topic=topic, queue=queue, detail=line)
         self._events.append(event)
+        self.recent.append(event)
 
     def look_at_clock(self) -> None:
         """Note a step of the wall clock since the last look."""

@@ -1,4 +1,4 @@
-"""Six situations as the person on call sees them: status page, check, scrape and report name one cause in one sentence.
+"""Six situations as the person on call sees them: console, check, scrape and report name one cause in one sentence.
 
 With `PYDDMQ_PICTURES=FOLDER` each is kept there as text and, where there is Chromium, as pictures of a desktop's and a
 phone's width: `PYDDMQ_PICTURES=/tmp/pictures .venv/bin/python -m pytest tests/verdicts/test_side_by_side.py`.
@@ -44,8 +44,8 @@ def looked_at(observer: Observer, name: str, folder: Path) -> dict[str, str]:
     """Return what each place shows, as text without figures, and keep it where pictures are wanted."""
     observer.look()
     shown = {
-        "page.html": observer.port.text("/?refresh=0"),
-        "group.html": observer.port.text("/?group=by-key&refresh=0"),
+        "page.html": observer.port.text("/"),
+        "group.html": observer.port.text("/group?group=by-key"),
         "check.txt": observer.port.command("lag", "check").out,
         "metrics.txt": observer.port.text("/metrics"),
     }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -24,8 +25,7 @@ from proxy.access.audit import Audit, Who
 from proxy.access.rights import Rights
 from proxy.access.rules import EVERYTHING, Permission
 from proxy.access.sessions import Sessions
-from proxy.admin.entry.access_pages import AGAIN
-from proxy.admin.entry.rights import Need
+from proxy.admin.entry.rights import OWN, Need
 from proxy.operate.changes.desk import AdminToken, Asker, Change, ChangeBody, ChangeRefused
 from proxy.operate.live_node import LiveNode
 from proxy.port.network import host_of
@@ -80,6 +80,8 @@ def _network(host: str) -> str:
     return str(address)
 
 
+AGAIN = "again"
+"""Parameter of requests that a page makes by itself: they keep no session alive."""
 NEED_ACTIONS = frozenset((Permission.READ_BODIES, Permission.ADMINISTER))
 _TEXT_MAX = 255
 
@@ -154,6 +156,8 @@ class AdminGate:
             ChangeRefused: It is a page of another site (403), a proof that is none (401), or not the node's token.
         """
         self.check_site(request)
+        if is_change and self._settings().read_only and _is_browsers(request):
+            raise ChangeRefused(403, "The console is read-only (admin.readOnly); use the CLI.")
         address = address_of(request)
         if self.access is None:
             way = self.check_token(request) if is_change else ""
@@ -189,7 +193,7 @@ class AdminGate:
             rights = self.sessions.find(cookie, is_use=AGAIN not in request.query)
             if rights is None:
                 raise Unknown("This session has ended; sign in again.", "session")
-            if is_change and "Origin" not in request.headers and "Sec-Fetch-Site" not in request.headers:
+            if is_change and not _is_browsers(request):
                 # Whatever browser brings the cookie, it says which page had it sent.
                 raise ChangeRefused(403, "A change by a session needs the Origin header, which browsers send.")
             return _asker(rights, address, by_session=True)
@@ -221,6 +225,8 @@ class AdminGate:
             if need.action in NEED_ACTIONS:
                 self.check_token(request)
             return
+        if need is OWN and not asker.rights.has_any:
+            self._deny(request, asker, need.action, EVERYTHING)
         self._allow(request, asker, asker.rights, need.action, need.on(request))
 
     def allow_change(self, request: web.Request, asker: Asker, change: Change, body: ChangeBody) -> None:
@@ -243,14 +249,16 @@ class AdminGate:
         self, request: web.Request, asker: Asker, rights: Rights, action: Permission, resources: Sequence[str]
     ) -> None:
         for resource in resources:
-            if rights.may(action, resource):
-                continue
-            self.note(request, asker.who, resource, "right")
-            if rights.way == "anonymous":
-                raise Unknown("Authentication required: sign in, or send `Authorization: Bearer <token>`.")
-            what = "everything ('*')" if resource == EVERYTHING else repr(resource[:_TEXT_MAX])
-            text = f"{rights.principal} is not allowed to {action} {what}; ask the operator of the node for a rule."
-            raise ChangeRefused(403, text)
+            if not rights.may(action, resource):
+                self._deny(request, asker, action, resource)
+
+    def _deny(self, request: web.Request, asker: Asker, action: Permission, resource: str) -> NoReturn:
+        self.note(request, asker.who, resource, "right")
+        if asker.who.way == "anonymous":
+            raise Unknown("Authentication required: sign in, or send `Authorization: Bearer <token>`.")
+        what = "everything ('*')" if resource == EVERYTHING else repr(resource[:_TEXT_MAX])
+        text = f"{asker.who.principal} is not allowed to {action} {what}; ask the operator of the node for a rule."
+        raise ChangeRefused(403, text)
 
     def note(self, request: web.Request, who: Who, resource: str, reason: str) -> None:
         """Count a denial and tell of it, once a minute for each route and reason."""
@@ -279,6 +287,11 @@ def may_see_all(asker: Asker) -> bool:
 
 def _asker(rights: Rights, address: str, *, by_session: bool = False) -> Asker:
     return Asker(Who(rights.principal, rights.way, rights.proof, address), rights, by_session)
+
+
+def _is_browsers(request: web.Request) -> bool:
+    """Whether a request says which page sent it, as browsers do."""
+    return "Origin" in request.headers or "Sec-Fetch-Site" in request.headers
 
 
 def address_of(request: web.Request) -> str:

@@ -54,6 +54,7 @@ def _of_messages(request: web.Request) -> Sequence[str]:
 
 
 NOBODY = Need(None, lambda _: (), "")
+OWN = Need(Permission.VIEW, lambda _: (), "any; it shows what the caller may view")
 ALL = Need(Permission.VIEW, _everything, "`*`")
 GROUP = Need(Permission.VIEW, _named("group"), "the group, without one `*`")
 TOPIC = Need(Permission.VIEW, _named("topic"), "the topic, without one `*`")
@@ -65,9 +66,8 @@ READING: Mapping[str, Need] = MappingProxyType(
     {
         **dict.fromkeys(sorted(PROBES), NOBODY),
         "/sign-in": NOBODY,
-        "/": GROUP,
+        "/static/{name}": NOBODY,
         "/metrics": ALL,
-        "/audit": ADMINISTER,
         "/api/audit": ADMINISTER,
         "/api/topics": TOPIC,
         "/api/groups": GROUP,
@@ -89,7 +89,7 @@ READING: Mapping[str, Need] = MappingProxyType(
         "/api/dead-letters": GROUP,
     }
 )
-"""By path, of GET and HEAD."""
+"""By path, of GET and HEAD; those of the console's pages are beside them (`proxy.admin.console.menu`)."""
 
 WITHOUT_RIGHT: Mapping[str, str] = MappingProxyType(
     {
@@ -100,21 +100,21 @@ WITHOUT_RIGHT: Mapping[str, str] = MappingProxyType(
 """What else is posted, and why it needs no right."""
 
 
-def need_of(request: web.Request) -> Need:
-    """Return what a request for reading needs; of one that no route has, nothing."""
+def need_of(request: web.Request, reading: Mapping[str, Need]) -> Need:
+    """Return what a request for reading needs, by the paths of `reading`; of one that no route has, nothing."""
     resource = request.match_info.route.resource
     if resource is None:
         return NOBODY
     if resource.canonical == "/api/messages" and request.query.get("body") != "none":
         return BODIES
-    return READING[resource.canonical]
+    return reading[resource.canonical]
 
 
-def check_routes(router: web.UrlDispatcher, changes: Sequence[Change]) -> None:
+def check_routes(router: web.UrlDispatcher, changes: Sequence[Change], reading: Mapping[str, Need]) -> None:
     """Assert that each route has its right."""
     posted = {(change.method, change.path) for change in changes} | {("POST", path) for path in WITHOUT_RIGHT}
     for route in router.routes():
         assert route.resource is not None, "each route has a path"
         path = route.resource.canonical
-        known = path in READING if route.method in ("GET", "HEAD") else (route.method, path) in posted
+        known = path in reading if route.method in ("GET", "HEAD") else (route.method, path) in posted
         assert known, f"no right is listed for {route.method} {path}: proxy/admin/entry/rights.py"

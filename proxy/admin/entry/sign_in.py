@@ -11,7 +11,7 @@ from aiohttp import web
 
 from broker.runtime.metrics import Metrics, declare
 from proxy.access.audit import Audit, Who
-from proxy.admin.entry import access_pages
+from proxy.admin.console.plain import sign_in
 from proxy.admin.entry.gate import AdminGate, address_of, cookie_name, is_private
 
 SIGN_INS = declare(
@@ -136,5 +136,5 @@ def _see_other(path: str) -> web.Response:
 
 
 def _shown(status: int, problem: str, *, is_off: bool = False) -> web.Response:
-    text = access_pages.sign_in(problem=problem, is_off=is_off)
+    text = sign_in(problem=problem, is_off=is_off)
     return web.Response(text=text, status=status, content_type="text/html")

@@ -155,6 +155,14 @@ class AdminToken:
     def __init__(self, read: Callable[[], str | None]) -> None:
         self._read = read
 
+    @property
+    def is_set(self) -> bool:
+        """Whether changes need a token, also while its file cannot be read."""
+        try:
+            return self._read() is not None
+        except OSError:
+            return True
+
     def check(self, authorization: str | None) -> bool:
         """Pass a request with this `Authorization` header on; it may hold any bytes.
 

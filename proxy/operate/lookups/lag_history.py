@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 
 from broker.runtime.seams import Disk
+from lag.history.course import Course
 from lag.history.objective import BURN_MS, Kept, Objectives
 from lag.history.reading import HistorySpan, gather
 from lag.history.trend import Trend, TrendLine
 from lag.journal.reader import JournalReader
-from proxy.operate.views.lag_history import BurnRate, LagLine, LagTrend, ObjectiveKept, ObjectivesAnswer
+from lag.samples import LagEvent
+from proxy.operate.views.lag_history import (
+    BurnRate,
+    EventView,
+    LagCourse,
+    LagLine,
+    LagTrend,
+    ObjectiveKept,
+    ObjectivesAnswer,
+)
 
 
 def trend_steps(
@@ -35,6 +45,32 @@ def trend_steps(
         width_ms=trend.width_ms,
         shortened=span.shortened,
         lines=lines,
+    )
+
+
+def course_steps(disk: Disk, folder: str, span: HistorySpan, *, group: str) -> Generator[None, None, LagCourse]:
+    """Read how one group went, in steps; arguments as of `trend_steps`."""
+    course = Course(span.since_ms, span.until_ms, group)
+    yield from gather(JournalReader(disk, folder), span, course)
+    return LagCourse(
+        since_ms=span.since_ms,
+        width_ms=course.width_ms,
+        published=course.published(),
+        finished=course.finished(),
+        lag=course.lag(),
+        events=[event_view(each) for each in course.events],
+    )
+
+
+def event_view(event: LagEvent) -> EventView:
+    """Return an event of the journal as a view."""
+    return EventView(
+        at_ms=event.time_ms,
+        event=event.kind.value,
+        group=event.group,
+        topic=event.topic,
+        queue=event.queue,
+        detail=event.detail,
     )
 
 

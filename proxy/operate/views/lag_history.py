@@ -29,6 +29,46 @@ class LagLine(View, frozen=True, kw_only=True):
     parts: Sequence[int | None]
 
 
+class EventView(View, frozen=True, kw_only=True):
+    """What happened to a node or a group.
+
+    Attributes:
+        at_ms: When.
+        event: Its kind: start, stop, reload, pause, resume, reset, retention, left or clock.
+        group: The group; "" the node.
+        topic: The topic; "" all.
+        queue: The queue; -1 all.
+        detail: One line: who requested it, or from which offset to which.
+    """
+
+    at_ms: int
+    event: str
+    group: str
+    topic: str
+    queue: int
+    detail: str
+
+
+class LagCourse(View, frozen=True, kw_only=True):
+    """How a group went over a span, in equal parts, the oldest first; null: not known.
+
+    Attributes:
+        since_ms: Begin of the span.
+        width_ms: Length of a part.
+        published: Messages per second that were stored in its topics.
+        finished: Messages per second that it finished.
+        lag: Messages behind.
+        events: What happened to it or to the node, the oldest first.
+    """
+
+    since_ms: int
+    width_ms: int
+    published: Sequence[float | None]
+    finished: Sequence[float | None]
+    lag: Sequence[float | None]
+    events: Sequence[EventView] = ()
+
+
 class LagTrend(View, frozen=True, kw_only=True):
     """How lag went, by the node's lag journal.
 

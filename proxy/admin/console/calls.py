@@ -1,0 +1,98 @@
+"""A page of the console, and the request for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from broker.views import View
+from proxy.access.audit import Audit
+from proxy.access.rights import Rights
+from proxy.access.rules import EVERYTHING, Permission
+from proxy.admin.console.rates import Rates
+from proxy.admin.entry.rights import Need
+from proxy.operate.attention.judgement import Judgement
+from proxy.operate.live_node import LiveNode
+
+Made = TypeVar("Made")
+
+
+class Keep(Protocol):
+    """Keeps what is expensive to make."""
+
+    async def __call__(
+        self, name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[None, None, Made]]
+    ) -> Made:
+        """Return what was made under this name in the last so many seconds, or make it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request for a page, by anyone with the same rights.
+
+    Attributes:
+        node: The node.
+        judged: Its last judgement.
+        rates: What it did in the last minutes.
+        audit: The audit trail.
+        query: The parameters of the page that the request has.
+        rights: What the viewer may do; None: there are no rules.
+        kept: Returns what was made under a name in the last so many seconds, or makes it.
+        read_only: Whether the console makes no changes (`admin.readOnly`, or a node with `adminTokenFile`).
+    """
+
+    node: LiveNode
+    judged: Judgement
+    rates: Rates
+    audit: Audit | None
+    query: Mapping[str, str]
+    rights: Rights | None
+    kept: Keep
+    read_only: bool
+
+    def may_view(self, name: str) -> bool:
+        """Whether the viewer may see a topic or a group."""
+        return self.rights is None or self.rights.may(Permission.VIEW, name)
+
+    def may_operate(self, name: str) -> bool:
+        """Whether the console offers changes of a topic or a group."""
+        return self._may_change(Permission.OPERATE, name)
+
+    def may_administer(self) -> bool:
+        """Whether the console offers changes of the node."""
+        return self._may_change(Permission.ADMINISTER, "node")
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the viewer may see what is about the node."""
+        return self.may_view(EVERYTHING)
+
+    def _may_change(self, action: Permission, name: str) -> bool:
+        return not self.read_only and (self.rights is None or self.rights.may(action, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page.
+
+    Attributes:
+        path: Its path.
+        title: Its name in the menu and in the window's title.
+        template: File in `templates`.
+        view: Returns the record that the template renders. Raises HTTPException, such as HTTPNotFound.
+        need: The right that it needs.
+        parameters: Names of the query parameters that it reads; any other is ignored.
+        named_by: The parameter whose value is the title of the page, such as the group; "" for none.
+        menu_of: Path of the page in whose place in the menu it is; "": it has its own.
+    """
+
+    path: str
+    title: str
+    template: str
+    view: Callable[[Call], Awaitable[View]]
+    need: Need
+    parameters: tuple[str, ...] = ()
+    named_by: str = ""
+    menu_of: str = ""

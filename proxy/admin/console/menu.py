@@ -1,0 +1,27 @@
+"""All pages of the console, in the order of the menu."""
+
+from __future__ import annotations
+
+from proxy.admin.console.calls import Page
+from proxy.admin.console.group import group, groups
+from proxy.admin.console.node import audit, clients, node
+from proxy.admin.console.overview import overview
+from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN
+
+PAGES = (
+    Page(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
+    Page(path="/groups", title="Groups", template="groups.html", view=groups, need=OWN, parameters=("q", "page")),
+    Page(
+        path="/group",
+        title="Group",
+        template="group.html",
+        view=group,
+        need=GROUP,
+        parameters=("group", "span"),
+        named_by="group",
+        menu_of="/groups",
+    ),
+    Page(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
+    Page(path="/node", title="Node", template="node.html", view=node, need=ALL),
+    Page(path="/audit", title="Audit", template="audit.html", view=audit, need=ADMINISTER, parameters=("q",)),
+)

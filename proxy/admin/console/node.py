@@ -1,0 +1,191 @@
+"""The pages about the node itself: clients and limits, the node and its configuration, the audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from broker.runtime.metrics import SPECS
+from broker.views import View
+from proxy.access.views import AuditEntry
+from proxy.admin.console.buttons import Button, reload
+from proxy.admin.console.calls import Call
+from proxy.admin.console.overview import Tile, node_tiles
+from proxy.operate.answers import counter_sums, latencies
+from proxy.operate.text import byte_size
+from proxy.operate.views.limits import LimitsAnswer
+from proxy.operate.views.node import ConnectionView, LatencyView, State
+from upstream.views import holder_text
+
+ROWS_MAX = 300
+
+
+class ConnectionRow(View, frozen=True, kw_only=True):
+    """A connection.
+
+    Attributes:
+        connection: Its figures.
+        client: The client, with what it says of itself.
+        doing: What it does, in words.
+    """
+
+    connection: ConnectionView
+    client: str
+    doing: str
+
+
+class ClientsView(View, frozen=True, kw_only=True):
+    """Connections of clients, and their limits.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        q: Part of the client that is looked for; "" for all.
+        connections: The oldest first.
+        connections_total: How many fit.
+        limits: Principals and addresses that are counted; null: nothing is.
+    """
+
+    now_ms: int
+    q: str
+    connections: Sequence[ConnectionRow]
+    connections_total: int
+    limits: LimitsAnswer | None
+
+
+class CounterRow(View, frozen=True, kw_only=True):
+    """A counter that is not 0.
+
+    Attributes:
+        name: Its name.
+        help: What it counts.
+        value: Its value.
+    """
+
+    name: str
+    help: str
+    value: int
+
+
+class NodeView(View, frozen=True, kw_only=True):
+    """The node and its configuration.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        state: Where it is in its life.
+        reasons: Why it is not ready, a sentence each.
+        facts: Its name, places and limits, in words.
+        tiles: Figures.
+        file: The configuration file; "" without one.
+        refused_ms: When the file was last refused; 0: it is in force.
+        problems: Why.
+        missing_ms: Since when the file is missing; 0: it is there.
+        in_force: The configuration in force as YAML, without defaults and secrets.
+        buttons: What the viewer may do.
+        latencies: Latencies of the last two minutes.
+        counters: Counters that are not 0.
+    """
+
+    now_ms: int
+    state: State
+    reasons: Sequence[str]
+    facts: Mapping[str, str]
+    tiles: Sequence[Tile]
+    file: str
+    refused_ms: int
+    problems: Sequence[str]
+    missing_ms: int
+    in_force: str
+    buttons: Sequence[Button]
+    latencies: Sequence[LatencyView]
+    counters: Sequence[CounterRow]
+
+
+class AuditPageView(View, frozen=True, kw_only=True):
+    """The audit trail.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        q: Part of an entry that is looked for; "" for all.
+        entries: The newest first.
+        total: How many are in memory.
+    """
+
+    now_ms: int
+    q: str
+    entries: Sequence[AuditEntry]
+    total: int
+
+
+async def clients(call: Call) -> ClientsView:
+    """Return what the page of clients shows."""
+    wanted, now_ms = call.query.get("q", "").strip(), call.node.clock.wall_ms()
+    found = sorted(call.node.connections(), key=lambda each: each.since_ms)
+    rows = [
+        ConnectionRow(connection=each, client=holder_text(each.address, each.client), doing=_doing(each, now_ms))
+        for each in found
+    ]
+    rows = [each for each in rows if wanted.lower() in each.client.lower()]
+    return ClientsView(
+        now_ms=now_ms,
+        q=wanted,
+        connections=rows[:ROWS_MAX],
+        connections_total=len(rows),
+        limits=call.node.limits(limit=ROWS_MAX, name=None),
+    )
+
+
+async def node(call: Call) -> NodeView:
+    """Return what the page of the node shows."""
+    live, configuration = call.node, call.node.configuration
+    store = live.store()
+    facts = {"Version": live.version, "Cluster": live.cluster, "Broker": live.broker_name, "Access": live.access}
+    if store is not None:
+        facts |= {
+            "Data directory": store.path,
+            "Stored": f"{byte_size(store.used_bytes)}, {byte_size(store.free_bytes)} free",
+            "Flush": store.flush,
+        }
+    counters = [
+        CounterRow(name=name, help=SPECS[name].help, value=value) for name, value in counter_sums(live).items() if value
+    ]
+    return NodeView(
+        now_ms=live.clock.wall_ms(),
+        state=live.state,
+        reasons=live.reasons,
+        facts=facts,
+        tiles=node_tiles(call),
+        file=configuration.file,
+        refused_ms=configuration.refused_ms,
+        problems=configuration.problems,
+        missing_ms=configuration.missing_ms,
+        in_force=_yaml(live.settings()),
+        buttons=[reload()] if call.may_administer() else [],
+        latencies=latencies(live.metrics)[:ROWS_MAX],
+        counters=counters,
+    )
+
+
+async def audit(call: Call) -> AuditPageView:
+    """Return what the page of the audit trail shows."""
+    entries, total = ([], 0) if call.audit is None else call.audit.recent(ROWS_MAX)
+    wanted = call.query.get("q", "").strip()
+    shown = [each for each in entries if wanted.lower() in _searchable(each)]
+    return AuditPageView(now_ms=call.node.clock.wall_ms(), q=wanted, entries=shown, total=total)
+
+
+def _searchable(entry: AuditEntry) -> str:
+    return f"{entry.principal} {entry.what} {entry.outcome} {entry.asked} {entry.resource} {entry.address}".lower()
+
+
+def _doing(connection: ConnectionView, now_ms: int) -> str:
+    """Return what a connection does; for one that does not read its replies how many bytes wait, and for how long."""
+    if not connection.unsent_bytes or connection.unsent_since_ms is None:
+        return connection.state
+    seconds = max(0, now_ms - connection.unsent_since_ms) // 1000
+    return f"{connection.state} ({byte_size(connection.unsent_bytes)} unread for {seconds} s)"
+
+
+def _yaml(settings: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True, width=110) if settings else "{}\n"

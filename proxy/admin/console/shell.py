@@ -1,0 +1,245 @@
+"""The shell of the console: routes, headers, the page around a fragment, and fragments shared by viewers alike."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from aiohttp import web
+from markupsafe import Markup
+
+from broker.runtime.async_steps import run_async
+from conf.sections.admin import AdminConfig
+from proxy.access.audit import Audit
+from proxy.access.rules import EVERYTHING, NODE, Permission
+from proxy.admin.console.calls import Call, Made, Page
+from proxy.admin.console.menu import PAGES
+from proxy.admin.console.rates import Rates
+from proxy.admin.console.templating import environment, resource
+from proxy.admin.entry.gate import AGAIN, is_private
+from proxy.admin.entry.rights import OWN
+from proxy.operate.attention.findings import judging
+from proxy.operate.changes.desk import AdminToken, Asker
+from proxy.operate.live_node import LiveNode
+
+KEEP_SECONDS = 2.0
+"""How long a fragment is shown to others with the same rights; pages request theirs again as often."""
+KEPT_MAX = 256
+STATIC: Mapping[str, tuple[str, str]] = {
+    "console.css": ("console.css", "text/css"),
+    "console.js": ("console.js", "text/javascript"),
+    "htmx.min.js": ("vendor/htmx.min.js", "text/javascript"),
+    "hx-csp.min.js": ("vendor/hx-csp.min.js", "text/javascript"),
+    "uPlot.iife.min.js": ("vendor/uPlot.iife.min.js", "text/javascript"),
+    "uPlot.min.css": ("vendor/uPlot.min.css", "text/css"),
+}
+"""By name in the address: the file, and its type."""
+_NONCE_BYTES = 16
+
+
+class Fragment(NamedTuple):
+    """What a page shows, without the shell."""
+
+    text: str
+    etag: str
+
+
+class Viewer(NamedTuple):
+    """Who looks at a page, where there are rules.
+
+    Attributes:
+        principal: The name.
+        way: How that is known.
+        by_session: Whether it is by a session, which can be ended.
+        may_sign_in: Whether the page to sign in is offered.
+    """
+
+    principal: str
+    way: str
+    by_session: bool
+    may_sign_in: bool
+
+
+class _Kept(NamedTuple):
+    until: float
+    task: asyncio.Future[Any]
+
+
+class Console:
+    """Serves all pages.
+
+    Args:
+        node: The node.
+        rates: What it did in the last minutes.
+        audit: The audit trail.
+        settings: The section `admin`.
+        random_bytes: Makes nonces.
+        keep_seconds: How long a fragment is kept.
+        token: That of a node without rules: with one, the console makes no changes.
+    """
+
+    def __init__(
+        self,
+        node: LiveNode,
+        rates: Rates,
+        *,
+        audit: Audit | None,
+        settings: Callable[[], AdminConfig],
+        random_bytes: Callable[[int], bytes],
+        token: AdminToken,
+        keep_seconds: float = KEEP_SECONDS,
+    ) -> None:
+        self._node = node
+        self._rates = rates
+        self._audit = audit
+        self._settings = settings
+        self._random_bytes = random_bytes
+        self._token = token
+        self._keep_seconds = keep_seconds
+        self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._files = {name: _file(*of) for name, of in STATIC.items()}
+        self._versions = {name: each.etag.strip('"')[:12] for name, each in self._files.items()}
+
+    def add_to(self, router: web.UrlDispatcher, asker_of: Callable[[web.Request], Asker]) -> None:
+        """Add a route for each page, and one for the static files."""
+        for page in PAGES:
+            router.add_get(page.path, self._handler(page, asker_of))
+        router.add_get("/static/{name}", self._static)
+
+    def _handler(
+        self, page: Page, asker_of: Callable[[web.Request], Asker]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            asker = asker_of(request)
+            fragment = await self._fragment(page, request, asker)
+            if AGAIN in request.query:
+                return _fragment_answer(request, fragment)
+            return self._whole(page, request, asker, fragment)
+
+        return handle
+
+    async def _fragment(self, page: Page, request: web.Request, asker: Asker) -> Fragment:
+        """Return the fragment of a page: computed once in two seconds for all who may see the same."""
+        query = {name: request.query[name] for name in page.parameters if name in request.query}
+        read_only = self._is_read_only(asker)
+        alike = None if asker.rights is None else asker.rights.alike
+        key = (page.path, tuple(query.items()), alike, read_only)
+        return await self.kept(key, self._keep_seconds, lambda: self._made(page, query, asker, read_only=read_only))
+
+    async def kept(
+        self, name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[Any, Any, Made]]
+    ) -> Made:
+        """Return what was made under this name in the last so many seconds, or make it; one call makes it for all."""
+        now = self._node.clock.monotonic()
+        kept = self._kept.get(name)
+        if kept is None or now >= kept.until:
+            self._kept = {each: old for each, old in self._kept.items() if now < old.until}
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            kept = self._kept[name] = _Kept(now + seconds, asyncio.ensure_future(make()))
+        made: Made = await asyncio.shield(kept.task)
+        return made
+
+    async def _made(self, page: Page, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:
+        call = Call(
+            node=self._node,
+            judged=await run_async(judging(self._node, leisurely=True)),
+            rates=self._rates,
+            audit=self._audit,
+            query=query,
+            rights=asker.rights,
+            kept=self.kept,
+            read_only=read_only,
+        )
+        view = await page.view(call)
+        text = environment().get_template(page.template).render(view=view)
+        return Fragment(text, f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"')
+
+    def _is_read_only(self, asker: Asker) -> bool:
+        return self._settings().read_only or (asker.rights is None and self._token.is_set)
+
+    def _whole(self, page: Page, request: web.Request, asker: Asker, fragment: Fragment) -> web.Response:
+        nonce = self._random_bytes(_NONCE_BYTES).hex()
+        named = request.query.get(page.named_by, "") if page.named_by else ""
+        parameters = {name: request.query[name] for name in page.parameters if name in request.query}
+        text = (
+            environment()
+            .get_template("shell.html")
+            .render(
+                page=page,
+                heading=named or page.title,
+                pages=[each for each in PAGES if not each.menu_of and self._may_open(each, asker)],
+                again=f"{page.path}?{urlencode({**parameters, AGAIN: '1'})}",
+                # Made by the same engine, with everything escaped.
+                content=Markup(fragment.text),
+                etag=fragment.etag,
+                node=self._node,
+                viewer=_viewer(request, asker),
+                read_only=self._is_read_only(asker),
+                nonce=nonce,
+                versions=self._versions,
+            )
+        )
+        response = web.Response(text=text, content_type="text/html")
+        response.headers["Content-Security-Policy"] = policy(nonce)
+        return response
+
+    def _may_open(self, page: Page, asker: Asker) -> bool:
+        """Whether the menu shows a page; those about one name show what the viewer may see."""
+        if asker.rights is None or page.need.action is None:
+            return True
+        if page.need.action is Permission.ADMINISTER:
+            return asker.rights.may(Permission.ADMINISTER, NODE)
+        return page.need is OWN or asker.rights.may(page.need.action, EVERYTHING)
+
+    async def _static(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        found = self._files.get(name)
+        if found is None:
+            raise web.HTTPNotFound(text=f"There is no file {name!r}.")
+        if request.headers.get("If-None-Match") == found.etag:
+            response = web.Response(status=304)
+        else:
+            response = web.Response(body=found.body, content_type=found.kind, charset="utf-8")
+        response.headers["ETag"] = found.etag
+        # The address has the file's sum as its version.
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+class _File(NamedTuple):
+    body: bytes
+    kind: str
+    etag: str
+
+
+def _file(place: str, kind: str) -> _File:
+    body = resource(f"static/{place}")
+    return _File(body, kind, f'"{hashlib.sha256(body).hexdigest()}"')
+
+
+def policy(nonce: str) -> str:
+    """Return the Content-Security-Policy of a page: no script but the files of the console, none inline."""
+    return (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; "
+        "trusted-types htmx"
+    )
+
+
+def _fragment_answer(request: web.Request, fragment: Fragment) -> web.Response:
+    if request.headers.get("If-None-Match") == fragment.etag:
+        response = web.Response(status=304)
+    else:
+        response = web.Response(text=fragment.text, content_type="text/html")
+    response.headers["ETag"] = fragment.etag
+    return response
+
+
+def _viewer(request: web.Request, asker: Asker) -> Viewer | None:
+    if asker.rights is None:
+        return None
+    return Viewer(asker.who.principal, asker.who.way, asker.by_session, is_private(request))
