@@ -29,6 +29,7 @@ from proxy.operate.lookups.settings import Settings
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
+from proxy.operate.views.messages import MessageInGroup
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
 from proxy.recording.verdicts import Judging
@@ -90,6 +91,7 @@ class PlainNode(LiveNode):
         self.configuration_view = ConfigurationView(file="/etc/pyddmq/node.yaml")
         self.lag_view = LagQueues(now_ms=NOW_MS)
         self.messages: Searchable | None = None
+        self.way_list: list[MessageInGroup] = []
         self.troubles_view = Troubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
@@ -190,6 +192,11 @@ class PlainNode(LiveNode):
 
     def timers(self) -> Timers | None:
         return None
+
+    log_begin = 0
+
+    def in_groups(self, *, topic: str, queue: int, offset: int) -> Sequence[MessageInGroup]:
+        return self.way_list
 
     def searchable(self) -> Searchable | None:
         return self.messages

@@ -42,6 +42,7 @@ from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
+from proxy.operate.views.messages import MessageInGroup
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicView
 from proxy.recording.verdicts import Judging
@@ -49,7 +50,7 @@ from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.stats import JobReader
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
-from upstream.job import UpstreamJob
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.operate.positions import positions
 from upstream.state import State as JobState
 from upstream.views import GroupView, Position, StuckMessage
@@ -96,6 +97,26 @@ def _message(group: ConsumerGroup, job: UpstreamJob, subscription: Subscription,
     elif job.history is not None and (job.state is JobState.RETRYING or subscription.gate_holder is job):
         due_ms = job.history.due_wall_ms
     return StuckMessage(**known, group=group.name, queue=job.queue_id, id=subscription.message_id(job), due_ms=due_ms)
+
+
+def _in_group(group: ConsumerGroup, group_queue: GroupQueue, offset: int, clock: Clock) -> MessageInGroup:
+    job, reader = group_queue.live.get(offset), JobReader(clock)
+    if job is None:
+        state = "finished" if group_queue.tracker.is_finished(offset) else "not read yet"
+        return MessageInGroup(group=group.name, state=state)
+    history, delivery = job.history, job.delivery
+    due_ms = None if history is None or job.state is not JobState.RETRYING else history.due_wall_ms or None
+    return MessageInGroup(
+        group=group.name,
+        state=job.state.value,
+        holder=None if delivery is None else delivery.holder.address,
+        holder_client=None if delivery is None else delivery.holder.client or None,
+        held_ms=None if delivery is None else reader.to_wall(delivery.since),
+        attempts=0 if history is None else max(history.attempts, 1),
+        since_ms=None if history is None else reader.to_wall(history.since),
+        due_ms=due_ms if delivery is None else reader.to_wall(delivery.deadline),
+        reason=None if history is None else history.reason or None,
+    )
 
 
 # Clients and their limits, from a live node.
@@ -271,6 +292,19 @@ class LiveNode:
             found += messages
         found.sort(key=lambda each: each.since_ms)
         return found[:count_max], total
+
+    @property
+    def log_begin(self) -> int:
+        """Commit-log offset of the oldest record."""
+        return self._node.store.index.log.min_offset if self._node.is_open else 0
+
+    def in_groups(self, *, topic: str, queue: int, offset: int) -> Sequence[MessageInGroup]:
+        """Return what each group that reads a queue does with one message of it."""
+        return [
+            _in_group(each, group_queue, offset, self.clock)
+            for each in self._node.groups.values()
+            if each.has_topic(topic) and (group_queue := each.group_queue(topic, queue, offset)) is not None
+        ]
 
     def delays(self) -> Delays | None:
         """Return the delivery of delayed messages, or None before it is open."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from proxy.admin.console.calls import Page
 from proxy.admin.console.group import group, groups
+from proxy.admin.console.message import PARAMETERS as MESSAGE_PARAMETERS
+from proxy.admin.console.message import message
 from proxy.admin.console.node import audit, clients, node
 from proxy.admin.console.overview import overview
 from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN
@@ -20,6 +22,15 @@ PAGES = (
         parameters=("group", "span"),
         named_by="group",
         menu_of="/groups",
+    ),
+    Page(
+        path="/message",
+        title="Messages",
+        template="message.html",
+        view=message,
+        need=OWN,
+        parameters=MESSAGE_PARAMETERS,
+        live=False,
     ),
     Page(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
     Page(path="/node", title="Node", template="node.html", view=node, need=ALL),

@@ -30,6 +30,7 @@ KEPT_MAX = 256
 STATIC: Mapping[str, tuple[str, str]] = {
     "console.css": ("console.css", "text/css"),
     "console.js": ("console.js", "text/javascript"),
+    "pages.js": ("pages.js", "text/javascript"),
     "htmx.min.js": ("vendor/htmx.min.js", "text/javascript"),
     "hx-csp.min.js": ("vendor/hx-csp.min.js", "text/javascript"),
     "uPlot.iife.min.js": ("vendor/uPlot.iife.min.js", "text/javascript"),
@@ -99,6 +100,7 @@ class Console:
         self._random_bytes = random_bytes
         self._token = token
         self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._searching = asyncio.Lock()
         self._files = {name: _file(*of) for name, of in STATIC.items()}
         self._versions = {name: each.etag.strip('"')[:12] for name, each in self._files.items()}
 
@@ -152,6 +154,8 @@ class Console:
             rights=asker.rights,
             kept=self.kept,
             read_only=read_only,
+            needs_token=asker.rights is None and self._token.is_set,
+            searching=self._searching,
         )
         view = await page.view(call)
         text = environment().get_template(page.template).render(view=view)

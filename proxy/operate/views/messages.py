@@ -82,3 +82,53 @@ class MessagesAnswer(View, frozen=True, kw_only=True):
     cursor: int | None = None
     damaged: int = 0
     unsearched_bytes: int = 0
+
+
+class MessageInGroup(View, frozen=True, kw_only=True):
+    """What a group does with one message.
+
+    Attributes:
+        group: The group.
+        state: `finished`, `not read yet`, or the state of its delivery.
+        holder: Address of the client that has it; null without one.
+        holder_client: What that client says of itself; null for nothing.
+        held_ms: Since when the client has it; null without one.
+        attempts: Failed attempts that this process knows of.
+        since_ms: When it failed first; null: it did not.
+        due_ms: When the next attempt, or the client's answer, is due; null for neither.
+        reason: Why it failed last; null: not known.
+    """
+
+    group: str
+    state: str
+    holder: str | None = None
+    holder_client: str | None = None
+    held_ms: int | None = None
+    attempts: int = 0
+    since_ms: int | None = None
+    due_ms: int | None = None
+    reason: str | None = None
+
+
+class WayStep(View, frozen=True, kw_only=True):
+    """One step of a message's way.
+
+    Attributes:
+        at_ms: When; null: not known.
+        what: What happened.
+        text: Details.
+        group: Of which group; "": of none.
+        tone: `OK`, `WARN`, `ERR` or "".
+        topic: Topic of the record; "" for none.
+        queue: Its queue there.
+        offset: Its offset there.
+    """
+
+    at_ms: int | None
+    what: str
+    text: str
+    group: str = ""
+    tone: str = ""
+    topic: str = ""
+    queue: int = 0
+    offset: int = 0

@@ -1,0 +1,143 @@
+"""The console's pages about messages: what they show, to whom, and that what people sent stays text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from broker.format.properties import encode_properties
+from broker.log.put import Put
+from broker.store import Store
+from proxy.admin.console.message import hex_dump
+from proxy.operate.lookups import messages as lookup
+from pyddmq.testing import ManualClock, SimDisk
+from tests.access.admin_world import AdminWorld
+from tests.admin_node import NOW_MS
+from tests.integration.store_tools import HOST, open_store
+
+HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>'"
+
+
+def store_with(*bodies: bytes) -> Store:
+    """Return a store with hostile keys, properties and tags, and these bodies, in one queue of `permits`."""
+    store = open_store(SimDisk(), clock=ManualClock(NOW_MS - 1_000), segment_bytes=1 << 20)
+    topic = store.create_topic("permits", 1)
+    block = encode_properties({"KEYS": HOSTILE, "TAGS": HOSTILE, "UNIQ_KEY": "one", HOSTILE: HOSTILE})
+    for body in bodies:
+        store.append([Put(topic, 0, body, block, b"")], born_ms=NOW_MS, born_host=HOST)
+        store.flush()
+    return store
+
+
+async def page(world: AdminWorld, path: str, by: str | None = "all") -> str:
+    """Return a page that must be answered."""
+    answer = await world.ask(path, by=by)
+    assert answer.status == 200, (path, answer.text)
+    return answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/message?topic=permits",
+        "/message?topic=permits&queue=0&offset=0",
+        "/message?topic=permits&queue=0&offset=0&format=text",
+        "/message?topic=permits&queue=0&offset=0&format=hex",
+        "/message?id=one",
+        "/message?topic=permits&text=script",
+        "/message?topic={hostile}&key={hostile}&text={hostile}",
+    ],
+)
+def test_what_people_sent_stays_text(path: str) -> None:
+    """Bodies, keys, tags, names and values of properties, and what a form holds."""
+    world = AdminWorld()
+    world.node.messages = store_with(HOSTILE.encode(), json.dumps({"a": HOSTILE}).encode())
+
+    async def scenario() -> None:
+        text = await page(world, path.format(hostile="%3Cscript%3Ealert(1)%3C/script%3E%22%3E%3Cimg%20src=x%20onerror"))
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert "alert" in text
+
+    world.run(scenario)
+
+
+def test_body_is_shown_to_who_may_read_it() -> None:
+    """A viewer sees the record and its properties; a search in bodies is refused."""
+    world = AdminWorld()
+    world.node.messages = store_with(b'{"secret": 1}')
+    one = "/message?topic=permits&queue=0&offset=0"
+
+    async def scenario() -> None:
+        assert "secret" in await page(world, one, "narrow")
+        for path in (one, "/message?topic=permits"):
+            hidden = await page(world, path, "viewer")
+            assert "secret" not in hidden
+            assert "one" in hidden or "record" in hidden
+        for path in ("/message?topic=permits&text=secret", "/api/messages?topic=permits&text=secret&body=none"):
+            assert (await world.ask(path, by="viewer")).status == 403
+        assert (await world.ask("/message?topic=other", by="narrow")).status == 403
+        assert (await world.ask("/message", by="stranger")).status == 403
+        assert (await world.ask("/message")).status == 401
+
+    world.run(scenario)
+
+
+def test_message_of_another_topic_is_not_found_by_its_id() -> None:
+    """An id names a message of any topic; the page shows those that the viewer may see."""
+    world = AdminWorld()
+    store = world.node.messages = store_with(b"{}")
+    other = store.create_topic("payroll", 1)
+    block = encode_properties({"UNIQ_KEY": "two", "KEYS": "salary"})
+    store.append([Put(other, 0, b"{}", block, b"")], born_ms=NOW_MS, born_host=HOST)
+    store.flush()
+
+    async def scenario() -> None:
+        assert "salary" not in await page(world, "/message?id=two", "narrow")
+        assert "salary" in await page(world, "/message?id=two", "viewer")
+
+    world.run(scenario)
+
+
+def test_bodies_of_a_node_with_a_token_stay_hidden() -> None:
+    """A browser does not send the token of `adminTokenFile`."""
+    world = AdminWorld(rules=None, token="key")
+    world.node.messages = store_with(b'{"secret": 1}')
+
+    async def scenario() -> None:
+        assert "secret" not in await page(world, "/message?topic=permits&queue=0&offset=0", None)
+        assert (await world.ask("/message?topic=permits&text=secret")).status == 403
+
+    world.run(scenario)
+
+
+def test_search_in_text_looks_through_a_bounded_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor continues behind what was looked through, and finds all that contain the text."""
+    monkeypatch.setattr(lookup, "TEXT_BYTES", 1_000)
+    monkeypatch.setattr(lookup, "PAGE_BYTES", 1_000)
+    world = AdminWorld()
+    world.node.messages = store_with(*(b'{"n": %d, "even": "%s"}' % (n, [b"yes", b"no"][n % 2]) for n in range(40)))
+
+    async def scenario() -> None:
+        found, path = 0, "/api/messages?topic=permits&text=yes"
+        rounds, cursor = 0, ""
+        while rounds == 0 or cursor:
+            answer = json.loads(await page(world, path + (f"&cursor={cursor}" if cursor else "")))
+            found += len(answer["messages"])
+            cursor = answer["cursor"]
+            rounds += 1
+        assert (found, rounds > 3) == (20, True)
+        assert "Search on" in await page(world, "/message?topic=permits&text=yes")
+        few = json.loads(await page(world, path + "&limit=1"))
+        assert len(few["messages"]) == 1
+        again = json.loads(await page(world, f"{path}&limit=1&cursor={few['cursor']}"))
+        assert again["messages"][0]["offset"] == 2
+
+    world.run(scenario)
+
+
+def test_hex_shows_offset_bytes_and_characters() -> None:
+    """Sixteen bytes a line; what is not printable ASCII is a dot."""
+    assert hex_dump(b"abc\x00\xff").split() == ["000000", "61", "62", "63", "00", "ff", "abc.."]
+    assert hex_dump(bytes(17)).splitlines()[1].startswith("000010  00 ")
