@@ -91,6 +91,7 @@ class PlainNode(LiveNode):
         self.configuration_view = ConfigurationView(file="/etc/pyddmq/node.yaml")
         self.lag_view = LagQueues(now_ms=NOW_MS)
         self.messages: Searchable | None = None
+        self.letters: tuple[Store, Redrives] | None = None
         self.way_list: list[MessageInGroup] = []
         self.troubles_view = Troubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
@@ -182,7 +183,7 @@ class PlainNode(LiveNode):
         return self.connection_list
 
     def dead_letters(self) -> tuple[Store, Redrives] | None:
-        return None
+        return self.letters
 
     def delays(self) -> Delays | None:
         return None

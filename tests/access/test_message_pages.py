@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from broker.format.properties import encode_properties
 from broker.log.put import Put
+from broker.retry.redrive import Redrives
 from broker.store import Store
 from proxy.admin.console.message import hex_dump
+from proxy.operate.changes.dead_letters import dead_letter_changes
 from proxy.operate.lookups import messages as lookup
 from pyddmq.testing import ManualClock, SimDisk
 from tests.access.admin_world import AdminWorld
 from tests.admin_node import NOW_MS
 from tests.integration.store_tools import HOST, open_store
 
+NODE: Any = None
 HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>'"
 
 
@@ -141,3 +146,61 @@ def test_hex_shows_offset_bytes_and_characters() -> None:
     """Sixteen bytes a line; what is not printable ASCII is a dot."""
     assert hex_dump(b"abc\x00\xff").split() == ["000000", "61", "62", "63", "00", "ff", "abc.."]
     assert hex_dump(bytes(17)).splitlines()[1].startswith("000010  00 ")
+
+
+def with_letters(world: AdminWorld, count: int = 3) -> None:
+    """Give the node dead letters of group `billing`, with hostile reasons, keys and topics."""
+    disk = SimDisk()
+    store = open_store(disk, clock=ManualClock(NOW_MS - 1_000), segment_bytes=1 << 20)
+    store.append([Put(store.create_topic("permits", 1), 0, b"{}", b"", b"")], born_ms=NOW_MS, born_host=HOST)
+    topic = store.create_topic("%DLQ%billing", 1)
+    told = {"KEYS": HOSTILE, "DLQ_ORIGIN_TOPIC": HOSTILE, "DLQ_REASON": HOSTILE, "TAGS": HOSTILE}
+    for _ in range(count):
+        put = Put(topic, 0, HOSTILE.encode(), encode_properties(told), b"", prepared_offset=1)
+        store.append([put], born_ms=NOW_MS, born_host=HOST)
+    store.flush()
+    world.node.messages, world.node.letters = store, (store, Redrives(store, disk=disk))
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?group=billing", "?group=billing&reason={hostile}&topic={hostile}&key={hostile}"]
+)
+def test_dead_letters_stay_text(query: str) -> None:
+    """Reasons, keys and topics of dead letters, and what the filter holds, in text, links and data for the script."""
+    world = AdminWorld()
+    with_letters(world)
+
+    async def scenario() -> None:
+        text = await page(world, "/dead-letters" + query.format(hostile=quote(HOSTILE, safe="")))
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert text.count("data-cursor") == (3 if query else 0)
+        assert "pyddmq dlq redrive billing" in text or not query
+
+    world.run(scenario)
+
+
+def test_dead_letters_are_shown_and_redriven_by_right() -> None:
+    """A viewer sees them, who operates the group redrives them, bodies are offered to who may read them."""
+    world = AdminWorld(changes=tuple(dead_letter_changes(NODE)))
+    with_letters(world)
+    one, redrive = "/dead-letters?group=billing", "/api/dead-letters/redrive"
+
+    async def scenario() -> None:
+        seen = await page(world, one, "viewer")
+        assert 'id="redrive"' not in seen
+        assert "with bodies" not in seen
+        operated = await page(world, one, "narrow")
+        assert 'id="redrive"' in operated
+        assert "with bodies" not in operated
+        assert "with bodies" in await page(world, one, "all")
+        assert (await world.ask("/dead-letters?group=payroll", by="narrow")).status == 403
+        assert (await world.ask("/dead-letters", by="stranger")).status == 403
+        cookie = await world.sign_in("narrow")
+        body = {"json": {"group": "billing", "dryRun": False}}
+        for headers in ({}, {"Origin": "http://evil.example"}, {**world.origin(), "Sec-Fetch-Site": "cross-site"}):
+            assert (await world.ask(redrive, method="POST", cookie=cookie, headers=headers, **body)).status == 403
+        assert not world.done
+        assert (await world.ask(redrive, method="POST", cookie=cookie, headers=world.origin(), **body)).status == 200
+
+    world.run(scenario)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from proxy.admin.console.calls import Page
+from proxy.admin.console.dead_letters import PARAMETERS as LETTER_PARAMETERS
+from proxy.admin.console.dead_letters import dead_letters
 from proxy.admin.console.group import group, groups
 from proxy.admin.console.message import PARAMETERS as MESSAGE_PARAMETERS
 from proxy.admin.console.message import message
@@ -30,6 +32,16 @@ PAGES = (
         view=message,
         need=OWN,
         parameters=MESSAGE_PARAMETERS,
+        live=False,
+    ),
+    Page(
+        path="/dead-letters",
+        title="Dead letters",
+        template="dead_letters.html",
+        view=dead_letters,
+        need=OWN,
+        parameters=LETTER_PARAMETERS,
+        named_by="group",
         live=False,
     ),
     Page(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),

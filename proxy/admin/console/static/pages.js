@@ -73,4 +73,82 @@
       else searchOn();
     });
   }
+
+  document.documentElement.classList.add("js-on");
+
+  // Redrive: page after page of what the filter matches, or one by one what is selected; each outcome is shown.
+
+  const redrive = document.getElementById("redrive");
+  if (redrive) {
+    const part = (name) => redrive.querySelector(name);
+    const [dry, go, stop] = ["dry", "go", "stop"].map((name) => part(`button[value=${name}]`));
+    const status = part("[role=status]"), bar = part("progress"), list = part(".outcomes"), to = part("[name=to]"), rate = part("[name=rate]");
+    const boxes = () => [...document.querySelectorAll("#letters tbody input:checked")];
+    const total = Number(redrive.dataset.total);
+    let running = null;
+
+    function bodies() {
+      const all = { ...JSON.parse(redrive.dataset.body), again: part("[name=again]").checked };
+      if (to.value.trim()) all.to = to.value.trim();
+      const chosen = boxes().map((box) => ({ group: all.group, again: all.again, to: all.to, id: box.dataset.id, cursor: box.dataset.cursor, limit: 1 }));
+      return { all, chosen };
+    }
+
+    function note(each) {
+      const where = each.target ? ` to ${each.target.topic}, queue ${each.target.queue}` : each.why ? `: ${each.why}` : "";
+      const line = make("li", `${each.queue}:${each.offset} ${each.key ?? ""} `);
+      line.append(make("b", each.outcome.replace("_", " ")), where);
+      list.append(line);
+      if (list.children.length > 200) list.firstChild.remove();
+    }
+
+    async function run(dryRun) {
+      const { all, chosen } = bodies(), counts = {}, perSecond = Number(rate.value) || 0;
+      running = new AbortController();
+      list.replaceChildren();
+      dry.disabled = go.disabled = true;
+      stop.hidden = status.parentElement.hidden = false;
+      let looked = 0, cursor = null, problem = "";
+      for (let at = 0; !problem && (chosen.length ? at < chosen.length : at === 0 || cursor !== null); at++) {
+        const body = chosen.length ? { ...chosen[at], dryRun } : { ...all, dryRun, limit: Math.max(1, Math.min(100, perSecond || 100)) | 0 };
+        if (!chosen.length && cursor !== null) body.cursor = cursor;
+        const began = Date.now();
+        try {
+          const response = await fetch("/api/dead-letters/redrive", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: running.signal });
+          const answer = await response.json();
+          if (!response.ok) { problem = answer.error?.message ?? "The redrive failed."; break; }
+          answer.results.forEach(note);
+          for (const name of ["redriven", "wouldRedrive", "already", "refused"]) counts[name] = (counts[name] ?? 0) + answer[name];
+          looked += answer.lookedAt;
+          cursor = answer.cursor;
+          problem = answer.stopped ?? "";
+          bar.value = chosen.length ? (at + 1) / chosen.length : cursor === null ? 1 : looked / Math.max(total, looked + 1);
+          const left = perSecond ? answer.results.length * 1000 / perSecond - (Date.now() - began) : 0;
+          if (left > 0 && !dryRun) await new Promise((done) => { setTimeout(done, left); running.signal.addEventListener("abort", done); });
+        } catch (error) {
+          problem = error.name === "AbortError" ? "Cancelled; run it again to continue." : "The node does not respond; run it again to continue.";
+        }
+        if (running.signal.aborted) problem = "Cancelled; run it again to continue.";
+        const said = dryRun ? `${counts.wouldRedrive ?? 0} would be redriven` : `${counts.redriven ?? 0} redriven`;
+        status.textContent = `${dryRun ? "Nothing is changed yet: " : ""}${said}, ${counts.already ?? 0} already redriven, ${counts.refused ?? 0} refused. ${problem}`;
+      }
+      if (problem && !status.textContent.includes(problem)) status.textContent += problem;
+      stop.hidden = true;
+      dry.disabled = false;
+      go.disabled = !dryRun || Boolean(problem) || !counts.wouldRedrive;
+      running = null;
+    }
+
+    const changed = () => { if (!running) go.disabled = true; };
+    redrive.addEventListener("input", changed);
+    document.getElementById("letters")?.addEventListener("input", (event) => {
+      if (event.target.closest("thead")) document.querySelectorAll("#letters tbody input").forEach((box) => { box.checked = event.target.checked; });
+      const count = boxes().length;
+      dry.textContent = count ? `Show the effect on ${count} selected` : "Show the effect";
+      changed();
+    });
+    dry.addEventListener("click", () => run(true));
+    go.addEventListener("click", () => run(false));
+    stop.addEventListener("click", () => running?.abort());
+  }
 })();
