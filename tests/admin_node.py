@@ -31,7 +31,7 @@ from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, Obje
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.messages import MessageInGroup
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
-from proxy.operate.views.topics import TopicInKafka, TopicView
+from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
 
@@ -103,6 +103,15 @@ class PlainNode(LiveNode):
 
     def topics(self) -> Sequence[TopicView]:
         return self.topic_list
+
+    def topic_names(self) -> Sequence[str]:
+        return [each.topic for each in self.topic_list]
+
+    def topic(self, name: str) -> TopicView | None:
+        return next((each for each in self.topic_list if each.topic == name), None)
+
+    def topic_retention(self, name: str) -> TopicRetention:
+        return TopicRetention(age_ms=None, bytes_max=None, disk_ratio=None, disk_ratio_forced=None, log_bytes=0)
 
     def topics_in_kafka(self) -> Sequence[TopicInKafka]:
         return ()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from broker.query import Searchable
 from broker.queues.topics import Topic, kind_of
@@ -44,7 +44,7 @@ from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, Obje
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
 from proxy.operate.views.messages import MessageInGroup
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
-from proxy.operate.views.topics import TopicInKafka, TopicView
+from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.stats import JobReader
@@ -240,16 +240,41 @@ class LiveNode:
         """Every topic of the store, the system's too."""
         if not self._node.is_open:
             return ()
-        return [
-            TopicView(
-                topic=topic.name,
-                system=topic.system,
-                kind=kind_of(topic.name),
-                message_type=topic.message_type.value,
-                queues=ranges(topic),
-            )
-            for topic in self._node.store.topics.values()
-        ]
+        return [_topic_view(topic) for topic in self._node.store.topics.values()]
+
+    def topic_names(self) -> Sequence[str]:
+        """Names of all topics of the store, the system's too."""
+        return list(self._node.store.topics) if self._node.is_open else ()
+
+    def topic(self, name: str) -> TopicView | None:
+        """Return one topic of the store; None when there is none of that name."""
+        topic = self._node.store.topics.get(name) if self._node.is_open else None
+        return None if topic is None else _topic_view(topic)
+
+    def topic_retention(self, name: str) -> TopicRetention:
+        """Return what the retention of the store keeps of a topic. Raises OSError: the log cannot be read."""
+        retention, retaining = self._node.store.retention, self._node.opened.retaining
+        limits, expiring = retention.limits, retention.next_file
+        view = TopicRetention(
+            age_ms=limits.age_ms,
+            bytes_max=limits.log_bytes,
+            disk_ratio=limits.disk_ratio,
+            disk_ratio_forced=limits.disk_ratio_forced,
+            log_bytes=retention.log_bytes,
+        )
+        if expiring is None:
+            return view
+        queues = self._node.store.topics[name].queues
+        kept = {queue: first for (topic, queue), first in expiring.minimums.items() if topic == name}
+        is_dated = limits.age_ms and expiring.last_ms is not None
+        return replace(
+            view,
+            file=expiring.start,
+            due_ms=(expiring.last_ms or 0) + (limits.age_ms or 0) if is_dated else None,
+            reason=expiring.reason,
+            deleted=sum(first - queues[queue].min_offset for queue, first in kept.items()),
+            losses=retaining.losses_of_next(name),
+        )
 
     def topics_in_kafka(self) -> Sequence[TopicInKafka]:
         """Topics of the configuration that are in Kafka, by name."""
@@ -479,6 +504,16 @@ def _limit(name: str, text: str) -> float | None:
         return float(text) if text else None
     except ValueError as error:
         raise ValueError(f"invalid {name} {text[:100]!r}; pass a number, or an empty value for no limit") from error
+
+
+def _topic_view(topic: Topic) -> TopicView:
+    return TopicView(
+        topic=topic.name,
+        system=topic.system,
+        kind=kind_of(topic.name),
+        message_type=topic.message_type.value,
+        queues=ranges(topic),
+    )
 
 
 def ranges(topic: Topic) -> list[QueueRange]:

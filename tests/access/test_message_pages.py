@@ -7,14 +7,18 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.retry.redrive import Redrives
 from broker.store import Store
+from broker.views import QueueRange
 from proxy.admin.console.message import hex_dump
 from proxy.operate.changes.dead_letters import dead_letter_changes
+from proxy.operate.changes.publish import publish_changes
 from proxy.operate.lookups import messages as lookup
+from proxy.operate.views.topics import TopicView
 from pyddmq.testing import ManualClock, SimDisk
 from tests.access.admin_world import AdminWorld
 from tests.admin_node import NOW_MS
@@ -202,5 +206,59 @@ def test_dead_letters_are_shown_and_redriven_by_right() -> None:
             assert (await world.ask(redrive, method="POST", cookie=cookie, headers=headers, **body)).status == 403
         assert not world.done
         assert (await world.ask(redrive, method="POST", cookie=cookie, headers=world.origin(), **body)).status == 200
+
+    world.run(scenario)
+
+
+def with_topic(world: AdminWorld, *names: str) -> None:
+    """Give the node these topics, with a hostile message in each."""
+    store = open_store(SimDisk(), clock=ManualClock(NOW_MS - 1_000), segment_bytes=1 << 20)
+    block = encode_properties({"KEYS": HOSTILE, "TAGS": HOSTILE})
+    for name in names:
+        topic = store.create_topic(name, 1)
+        store.append([Put(topic, 0, HOSTILE.encode(), block, b"")], born_ms=NOW_MS, born_host=HOST)
+    store.flush()
+    queues = [QueueRange(queue=0, min=0, max=1)]
+    world.node.messages = store
+    world.node.topic_list = [TopicView(topic=name, system=False, kind="user", queues=queues) for name in names]
+
+
+def test_topic_page_shows_newest_messages_as_text_by_right() -> None:
+    """Bodies to who may read them, the form to who may produce; a search that stays text."""
+    world = AdminWorld(changes=tuple(publish_changes(NODE)))
+    with_topic(world, "permits", "payroll")
+    one = "/topic?topic=permits"
+
+    async def scenario() -> None:
+        for path in (one, f"{one}&text={quote(HOSTILE)}", "/topics", f"/topics?q={quote(HOSTILE)}"):
+            text = await page(world, path)
+            assert "<script>alert" not in text
+            assert "<img" not in text
+        assert "/topic?topic=payroll" in await page(world, "/topics", "all")
+        assert "payroll" not in await page(world, "/topics", "narrow")
+        seen = await page(world, one, "viewer")
+        assert "alert(1)" in seen.partition("Body</th>")[2].partition('data-label="Body"')[0]
+        assert 'data-label="Body" class="long mono"></td>' in seen
+        assert 'id="publish"' not in seen
+        assert 'id="publish"' in await page(world, one, "all")
+        assert (await world.ask("/topic?topic=payroll", by="narrow")).status == 403
+        assert (await world.ask("/topic?topic=none", by="viewer")).status == 404
+        tail = "/api/messages?topic=permits&cursor=0&limit=100&body=cut&again=1"
+        assert len(json.loads(await page(world, tail))["messages"]) == 1
+        assert (await world.ask(tail, by="viewer")).status == 403
+
+    world.run(scenario)
+
+
+def test_first_of_10_000_topics_are_shown_at_once() -> None:
+    """A page has 100; the filter is applied on the server."""
+    world = AdminWorld(rules=None)
+    with_topic(world, "permits")
+    [kind] = world.node.topic_list
+    world.node.topic_list = [replace(kind, topic=f"topic-{number}") for number in range(10_000)]
+
+    async def scenario() -> None:
+        assert (await page(world, "/topics", None)).count("<tr>") == 101
+        assert (await page(world, "/topics?q=topic-9999", None)).count("<tr>") == 2
 
     world.run(scenario)

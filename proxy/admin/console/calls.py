@@ -75,6 +75,10 @@ class Call:
         """Whether the console offers changes of a topic or a group."""
         return self._may_change(Action.OPERATE, name)
 
+    def may(self, action: Action, name: str) -> bool:
+        """Whether the console offers what needs another right on a topic or a group."""
+        return self._may_change(action, name)
+
     def may_administer(self) -> bool:
         """Whether the console offers changes of the node."""
         return self._may_change(Action.ADMINISTER, "node")

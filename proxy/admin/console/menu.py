@@ -10,6 +10,7 @@ from proxy.admin.console.message import PARAMETERS as MESSAGE_PARAMETERS
 from proxy.admin.console.message import message
 from proxy.admin.console.node import audit, clients, node
 from proxy.admin.console.overview import overview
+from proxy.admin.console.topics import topic, topics
 from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN
 
 PAGES = (
@@ -24,6 +25,18 @@ PAGES = (
         parameters=("group", "span"),
         named_by="group",
         menu_of="/groups",
+    ),
+    Page(path="/topics", title="Topics", template="topics.html", view=topics, need=OWN, parameters=("q", "page")),
+    Page(
+        path="/topic",
+        title="Topic",
+        template="topic.html",
+        view=topic,
+        need=OWN,
+        parameters=("topic", "text"),
+        named_by="topic",
+        menu_of="/topics",
+        live=False,
     ),
     Page(
         path="/message",

@@ -84,6 +84,8 @@ class MessageSearch:
         self._query: Query | None = None
         self._messages: list[Message] = []
         self._described: list[MessageView] = []
+        # Before the search, so that a search that begins there misses nothing.
+        self._log_end = store.index.log.visible_end
         check_names(parameters, PARAMETERS)
         self._body = parameters.get("body", "cut")
         if self._body not in ("none", "cut", "whole"):
@@ -248,7 +250,7 @@ class MessageSearch:
         unsearched = query.unsearched if isinstance(query, KeyQuery) else ()
         return MessagesAnswer(
             now_ms=self._now_ms,
-            log_end=self._store.index.log.visible_end,
+            log_end=self._log_end,
             messages=self._described,
             cursor=query.cursor if isinstance(query, Listing) else None,
             damaged=0 if query is None else query.damaged,

@@ -13,11 +13,11 @@
   const found = document.getElementById("found");
   const on = found?.querySelector(".search a.button");
 
-  function row(message) {
+  function row(message, withTopic = true) {
     const line = make("tr"), link = make("a", new Date(message.storeMs).toISOString().replace("T", " ").slice(0, 23));
     const at = new URLSearchParams({ topic: message.topic, queue: message.queue, offset: message.offset });
     link.href = `/message?${at}`;
-    const cells = [["Stored", "", "mono"], ["Topic", message.topic], ["Queue", message.queue, "n"], ["Offset", message.offset, "n"],
+    const cells = [["Stored", "", "mono"], ...(withTopic ? [["Topic", message.topic]] : []), ["Queue", message.queue, "n"], ["Offset", message.offset, "n"],
       ["Key", message.key ?? "", "key mono"], ["Tag", message.tag ?? ""], ["Size", `${message.bodyBytes} B`, "n"], ["Body", message.body.slice(0, 120), "long mono"]];
     for (const [label, text, kind] of cells) {
       const cell = make("td", text, kind);
@@ -54,7 +54,7 @@
           const answer = await response.json();
           if (!response.ok) { status.textContent = answer.error?.message ?? "The search failed."; break; }
           rows += answer.messages.length;
-          if (answer.messages.length) tableOf().append(...answer.messages.map(row));
+          if (answer.messages.length) tableOf().append(...answer.messages.map((each) => row(each)));
           const end = answer.cursor === null;
           bar.value = end ? 1 : (answer.cursor - first) / Math.max(1, answer.logEnd - first);
           status.textContent = end ? "The whole log is searched." : `${Math.round(bar.value * 100)}% of the log is searched.`;
@@ -151,4 +151,62 @@
     go.addEventListener("click", () => run(false));
     stop.addEventListener("click", () => running?.abort());
   }
+
+  // Live tail: what was stored behind the last cursor, every two seconds while the tab is visible.
+
+  const tail = document.getElementById("tail");
+  if (tail) {
+    const rows = tail.querySelector("tbody"), status = tail.querySelector("[role=status]"), pause = tail.querySelector("button");
+    let cursor = Number(tail.dataset.end), busy = false, paused = false;
+
+    async function more() {
+      if (busy || paused || document.visibilityState !== "visible") return;
+      busy = true;
+      const query = new URLSearchParams({ topic: tail.dataset.topic, cursor, limit: 100, body: tail.dataset.body, again: 1 });
+      if (tail.dataset.text) query.set("text", tail.dataset.text);
+      try {
+        const response = await fetch(`/api/messages?${query}`);
+        const answer = await response.json();
+        if (response.ok) {
+          const last = answer.messages.at(-1);
+          for (const each of answer.messages) rows.prepend(row(each, false));
+          while (rows.children.length > 200) rows.lastChild.remove();
+          cursor = answer.cursor ?? Math.max(cursor, answer.logEnd, last ? last.physical + 1 : 0);
+          status.textContent = answer.cursor === null ? "live" : "behind; more follows";
+        } else status.textContent = answer.error?.message ?? "error";
+      } catch { status.textContent = "The node does not respond."; }
+      busy = false;
+    }
+
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.textContent = paused ? "Continue" : "Pause";
+      pause.setAttribute("aria-pressed", String(paused));
+    });
+    setInterval(more, 2000);
+    more();
+  }
+
+  // Publish.
+
+  document.getElementById("publish")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const form = event.target, status = form.querySelector("[role=status]"), get = (name) => form.elements[name].value;
+    const properties = {};
+    for (const line of get("properties").split("\n").filter((each) => each.trim())) {
+      const at = line.indexOf("=");
+      properties[line.slice(0, at < 0 ? line.length : at).trim()] = at < 0 ? "" : line.slice(at + 1).trim();
+    }
+    const body = { topic: form.dataset.topic, body: get("body"), key: get("key"), tag: get("tag"), properties, delayMs: Math.round(Number(get("delay")) * 1000) };
+    let answer = null, code = 0;
+    try {
+      const response = await fetch("/api/messages/publish", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      code = response.status;
+      answer = await response.json();
+    } catch { /* It is shown as no answer. */ }
+    if (code !== 200) { status.textContent = answer?.error?.message ?? "The node does not respond."; return; }
+    const link = make("a", answer.id);
+    link.href = `/message?${new URLSearchParams({ topic: answer.topic, id: answer.id })}`;
+    status.replaceChildren("Published ", link, answer.queue === null ? ", it waits" : `, queue ${answer.queue}, offset ${answer.offset}`);
+  });
 })();
