@@ -13,8 +13,10 @@ from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.retry.redrive import Redrives
 from broker.store import Store
-from broker.views import QueueRange
+from broker.views import DelayedMessage, QueueRange, TimerView, TransactionView
 from proxy.admin.console.message import hex_dump
+from proxy.admin.console.templating import environment
+from proxy.admin.console.waiting import WaitingRow, WaitingView, timer_buttons
 from proxy.operate.changes.dead_letters import dead_letter_changes
 from proxy.operate.changes.publish import publish_changes
 from proxy.operate.lookups import messages as lookup
@@ -260,5 +262,51 @@ def test_first_of_10_000_topics_are_shown_at_once() -> None:
     async def scenario() -> None:
         assert (await page(world, "/topics", None)).count("<tr>") == 101
         assert (await page(world, "/topics?q=topic-9999", None)).count("<tr>") == 2
+
+    world.run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["timers", "delays", "transactions"])
+def test_what_waits_stays_text(kind: str) -> None:
+    """Topics, keys, ids, groups and remarks, in text, links and the data of buttons."""
+    told: dict[str, Any] = {"topic": HOSTILE, "queue": 0, "id": HOSTILE, "key": HOSTILE, "stored_ms": NOW_MS}
+    waits = {**told, "due_ms": NOW_MS, "refused_because": HOSTILE}
+    timer = TimerView(**waits, delay_id=None, rolls=0, loop=None, physical=0)
+    rows = {
+        "timers": WaitingRow(timer=timer, buttons=timer_buttons(timer, NOW_MS)),
+        "delays": WaitingRow(delayed=DelayedMessage(**waits, level=1, offset=0)),
+        "transactions": WaitingRow(
+            half=TransactionView(
+                **told,
+                state="undecided",
+                handle=HOSTILE,
+                offset=0,
+                group=HOSTILE,
+                checks=1,
+                check_out=True,
+                remark=HOSTILE,
+                born_ms=NOW_MS,
+                bytes=1,
+                physical=0,
+            )
+        ),
+    }
+    view = WaitingView(now_ms=NOW_MS, kind=kind, given={"topic": HOSTILE, "id": HOSTILE}, rows=[rows[kind]])
+    text = environment().get_template("waiting.html").render(view=view)
+    assert "<script>alert" not in text
+    assert "<img" not in text
+    assert text.count("alert(1)") >= 5
+
+
+def test_what_waits_is_shown_to_who_may_view_everything() -> None:
+    """Its counts are of all topics; what is not valid is a sentence."""
+    world = AdminWorld()
+    world.node.messages = store_with(b"{}")
+
+    async def scenario() -> None:
+        for kind in ("timers", "delays", "transactions"):
+            assert "Waiting" in await page(world, f"/waiting?kind={kind}", "viewer")
+        assert (await world.ask("/waiting", by="narrow")).status == 403
+        assert "not valid" in await page(world, "/waiting?kind=delays&level=x")
 
     world.run(scenario)

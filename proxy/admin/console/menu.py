@@ -11,6 +11,8 @@ from proxy.admin.console.message import message
 from proxy.admin.console.node import audit, clients, node
 from proxy.admin.console.overview import overview
 from proxy.admin.console.topics import topic, topics
+from proxy.admin.console.waiting import PARAMETERS as WAITING_PARAMETERS
+from proxy.admin.console.waiting import waiting
 from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN
 
 PAGES = (
@@ -55,6 +57,15 @@ PAGES = (
         need=OWN,
         parameters=LETTER_PARAMETERS,
         named_by="group",
+        live=False,
+    ),
+    Page(
+        path="/waiting",
+        title="Waiting",
+        template="waiting.html",
+        view=waiting,
+        need=ALL,
+        parameters=WAITING_PARAMETERS,
         live=False,
     ),
     Page(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
