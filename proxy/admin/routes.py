@@ -130,10 +130,10 @@ class Routes:
         audit: Audit | None,
         *,
         loop_name: str,
-        console: Callable[[Callable[[], Awaitable[Judgement]]], Console],
+        console: Console,
     ) -> None:
         self.guard: AdminGuard | None = None
-        self.console = console(lambda: self._judge(leisurely=True))
+        self._console = console
         self._reading = {**READING, **{each.path: each.need for each in PAGES}}
         self._node = node
         self._gate = gate
@@ -169,7 +169,7 @@ class Routes:
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
         SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
-        self.console.add_to(application.router, lambda request: request[_ASKER])
+        self._console.add_to(application.router, lambda request: request[_ASKER])
         every = [*changes, self._reload_change()]
         for change in every:
             application.router.add_route(change.method, change.path, self._handler_of(change))

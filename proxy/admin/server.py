@@ -162,8 +162,7 @@ class AdminServer:
         )
         loop_name = f"{type(loop).__module__}.{type(loop).__name__}"
         self._rates = rates = Rates(self._node, loop)
-        console = partial(
-            Console,
+        console = Console(
             self._node,
             rates,
             audit=self._audit,

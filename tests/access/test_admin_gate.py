@@ -13,8 +13,9 @@ from conf.sections.access import AccessRule
 from conf.sections.admin import AdminConfig
 from proxy.access.access import DENIED
 from proxy.access.rules import Action
+from proxy.admin.console.menu import PAGES
 from proxy.admin.entry.rights import BODIES as BODIES_NEED
-from proxy.admin.entry.rights import READING, WITHOUT_RIGHT
+from proxy.admin.entry.rights import OWN, READING, WITHOUT_RIGHT
 from proxy.operate.changes.dead_letters import dead_letter_changes
 from proxy.operate.changes.delays import delay_changes
 from proxy.operate.changes.desk import Change
@@ -71,6 +72,7 @@ NARROW = frozenset(
     | {"reset_offsets", "cancel_delays", "cancel_timers", "reschedule_timer"}
 )
 """Changes of one name, which who may operate that name alone may make."""
+ALL_READING = {**READING, **{each.path: each.need for each in PAGES}}
 HOLDERS = {
     Action.VIEW: "viewer",
     Action.OPERATE: "operator",
@@ -95,7 +97,16 @@ def test_every_route_is_denied_without_its_right_and_answered_with_it() -> None:
         for method, canonical in routes_of(world.server):
             path = canonical
             if method in ("GET", "HEAD"):
-                need = READING[canonical].action
+                need = ALL_READING[canonical].action
+                if ALL_READING[canonical] is OWN:
+                    # Anyone whom a rule names; it shows what that rule lets them view.
+                    for person in PEOPLE:
+                        answer = await world.ask(path, by=person)
+                        assert is_denied(answer.status) == (person == "stranger"), (path, person)
+                    continue
+                path = {"/group": "/group?group=permits-audit", "/static/{name}": "/static/console.css"}.get(
+                    canonical, canonical
+                )
                 if canonical == "/api/messages":
                     path, need = f"{path}?topic=permits&body=none", Action.VIEW
                 more: dict[str, Any] = {}
@@ -166,10 +177,19 @@ def test_who_may_see_one_name_sees_that_and_no_other() -> None:
     world.node.troubles_view = type(world.node.troubles_view)(kafka={"secret-group": "no route"})
 
     async def scenario() -> None:
-        for path in ("/", "/api/groups", "/api/topics", "/api/stats", "/metrics", "/api/groups?group=orders-billing"):
+        for path in (
+            "/clients",
+            "/node",
+            "/audit",
+            "/api/groups",
+            "/api/topics",
+            "/api/stats",
+            "/metrics",
+            "/api/groups?group=orders-billing",
+        ):
             assert (await world.ask(path, by="narrow")).status == 403, path
         for path in (
-            "/?group=permits-audit",
+            "/group?group=permits-audit",
             "/api/groups?group=permits-audit",
             "/api/groups/stuck?group=permits-audit",
         ):
@@ -177,9 +197,10 @@ def test_who_may_see_one_name_sees_that_and_no_other() -> None:
             assert answer.status == 200, path
             assert "secret-group" not in answer.text
             assert "secret-group" in (await world.ask(path, by="viewer")).text
-        tiles = ("clients connected", "worst loop delay", " free</dt>")
-        narrow = (await world.ask("/?group=permits-audit", by="narrow")).text
-        whole = (await world.ask("/?group=permits-audit", by="viewer")).text
+        tiles = ("Clients</span>", "Loop delay", " free</span>", "Published</span>")
+        narrow = (await world.ask("/", by="narrow")).text
+        whole = (await world.ask("/", by="viewer")).text
+        assert ("secret-group" in narrow, "secret-group" in whole) == (False, True)
         assert [tile for tile in tiles if tile in narrow] == []
         assert [tile for tile in tiles if tile in whole] == list(tiles)
         assert (await world.ask("/api/topics?topic=permits", by="narrow")).status == 200
@@ -365,7 +386,7 @@ def test_without_rules_the_one_token_guards_changes_bodies_and_the_trail() -> No
 def test_port_with_a_route_without_a_right_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever adds a route says who may ask it."""
     without = {path: need for path, need in READING.items() if path != "/api/stats"}
-    monkeypatch.setattr("proxy.admin.entry.rights.READING", without)
+    monkeypatch.setattr("proxy.admin.routes.READING", without)
 
     async def scenario() -> None:
         raise AssertionError("it has started")
@@ -383,7 +404,7 @@ def test_documented_table_says_the_same() -> None:
     }
     messages = found.pop(("GET", "/api/messages"))
     assert (messages[:2], BODIES_NEED.action) == (["readBodies", "view"], Action.READ_BODIES)
-    expected = {("GET", path): [] if need.action is None else [str(need.action)] for path, need in READING.items()}
+    expected = {("GET", path): [] if need.action is None else [str(need.action)] for path, need in ALL_READING.items()}
     del expected["GET", "/api/messages"]
     expected |= {(each.method, each.path): [str(each.action)] for each in (*CHANGES, RELOAD)}
     expected |= {("POST", path): [] for path in WITHOUT_RIGHT}

@@ -42,7 +42,7 @@ def test_browser_without_a_session_is_led_to_the_page_and_gets_one_by_a_token() 
         shown = await world.ask("/", headers=HTML, cookie=cookie)
         assert shown.status == 200
         assert ">all</b>" in shown.text
-        assert "sign out" in shown.text
+        assert "Sign out" in shown.text
         assert (await world.ask("/api/groups", cookie=cookie)).status == 200
 
     world.run(scenario)
@@ -135,19 +135,19 @@ def test_session_ends_when_its_token_expires() -> None:
 
 
 def test_page_that_loads_itself_again_keeps_no_session_alive() -> None:
-    """Half an hour after somebody did something it is over, however often the status page came meanwhile."""
+    """Half an hour after the viewer did something it is over, however often the fragment was requested meanwhile."""
     world = AdminWorld()
 
     async def scenario() -> None:
         cookie = await world.sign_in("viewer")
         shown = await world.ask("/", headers=HTML, cookie=cookie)
-        found = re.search(r'http-equiv="refresh" content="5; url=([^"]+)"', shown.text)
+        found = re.search(r'hx-get="([^"]+)"', shown.text)
         assert found is not None
         for _ in range(10):
             world.clock.advance(IDLE_SECONDS / 12)
             assert (await world.ask(found[1], headers=HTML, cookie=cookie)).status == 200
         world.clock.advance(IDLE_SECONDS / 6)
-        assert (await world.ask(found[1], headers=HTML, cookie=cookie)).status == 303
+        assert (await world.ask(found[1], cookie=cookie)).status == 401
 
     world.run(scenario)
 
@@ -246,7 +246,7 @@ def test_over_a_network_without_tls_nobody_signs_in_and_no_token_is_taken(monkey
             "A token is accepted only over TLS or from loopback addresses; use https."
         )
         assert (await world.ask("/api/topics?topic=permits")).status == 200
-        refused = await world.ask("/", headers=HTML)
+        refused = await world.ask("/node", headers=HTML)
         assert refused.status == 403
         assert "/sign-in" not in refused.text
 

@@ -22,6 +22,8 @@ from conf.sections.admin import AdminConfig
 from proxy.access.access import Access
 from proxy.access.audit import Audit
 from proxy.access.tokens import made
+from proxy.admin.console.rates import Rates
+from proxy.admin.console.shell import Console
 from proxy.admin.entry.gate import SECONDS_EACH, AdminGate
 from proxy.admin.routes import Routes
 from proxy.admin.server import Unreadable
@@ -129,7 +131,15 @@ class _Port:
             settings=AdminConfig,
             random_bytes=lambda _: _SECRET,
         )
-        routes = Routes(node, self.gate, audit, loop_name="fuzz")
+        console = Console(
+            node,
+            Rates(node, self.loop),
+            audit=audit,
+            settings=AdminConfig,
+            random_bytes=lambda _: _SECRET,
+            token=AdminToken(lambda: None),
+        )
+        routes = Routes(node, self.gate, audit, loop_name="fuzz", console=console)
         logger = Unreadable(node)
         self.runner = web.AppRunner(routes.application(()), access_log=None, logger=logger)
         self.loop.run_until_complete(self.runner.setup())

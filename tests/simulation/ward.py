@@ -12,7 +12,6 @@ import yaml
 from broker.runtime.steps import run_now
 from conf import Loaded, loads
 from conf.sections.access_files import FileState
-from proxy.admin import page
 from proxy.admin.exposition import THROTTLED, NodeCollector
 from proxy.admin.server import LoopLag
 from proxy.node.node import Node
@@ -23,6 +22,7 @@ from proxy.operate.views.findings import Finding
 from proxy.process.serve import ConfigWatch
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.sim_disk import SimDisk
+from tests.console_page import fragment
 from tests.simulation.caller import Line, Waiting
 from tests.simulation.ledger import Place
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
@@ -233,9 +233,8 @@ class Ward:
             self.run(max(POLL_SECONDS, seconds / 100))
 
     def page_and_throttled(self) -> tuple[str, list[tuple[str, ...]]]:
-        """Return the status page, and the groups, topics and limits of the gauge of limits."""
-        text = page.render(self.view, judged(self.view))
-        assert text is not None
+        """Return the pages of all groups, and the groups, topics and limits of the gauge of limits."""
+        text = "".join(fragment(self.view, "/group", group=each.group) for each in self.view.groups(details_max=0))
         families = NodeCollector(self.view, "virtual").collect()
         samples = [sample for family in families if family.name == THROTTLED for sample in family.samples]
         return text, [(each.labels["group"], each.labels["topic"], each.labels["limit"]) for each in samples]

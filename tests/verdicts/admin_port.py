@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import io
@@ -19,6 +20,8 @@ from aiohttp import web
 from actions.http.wish import HttpWish
 from broker.runtime.seams import SystemClock
 from conf.sections.admin import AdminConfig
+from proxy.admin.console.rates import Rates
+from proxy.admin.console.shell import Console
 from proxy.admin.entry.gate import AdminGate
 from proxy.admin.routes import Routes
 from proxy.cli import app
@@ -136,7 +139,16 @@ class AdminPort:
             settings=lambda: settings,
             random_bytes=bytes,
         )
-        routes = Routes(view, gate, None, loop_name="virtual")
+        console = Console(
+            view,
+            Rates(view, asyncio.get_running_loop()),
+            audit=None,
+            settings=lambda: settings,
+            random_bytes=bytes,
+            token=AdminToken(lambda: None),
+            keep_seconds=0,
+        )
+        routes = Routes(view, gate, None, loop_name="virtual", console=console)
         runner = web.AppRunner(routes.application(node_changes(view._node)), access_log=None, handle_signals=False)
         await runner.setup()
         assert runner.server is not None

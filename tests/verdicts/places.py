@@ -80,7 +80,7 @@ class Observer:
             "/api/lag": lambda: _findings(self._json("/api/lag")),
             "/readyz?verbose": lambda: _findings(self._json("/readyz?verbose")),
             "/metrics": self._attention_gauges,
-            "status page": self._page,
+            "console": self._page,
             "pyddmq groups": lambda: self._listed("groups"),
             "pyddmq groups stuck": lambda: self._listed("groups", "stuck"),
             "pyddmq groups stuck --json": lambda: _findings(json.loads(self._run("groups", "stuck", "--json").out)),
@@ -101,7 +101,7 @@ class Observer:
         self.worst: Places = {
             "webhook": self._webhook,
             "gauge of reported verdicts": self._verdict_gauges,
-            "groups of status page": self._lag_table,
+            "groups of the console": self._lag_table,
         }
         """Those that show the worst of each group."""
 
@@ -151,10 +151,9 @@ class Observer:
 
     def _page(self) -> list[Shown]:
         text = self._text("/")
-        [listed] = re.findall(r'<ul class="look">(.*?)</ul>', text.partition('<dl class="tiles">')[0])
-        items = re.findall(r'<li class="(\w+)">(.*?)<small>', listed)
-        assert bool(items) != ("Nothing needs attention" in listed)
-        return [self._named(html.unescape(said), "ERR" if tone == "bad" else "WARN") for tone, said in items]
+        items = re.findall(r'<li class="(ERR|WARN)">\s*<p><strong>(.*?)</strong>', text)
+        assert bool(items) != ("Nothing needs attention" in text)
+        return [self._named(html.unescape(said), level) for level, said in items]
 
     def _listed(self, *words: str) -> list[Shown]:
         """Return the findings that a command lists for people."""
@@ -189,7 +188,7 @@ class Observer:
 
     def _lag_table(self) -> list[Shown]:
         found = []
-        section = self._text("/").partition("<h2>Lag")[2].partition("<h2>")[0]
+        section = self._text("/").partition("<h2>Groups")[2].partition("<h2>")[0]
         for row in re.findall(r"<tr>(<td.*?)</tr>", section):
             cells = [html.unescape(re.sub("<.*?>", "", cell)) for cell in re.findall(r"<td.*?>(.*?)</td>", row)]
             cause, _, evidence = cells[-1].partition(": ")

@@ -44,8 +44,8 @@ def looked_at(observer: Observer, name: str, folder: Path) -> dict[str, str]:
     """Return what each place shows, as text without figures, and keep it where pictures are wanted."""
     observer.look()
     shown = {
-        "page.html": observer.port.text("/?refresh=0"),
-        "group.html": observer.port.text("/?group=by-key&refresh=0"),
+        "page.html": observer.port.text("/"),
+        "group.html": observer.port.text("/group?group=by-key"),
         "check.txt": observer.port.command("lag", "check").out,
         "metrics.txt": observer.port.text("/metrics"),
     }

@@ -106,7 +106,7 @@ def test_every_place_gives_the_staged_verdict_and_cause(wanted: Situation, tmp_p
     words = next(staging)
     ward.run(ROUND_SECONDS)
     found = differences(observer, wanted, words)
-    texts = [each.text or "" for each in observer.findings["status page"]() if each.kind == wanted.kind]
+    texts = [each.text or "" for each in observer.findings["console"]() if each.kind == wanted.kind]
     assert wanted.kind is None or texts
     assert not found, "\n".join(f"{said} <- {', '.join(names)}" for said, names in found.items())
     assert next(staging, "ended") == "ended"
@@ -195,7 +195,7 @@ def test_what_is_deleted_or_passed_over_is_not_consumed(name: str, tmp_path: Pat
     next(staging)
     rates = {(each["consumeRate"], each["catchUpS"]) for each in observer.port.json("/api/lag")["queues"]}
     assert rates <= {(0, None), (None, None)}
-    for text in (observer.port.text("/?group=by-key"), observer.port.command("lag").out):
+    for text in (observer.port.text("/group?group=by-key"), observer.port.command("lag").out):
         assert "caught up" not in text
 
 

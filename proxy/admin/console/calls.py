@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from broker.runtime.async_steps import run_async
@@ -55,8 +55,8 @@ class Call:
     rights: Rights | None
     kept: Keep
     read_only: bool
-    needs_token: bool
-    searching: asyncio.Lock
+    needs_token: bool = False
+    searching: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def search(self, steps: Generator[None, None, Made]) -> Made:
         """Run a search beside the node's own work, one at a time."""

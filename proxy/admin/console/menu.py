@@ -13,7 +13,7 @@ from proxy.admin.console.overview import overview
 from proxy.admin.console.topics import topic, topics
 from proxy.admin.console.waiting import PARAMETERS as WAITING_PARAMETERS
 from proxy.admin.console.waiting import waiting
-from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN
+from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN, TOPIC
 
 PAGES = (
     Page(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
@@ -34,7 +34,7 @@ PAGES = (
         title="Topic",
         template="topic.html",
         view=topic,
-        need=OWN,
+        need=TOPIC,
         parameters=("topic", "text"),
         named_by="topic",
         menu_of="/topics",

@@ -58,6 +58,10 @@ class Rates:
     Args:
         node: The node.
         scheduler: Its loop.
+
+    Attributes:
+        hour: The last hour of the node, in parts of ten seconds, the oldest first.
+        hour_sums: Messages published and finished since the last part.
     """
 
     def __init__(self, node: LiveNode, scheduler: Scheduler) -> None:
@@ -70,7 +74,7 @@ class Rates:
         self._published: dict[str, int] = {}
         self._finished: dict[str, int] = {}
         self._count = 0
-        self._sums = [0, 0]
+        self.hour_sums = [0, 0]
         self._at = node.clock.monotonic()
         self._at_ms = node.clock.wall_ms()
         self.hour: deque[Moment] = deque(maxlen=HOUR_PARTS)
@@ -100,8 +104,8 @@ class Rates:
         self._count += 1
         if is_first:
             return
-        self._sums[0] += sum(published.values())
-        self._sums[1] += sum(finished.values())
+        self.hour_sums[0] += sum(published.values())
+        self.hour_sums[1] += sum(finished.values())
         if self._count % HOUR_STEP == 0:
             self._end_moment()
 
@@ -154,13 +158,13 @@ class Rates:
         self.hour.append(
             Moment(
                 at_ms=self._at_ms,
-                published=round(self._sums[0] / HOUR_STEP, 3),
-                finished=round(self._sums[1] / HOUR_STEP, 3),
+                published=round(self.hour_sums[0] / HOUR_STEP, 3),
+                finished=round(self.hour_sums[1] / HOUR_STEP, 3),
                 lag=int(sum(known)) if known else None,
                 publish_p99_seconds=p99[0] if p99 else None,
             )
         )
-        self._sums = [0, 0]
+        self.hour_sums = [0, 0]
 
 
 def _rises(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 from markupsafe import Markup
 
+from broker.runtime.async_steps import run_async
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit
 from proxy.access.rules import EVERYTHING, NODE, Action
@@ -20,7 +21,7 @@ from proxy.admin.console.rates import Rates
 from proxy.admin.console.templating import environment, resource
 from proxy.admin.entry.gate import AGAIN, is_private
 from proxy.admin.entry.rights import OWN
-from proxy.operate.attention.judgement import Judgement
+from proxy.operate.attention.findings import judging
 from proxy.operate.changes.desk import AdminToken, Asker
 from proxy.operate.live_node import LiveNode
 
@@ -74,10 +75,10 @@ class Console:
     Args:
         node: The node.
         rates: What it did in the last minutes.
-        judge: Returns a judgement of the last second.
         audit: The audit trail.
         settings: The section `admin`.
         random_bytes: Makes nonces.
+        keep_seconds: How long a fragment is kept.
         token: That of a node without rules: with one, the console makes no changes.
     """
 
@@ -85,20 +86,20 @@ class Console:
         self,
         node: LiveNode,
         rates: Rates,
-        judge: Callable[[], Awaitable[Judgement]],
         *,
         audit: Audit | None,
         settings: Callable[[], AdminConfig],
         random_bytes: Callable[[int], bytes],
         token: AdminToken,
+        keep_seconds: float = KEEP_SECONDS,
     ) -> None:
         self._node = node
         self._rates = rates
-        self._judge = judge
         self._audit = audit
         self._settings = settings
         self._random_bytes = random_bytes
         self._token = token
+        self._keep_seconds = keep_seconds
         self._kept: dict[tuple[object, ...], _Kept] = {}
         self._searching = asyncio.Lock()
         self._files = {name: _file(*of) for name, of in STATIC.items()}
@@ -128,7 +129,7 @@ class Console:
         read_only = self._is_read_only(asker)
         alike = None if asker.rights is None else asker.rights.alike
         key = (page.path, tuple(query.items()), alike, read_only)
-        return await self.kept(key, KEEP_SECONDS, lambda: self._made(page, query, asker, read_only=read_only))
+        return await self.kept(key, self._keep_seconds, lambda: self._made(page, query, asker, read_only=read_only))
 
     async def kept(
         self, name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[Any, Any, Made]]
@@ -147,7 +148,7 @@ class Console:
     async def _made(self, page: Page, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:
         call = Call(
             node=self._node,
-            judged=await self._judge(),
+            judged=await run_async(judging(self._node, leisurely=True)),
             rates=self._rates,
             audit=self._audit,
             query=query,

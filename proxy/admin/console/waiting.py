@@ -154,7 +154,7 @@ def timer_buttons(timer: TimerView, now_ms: int) -> list[Button]:
     ends = "The message is not delivered." if timer.loop is None else "The loop ends; no more messages are delivered."
     return [
         Button(
-            label="Cancel",
+            label="Cancel timer",
             path="/api/timers/cancel",
             body={"timers": [{"id": name, "topic": timer.topic}]},
             command=command("timers", "cancel", *place),
@@ -195,7 +195,7 @@ def _delayed(call: Call, message: DelayedMessage) -> WaitingRow:
     if not call.may_operate(message.topic):
         return WaitingRow(delayed=message)
     cancel = Button(
-        label="Cancel",
+        label="Cancel message",
         path="/api/delays/cancel",
         body={"messages": [{"id": message.id, "topic": message.topic}]},
         command=command("delays", "cancel", message.id, "--topic", message.topic),

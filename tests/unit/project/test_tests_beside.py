@@ -69,7 +69,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # Each finding is staged on a simulated node.
     "proxy/operate/attention/kinds.py": ("test_troubles",),
     "proxy/operate/attention/of_node.py": ("test_verdicts",),
-    "proxy/operate/attention/of_groups.py": ("test_verdicts", "test_admin_page"),
     "proxy/operate/changes/groups.py": ("test_admin_changes",),
     "proxy/operate/changes/desk.py": ("test_admin_changes", "test_topic_changes"),
     "proxy/operate/live_node.py": ("test_admin_node",),

@@ -265,7 +265,7 @@ def test_unknown_paths_names_and_methods_get_a_json_error_and_a_count(run: Run) 
             ("/api", "GET", 404),
             ("/api/groups?group=nobody", "GET", 404),
             ("/api/topics?topic=nothing", "GET", 404),
-            ("/?group=nobody", "GET", 404),
+            ("/group?group=nobody", "GET", 404),
             ("/api/groups", "POST", 405),
             ("/api/reload", "GET", 405),
             ("/api/stats", "DELETE", 405),

@@ -95,7 +95,7 @@ def test_deliveries_and_held_keys_show_with_their_holder(node: ServedNode) -> No
         names = {each["service"]: each["client"] for each in clients}
         assert names == {"consumer": VERSION, "producer": None}
         assert {each["holderClient"] for each in group["inFlight"]} == {VERSION} == {stuck["holderClient"]}
-        status, page = node.request("/")
+        status, page = node.request(f"/group?group={group['group']}")
         assert status == 200
         assert "k &lt;1&gt;" in page
         assert f"{stuck['holder']} ({VERSION})" in page

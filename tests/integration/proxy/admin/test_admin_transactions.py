@@ -9,7 +9,6 @@ import pytest
 from broker.query import NotFound
 from broker.runtime.steps import run_now
 from broker.transaction.settings import CheckSettings
-from proxy.admin.waiting_tables import transactions_table
 from proxy.operate.lookups.transactions import Asked, search
 from proxy.operate.views.waiting import PendingTransactions, TransactionsAnswer, TransactionSettings
 from tests.integration.transaction_tools import Broker, broker
@@ -111,16 +110,3 @@ def test_node_that_is_not_open_has_none() -> None:
     """While it recovers."""
     answer = run_now(search(None, Asked(10), now_ms=1))
     assert (answer.undecided_total, answer.discarded_total, answer.transactions) == (0, 0, ())
-    assert transactions_table(None, 1) == ""
-
-
-def test_table_names_topic_group_age_and_what_was_discarded() -> None:
-    """Nothing while there never was a transaction; texts of producers are escaped."""
-    store = broker()
-    assert transactions_table(store.transactions, 1) == ""
-    handle = store.half(b"1", group="<b>")
-    text = transactions_table(store.transactions, store.clock.wall_ms() + 90_000)
-    assert "&lt;b&gt;" in text
-    assert "the oldest for " in text
-    store.commit(handle, group="<b>")
-    assert "Every transaction is decided." in transactions_table(store.transactions, 1)

@@ -14,7 +14,6 @@ from actions.registry import Registry
 from broker.runtime.steps import run_now
 from conf import loads
 from proxy.admin.exposition import Exposition
-from proxy.admin.page import render
 from proxy.cli.app import run
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
@@ -28,6 +27,7 @@ from proxy.operate.views.findings import Finding
 from proxy.process.exit_codes import ExitCode
 from pyddmq.codes import ResultCode
 from pyddmq.testing import VirtualClock, VirtualLoop
+from tests.console_page import fragment
 from tests.fakes.kafka.client import SimClient
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.member import SimMember
@@ -115,9 +115,9 @@ def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
     world.kafka.append(Place("invoices", 0), b"k", b"body")
     [topic] = world.view.groups(details_max=10)[0].topics
     assert (topic.lag, topic.lag_seconds, topic.unknown, running_text(topic)) == (None, None, WAITING, WAITING)
-    page = render(world.view, judged(world.view)) or ""
+    page = fragment(world.view, "/group", group="billing")
     assert WAITING in page
-    assert "<dt>lag, messages</dt><dd>unknown</dd>" in page
+    assert "? <small>messages</small>" in page
     assert "\npyddmq_group_lag_messages{" not in _metrics_of(world)
     world.kafka.down = False
     world.run(2)

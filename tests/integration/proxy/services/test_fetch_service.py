@@ -13,9 +13,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.protocol.TCompactProtocol import TCompactProtocol
 
 from conf.loader import loads
-from proxy.admin.page import render
 from proxy.node.reload import Reloader
-from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
 from pyddmq import Consumer, Producer, PullRefused
 from pyddmq.codes import PullCode
@@ -29,6 +27,7 @@ from tests.apache_structs import (
     PullException,
     ddmqs,
 )
+from tests.console_page import fragment
 from tests.integration.proxy.services.test_apache_client import ApacheClient
 from tests.patient import until
 from tests.running_node import RunningNode
@@ -214,7 +213,6 @@ def test_operators_see_who_fetches(tmp_path: Path) -> None:
         assert (fetcher.id, list(fetcher.queues)) == ("tasks", [f"orders {qid}" for qid in QIDS])
         assert fetcher.address.startswith("127.0.0.1:")
         assert low.topics[0].lag == 2
-        page = node.call(lambda: render(live, judged(live), group="low"))
-        assert page is not None
-        assert "Fetchers of low-level groups" in page
+        page = node.call(lambda: fragment(live, "/group", group="low"))
+        assert "<h2>Fetchers</h2>" in page
         assert "tasks" in page
