@@ -1,6 +1,6 @@
 """What an operator is shown of the broker: one record per view, made where the facts are, encoded as it is.
 
-The admin port's JSON, the status page, the command line and tests share these; docs/admin-shapes.md is made from them.
+The admin port's JSON, the console, the command line and tests share these; docs/admin-shapes.md is made from them.
 JSON has the fields' names in camelCase. Moments (`..._ms`) are Unix milliseconds of the node's wall clock. What has no
 value is null; a field that is `msgspec.UNSET` is left out. A field that a later version adds
 has a default, so that its command line reads an earlier node.

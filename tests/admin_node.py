@@ -120,10 +120,11 @@ class PlainNode(LiveNode):
     def in_kafka(self) -> InKafka:
         return InKafka(loads("{}").config)
 
-    def groups(self, *, details_max: int) -> Sequence[GroupView]:
+    def groups(self, *, details_max: int, name: str | None = None) -> Sequence[GroupView]:
         return [
             replace(group, in_flight=group.in_flight[:details_max], in_flight_total=len(group.in_flight))
             for group in self.group_list
+            if name in (None, group.group)
         ]
 
     def groups_in_steps(self, *, details_max: int) -> Generator[None, None, Sequence[GroupView]]:

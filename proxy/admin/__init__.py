@@ -1,4 +1,4 @@
-"""The admin port: health, metrics, a JSON API and a status page.
+"""The admin port: health, metrics, a JSON API and a console.
 
 aiohttp is imported when `AdminServer` is first asked for, not with this package (D38).
 """

@@ -70,7 +70,7 @@ VERDICT = declare(
 
 ATTENTION = declare(
     "pyddmq_attention",
-    "Findings of the status page: 1 or a count, per finding (docs/operations.md), group, topic and "
+    "Findings of the console: 1 or a count, per finding (docs/operations.md), group, topic and "
     "severity (bad, watch); absent once resolved.",
     ("finding", "group", "topic", "severity"),
     "gauge",

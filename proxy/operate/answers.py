@@ -51,8 +51,7 @@ def groups(node: LiveNode, judged: Judgement, *, limit: int, name: str | None = 
 
 def groups_of(node: LiveNode, details_max: int, name: str | None = None) -> list[GroupView]:
     """Return the groups by name, or those of one name."""
-    found = [group for group in node.groups(details_max=details_max) if name in (None, group.group)]
-    return sorted(found, key=lambda group: group.group)
+    return sorted(node.groups(details_max=details_max, name=name), key=lambda group: group.group)
 
 
 def _cut(group: GroupView, limit: int) -> GroupView:

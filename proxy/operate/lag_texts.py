@@ -1,4 +1,4 @@
-"""Lag as people read it, in commands and on the status page: how far behind, where it goes, what to do."""
+"""Lag as people read it, in commands and on the console: how far behind, where it goes, what to do."""
 
 from __future__ import annotations
 

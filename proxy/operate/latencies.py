@@ -1,4 +1,4 @@
-"""How long things took lately, as the status page, the admin port and the command line show it."""
+"""How long things took lately, as the console, the admin port and the command line show it."""
 
 from __future__ import annotations
 

@@ -290,10 +290,10 @@ class LiveNode:
         """What of the configuration is in Kafka."""
         return InKafka(self._node.config)
 
-    def groups(self, *, details_max: int) -> Sequence[GroupView]:
-        """Every group, those that leave included, with at most `details_max` deliveries."""
+    def groups(self, *, details_max: int, name: str | None = None) -> Sequence[GroupView]:
+        """Every group, those that leave included, with at most `details_max` deliveries; of one name when given."""
         groups = [*self._node.groups.values(), *self._node.leaving]
-        return [group.stats(details_max=details_max) for group in groups]
+        return [group.stats(details_max=details_max) for group in groups if name in (None, group.name)]
 
     def groups_in_steps(self, *, details_max: int) -> Generator[None, None, Sequence[GroupView]]:
         """`groups`, some at a time; one that a reload adds meanwhile may be absent."""

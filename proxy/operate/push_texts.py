@@ -1,4 +1,4 @@
-"""What the status page and the command line say of pushes, in words."""
+"""What the console and the command line say of pushes, in words."""
 
 from __future__ import annotations
 

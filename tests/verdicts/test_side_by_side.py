@@ -1,4 +1,4 @@
-"""Six situations as the person on call sees them: status page, check, scrape and report name one cause in one sentence.
+"""Six situations as the person on call sees them: console, check, scrape and report name one cause in one sentence.
 
 With `PYDDMQ_PICTURES=FOLDER` each is kept there as text and, where there is Chromium, as pictures of a desktop's and a
 phone's width: `PYDDMQ_PICTURES=/tmp/pictures .venv/bin/python -m pytest tests/verdicts/test_side_by_side.py`.

@@ -41,6 +41,8 @@ _HEADS = {
     "skip": ("Skip", "The message counts as finished and is not delivered again. It makes no dead letter.", "bad"),
     "dead-letter": ("Dead-letter", "The message becomes a dead letter. The next message of its key continues.", "bad"),
 }
+_OF_CONSUMERS = ("retry_storm", "dead_letters", "timeouts")
+"""Findings that a pause helps against."""
 _HEAD_KINDS = ("poison", "stopped", "key_held")
 
 
@@ -149,7 +151,7 @@ def of_finding(call: Call, finding: Finding) -> list[Button]:
         return []
     if finding.finding == "paused":
         return [resume(group, topic)]
-    if finding.finding == "retry_storm":
+    if finding.finding in _OF_CONSUMERS:
         return [pause(group, topic)]
     if finding.finding in _HEAD_KINDS and finding.queue is not None and finding.offset is not None:
         return heads(group, topic, finding.queue, finding.offset, held=finding.finding == "key_held")

@@ -13,7 +13,7 @@ from broker.runtime.async_steps import run_async
 from broker.views import View
 from proxy.admin.console.buttons import Button, heads, pause, reset, resume
 from proxy.admin.console.calls import Call
-from proxy.admin.console.overview import FindingRow, GroupRow, finding_rows, group_rows
+from proxy.admin.console.overview import FindingRow, GroupRow, finding_rows, group_rows, ranked
 from proxy.operate.answers import groups_of
 from proxy.operate.lag_texts import behind, forecast
 from proxy.operate.latencies import latencies
@@ -209,11 +209,11 @@ class GroupPageView(View, frozen=True, kw_only=True):
 async def groups(call: Call) -> GroupsView:
     """Return the list of groups."""
     wanted = call.query.get("q", "").strip()
-    rows = [each for each in group_rows(call) if wanted.lower() in each.group.lower()]
-    pages = max(1, -(-len(rows) // PAGE_ROWS))
+    found = [each for each in ranked(call) if wanted.lower() in each.group.lower()]
+    pages = max(1, -(-len(found) // PAGE_ROWS))
     page = min(max(1, whole_number(call.query.get("page", "1"), 6) or 1), pages)
-    shown = rows[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    return GroupsView(q=wanted, page=page, pages=pages, total=len(rows), rows=shown)
+    rows = group_rows(call, found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS])
+    return GroupsView(q=wanted, page=page, pages=pages, total=len(found), rows=rows)
 
 
 async def group(call: Call) -> GroupPageView:
@@ -223,7 +223,7 @@ async def group(call: Call) -> GroupPageView:
     if not found:
         raise web.HTTPNotFound(text=f"There is no group {name!r}; /groups lists all groups.")
     view = found[0]
-    rows = [each for each in group_rows(call) if each.group == name]
+    rows = group_rows(call, [each for each in call.judged.groups if each.group == name])
     about = [each for each in call.judged.about(name) if each.group == name or call.sees_all]
     queues = [each for each in call.judged.queues if each.group == name]
     messages, stuck_total = call.node.stuck(group=name, count_max=STUCK_MAX) or ([], 0)

@@ -103,9 +103,9 @@ class OverviewView(View, frozen=True, kw_only=True):
 
 async def overview(call: Call) -> OverviewView:
     """Return what the page shows."""
-    rows = group_rows(call)
+    groups = ranked(call)
     found = [each for each in call.judged.findings if sees(call, each)]
-    levels = [each.level for each in rows] + [each.level for each in found]
+    levels = [each.level for each in groups] + [each.level for each in found]
     return OverviewView(
         now_ms=call.node.clock.wall_ms(),
         level=call.judged.level if call.sees_all else max(levels, key=LEVELS.index, default="OK"),
@@ -113,8 +113,8 @@ async def overview(call: Call) -> OverviewView:
         findings_total=len(found),
         hour=list(call.rates.hour) if call.sees_all else [],
         tiles=node_tiles(call) if call.sees_all else [],
-        groups=rows[:GROUPS_SHOWN],
-        groups_total=len(rows),
+        groups=group_rows(call, groups[:GROUPS_SHOWN]),
+        groups_total=len(groups),
         lately=[each for each in call.node.events() if _happened_to(call, each)][:LATELY_SHOWN],
         open_ports=call.node.access == "open",
     )
@@ -134,15 +134,19 @@ def finding_rows(call: Call, found: Sequence[Finding]) -> list[FindingRow]:
     return [FindingRow(finding=each, buttons=of_finding(call, each)) for each in found[:FINDINGS_SHOWN]]
 
 
-def group_rows(call: Call) -> list[GroupRow]:
+def ranked(call: Call) -> list[LagGroup]:
     """Return the groups that the viewer may see, the worst first."""
     seen = [each for each in call.judged.groups if call.may_view(each.group)]
-    seen.sort(key=lambda each: (-LEVELS.index(each.level), -(each.time_lag_ms or 0), each.group))
-    queues: dict[str, list[LagQueue]] = {each.group: [] for each in seen}
+    return sorted(seen, key=lambda each: (-LEVELS.index(each.level), -(each.time_lag_ms or 0), each.group))
+
+
+def group_rows(call: Call, groups: Sequence[LagGroup]) -> list[GroupRow]:
+    """Return these groups as rows, in the same order."""
+    queues: dict[str, list[LagQueue]] = {each.group: [] for each in groups}
     for queue in call.judged.queues:
         if queue.group in queues:
             queues[queue.group].append(queue)
-    return [_row(call, each, queues[each.group]) for each in seen]
+    return [_row(call, each, queues[each.group]) for each in groups]
 
 
 def _row(call: Call, group: LagGroup, queues: Sequence[LagQueue]) -> GroupRow:

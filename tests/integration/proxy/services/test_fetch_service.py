@@ -203,7 +203,7 @@ def test_acked_positions_outlive_the_node(tmp_path: Path, ends: str) -> None:
 
 
 def test_operators_see_who_fetches(tmp_path: Path) -> None:
-    """The views of groups name fetchers and their queues, and the lag; the status page has a table of them."""
+    """The views of groups name fetchers and their queues, and the lag; the console has a table of them."""
     with RunningNode(YAML, tmp_path) as node, closing(Low(node, "tasks")) as client:
         publish(node, 2)
         client.fetch()

@@ -19,6 +19,7 @@ from proxy.admin.console.menu import PAGES
 from proxy.admin.console.overview import FINDINGS_SHOWN
 from proxy.admin.console.rates import Rates
 from proxy.admin.console.shell import KEEP_SECONDS
+from proxy.node.trouble_facts import ConfigurationView
 from proxy.operate.lookups.settings import without_secrets
 from proxy.operate.views.lag_history import EventView
 from proxy.operate.views.node import ConnectionView
@@ -82,13 +83,13 @@ def evil_node() -> PlainNode:
     node.connection_list = [ConnectionView(address=EVIL, service=EVIL, since_ms=0, requests=1, state=EVIL, client=EVIL)]
     node.event_list = [EventView(at_ms=NOW_MS, event=EVIL, group=EVIL, topic=EVIL, queue=1, detail=EVIL)]
     node.settings_view = {"groups": {EVIL: {"group": EVIL, EVIL: EVIL, "topics": [{"topic": EVIL, EVIL: EVIL}]}}}
-    node.configuration_view = replace_configuration(node)
+    node.configuration_view = faulty_configuration()
     return node
 
 
-def replace_configuration(node: PlainNode) -> object:
+def faulty_configuration() -> ConfigurationView:
     """Return the view of a file whose name and faults are markup."""
-    return type(node.configuration_view)(file=EVIL, refused_ms=1, problems=(EVIL,))
+    return ConfigurationView(file=EVIL, refused_ms=1, problems=(EVIL,))
 
 
 # The page of a topic needs one that is stored (`test_message_pages`).
@@ -151,6 +152,8 @@ def test_fragment_is_computed_once_for_viewers_with_the_same_rights() -> None:
     world.node.events = lambda: calls.append(None) or []  # type: ignore[method-assign, func-returns-value]
 
     async def scenario() -> None:
+        for person in ("viewer", "all", "narrow"):
+            world.token(person)
         for person in ("viewer", "all", "viewer"):
             assert "Loop delay" in (await world.ask("/?again=1", by=person)).text
         assert len(calls) == 1
