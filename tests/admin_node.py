@@ -17,9 +17,9 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from conf import loads
-from lag.verdicts.changes import Verdict
+from lag.verdicts.changes import GroupVerdict
 from proxy.node.parts import AccessMode
-from proxy.node.trouble_facts import ConfigurationView, Troubles
+from proxy.node.trouble_facts import ConfigurationView, NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import LagQueues
@@ -33,6 +33,7 @@ from proxy.operate.views.messages import MessageInGroup
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
+from upstream.figures.tracing import Tracing
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
 
 NOW_MS = 1_760_000_000_000
@@ -65,6 +66,7 @@ class PlainNode(LiveNode):
     recovery: RecoveryView | None = None
     access: AccessMode = "loopback"
     started_monotonic: float = 100.0
+    tracing: Tracing | None = None
 
     def __init__(self) -> None:
         self.version = "0.2.0"
@@ -93,7 +95,7 @@ class PlainNode(LiveNode):
         self.messages: Searchable | None = None
         self.letters: tuple[Store, Redrives] | None = None
         self.way_list: list[MessageInGroup] = []
-        self.troubles_view = Troubles()
+        self.troubles_view = NodeTroubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -182,9 +184,9 @@ class PlainNode(LiveNode):
             objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, asked_ms=span_ms, shortened=False, kept=[]
         )
 
-    def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
+    def verdicts(self) -> Sequence[tuple[str, GroupVerdict, Sequence[str]]]:
         """One group in trouble, whose alarms are for two."""
-        return [("billing", Verdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
+        return [("billing", GroupVerdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
         return None if name else LimitsAnswer(now_ms=NOW_MS, clients_total=0, clients=())
@@ -215,7 +217,7 @@ class PlainNode(LiveNode):
     def store(self) -> StoreView | None:
         return self.store_view
 
-    def troubles(self) -> Troubles:
+    def troubles(self) -> NodeTroubles:
         return self.troubles_view
 
     def memory(self) -> MemoryView:

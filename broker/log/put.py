@@ -1,8 +1,8 @@
-"""What is appended and where it went: `Put` and `Position`."""
+"""What is appended and where it went: `Put` and `LogPosition`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.errors import StoreError
@@ -40,7 +40,7 @@ class Put(NamedTuple):
     flag: int = 0
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """Where a message was put."""
 
     queue_id: int
@@ -50,3 +50,6 @@ class Position(NamedTuple):
 
 
 Done = Callable[[StoreError | None], None]
+
+Traced = Callable[[Sequence[Put], Sequence[LogPosition], Done | None], Done | None]
+"""Called with messages that were staged and their `done`; returns what is called instead of that."""

@@ -26,7 +26,7 @@ import structlog
 
 from actions.registry import ActionError, Registry
 from broker.errors import StoreError, StoreFailed, StoreUnwritable
-from broker.opening.accepted import accept
+from broker.opening.accepted_content import accept
 from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
@@ -54,6 +54,7 @@ from proxy.port.network import (
 from proxy.process.exit_codes import ExitCode
 from proxy.process.process_end import Leftovers
 from proxy.process.service_manager import ServiceManager, StartReporter
+from proxy.recording.trace_export import TracingUnavailable
 from proxy.tls.port import TlsPort
 from proxy.tls.ports import TlsFilesUnusable
 from upstream.kafka.link import KafkaFailure
@@ -125,7 +126,7 @@ class ServeOptions:
         json: Print the ready line as JSON (D24).
         host, producer_port, consumer_port, admin_port: Where to listen; port 0 takes any free one.
         watch: Reload when the configuration file changes.
-        accept: Accept what a store of RocketMQ's has that is not read here (`broker.opening.accepted`).
+        accept: Accept what a store of RocketMQ's has that is not read here (`broker.opening.accepted_content`).
         sample: The file is the sample that comes with pyddmq, since none was named.
     """
 
@@ -225,6 +226,8 @@ def _run(
         return _give_up(options, ExitCode.PORT_TAKEN, error)
     except AccessUnreadable as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(error.path, error.text))
+    except TracingUnavailable as error:
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", "tracing"), str(error)))
     except TlsFilesUnusable as error:
         problem = loaded.problem(("tls", *error.unusable.path), error.unusable.text)
         return _give_up(options, ExitCode.CONFIG_INVALID, problem)

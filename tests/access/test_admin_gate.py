@@ -12,7 +12,7 @@ import pytest
 from conf.sections.access import AccessRule
 from conf.sections.admin import AdminConfig
 from proxy.access.access import DENIED
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.admin.console.menu import PAGES
 from proxy.admin.entry.rights import BODIES as BODIES_NEED
 from proxy.admin.entry.rights import OWN, READING, WITHOUT_RIGHT
@@ -74,11 +74,11 @@ NARROW = frozenset(
 """Changes of one name, which who may operate that name alone may make."""
 ALL_READING = {**READING, **{each.path: each.need for each in PAGES}}
 HOLDERS = {
-    Action.VIEW: "viewer",
-    Action.OPERATE: "operator",
-    Action.READ_BODIES: "reader",
-    Action.ADMINISTER: "admin",
-    Action.PRODUCE: "producer",
+    Permission.VIEW: "viewer",
+    Permission.OPERATE: "operator",
+    Permission.READ_BODIES: "reader",
+    Permission.ADMINISTER: "admin",
+    Permission.PRODUCE: "producer",
 }
 PEOPLE = ("viewer", "operator", "reader", "admin", "producer", "stranger")
 
@@ -108,7 +108,7 @@ def test_every_route_is_denied_without_its_right_and_answered_with_it() -> None:
                     canonical, canonical
                 )
                 if canonical == "/api/messages":
-                    path, need = f"{path}?topic=permits&body=none", Action.VIEW
+                    path, need = f"{path}?topic=permits&body=none", Permission.VIEW
                 more: dict[str, Any] = {}
             elif canonical in WITHOUT_RIGHT:
                 continue
@@ -129,7 +129,13 @@ def test_every_route_is_denied_without_its_right_and_answered_with_it() -> None:
     assert world.node.reloads == 1
 
 
-RELOAD = Change(name="reload", path="/api/reload", action=Action.ADMINISTER, on=lambda _: ("node",), run=lambda _: None)  # type: ignore[arg-type, return-value]
+RELOAD = Change(
+    name="reload",
+    path="/api/reload",
+    action=Permission.ADMINISTER,
+    on=lambda _: ("node",),
+    run=lambda _: None,  # type: ignore[arg-type, return-value]
+)
 
 
 def test_bodies_need_the_right_to_read_them() -> None:
@@ -403,7 +409,7 @@ def test_documented_table_says_the_same() -> None:
         for path, method, right in re.findall(r"^\| `([^`]+)` \| (GET|POST|DELETE) \| ([^|]+) \|", text, re.MULTILINE)
     }
     messages = found.pop(("GET", "/api/messages"))
-    assert (messages[:2], BODIES_NEED.action) == (["readBodies", "view"], Action.READ_BODIES)
+    assert (messages[:2], BODIES_NEED.action) == (["readBodies", "view"], Permission.READ_BODIES)
     expected = {("GET", path): [] if need.action is None else [str(need.action)] for path, need in ALL_READING.items()}
     del expected["GET", "/api/messages"]
     expected |= {(each.method, each.path): [str(each.action)] for each in (*CHANGES, RELOAD)}

@@ -203,11 +203,11 @@ def test_dead_letters_are_shown_and_redriven_by_right() -> None:
         assert (await world.ask("/dead-letters?group=payroll", by="narrow")).status == 403
         assert (await world.ask("/dead-letters", by="stranger")).status == 403
         cookie = await world.sign_in("narrow")
-        body = {"json": {"group": "billing", "dryRun": False}}
+        body = {"group": "billing", "dryRun": False}
         for headers in ({}, {"Origin": "http://evil.example"}, {**world.origin(), "Sec-Fetch-Site": "cross-site"}):
-            assert (await world.ask(redrive, method="POST", cookie=cookie, headers=headers, **body)).status == 403
+            assert (await world.ask(redrive, method="POST", cookie=cookie, headers=headers, json=body)).status == 403
         assert not world.done
-        assert (await world.ask(redrive, method="POST", cookie=cookie, headers=world.origin(), **body)).status == 200
+        assert (await world.ask(redrive, method="POST", cookie=cookie, headers=world.origin(), json=body)).status == 200
 
     world.run(scenario)
 

@@ -11,7 +11,7 @@ from broker.runtime.async_steps import run_async
 from broker.views import View
 from proxy.access.audit import Audit
 from proxy.access.rights import Rights
-from proxy.access.rules import EVERYTHING, Action
+from proxy.access.rules import EVERYTHING, Permission
 from proxy.admin.console.rates import Rates
 from proxy.admin.entry.rights import Need
 from proxy.operate.attention.judgement import Judgement
@@ -65,30 +65,30 @@ class Call:
 
     def may_view(self, name: str) -> bool:
         """Whether the viewer may see a topic or a group."""
-        return self.rights is None or self.rights.may(Action.VIEW, name)
+        return self.rights is None or self.rights.may(Permission.VIEW, name)
 
     def may_read_bodies(self, name: str) -> bool:
         """Whether the viewer may read bodies of a topic."""
-        return not self.needs_token if self.rights is None else self.rights.may(Action.READ_BODIES, name)
+        return not self.needs_token if self.rights is None else self.rights.may(Permission.READ_BODIES, name)
 
     def may_operate(self, name: str) -> bool:
         """Whether the console offers changes of a topic or a group."""
-        return self._may_change(Action.OPERATE, name)
+        return self._may_change(Permission.OPERATE, name)
 
-    def may(self, action: Action, name: str) -> bool:
+    def may(self, action: Permission, name: str) -> bool:
         """Whether the console offers what needs another right on a topic or a group."""
         return self._may_change(action, name)
 
     def may_administer(self) -> bool:
         """Whether the console offers changes of the node."""
-        return self._may_change(Action.ADMINISTER, "node")
+        return self._may_change(Permission.ADMINISTER, "node")
 
     @property
     def sees_all(self) -> bool:
         """Whether the viewer may see what is about the node."""
         return self.may_view(EVERYTHING)
 
-    def _may_change(self, action: Action, name: str) -> bool:
+    def _may_change(self, action: Permission, name: str) -> bool:
         return not self.read_only and (self.rights is None or self.rights.may(action, name))
 
 

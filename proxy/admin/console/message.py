@@ -100,7 +100,7 @@ async def message(call: Call) -> MessagesView:
     if "cursor" in call.query:
         asked["cursor"] = call.query["cursor"]
     try:
-        search = MessageSearch(store, asked, now_ms=empty.now_ms)
+        search = MessageSearch(store, asked, now_ms=empty.now_ms, tracing=call.node.tracing)
         answer = await call.search(search.steps())
     except NotFound as error:
         elsewhere = call.node.in_kafka.messages(topic)

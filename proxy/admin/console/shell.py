@@ -14,7 +14,7 @@ from markupsafe import Markup
 from broker.runtime.async_steps import run_async
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit
-from proxy.access.rules import EVERYTHING, NODE, Action
+from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.admin.console.calls import Call, Made, Page
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.rates import Rates
@@ -195,8 +195,8 @@ class Console:
         """Whether the menu shows a page; those about one name show what the viewer may see."""
         if asker.rights is None or page.need.action is None:
             return True
-        if page.need.action is Action.ADMINISTER:
-            return asker.rights.may(Action.ADMINISTER, NODE)
+        if page.need.action is Permission.ADMINISTER:
+            return asker.rights.may(Permission.ADMINISTER, NODE)
         return page.need is OWN or asker.rights.may(page.need.action, EVERYTHING)
 
     async def _static(self, request: web.Request) -> web.Response:

@@ -10,7 +10,7 @@ from broker.errors import StoreError
 from broker.format.numbers import whole_number
 from broker.queues.topics import is_system
 from broker.views import View
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.admin.console.calls import Call
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lookups.messages import MessageSearch
@@ -124,7 +124,7 @@ async def topic(call: Call) -> TopicPageView:
         queues_total=len(view.queues),
         groups=_groups(call, name),
         retention=_retention(call, name),
-        may_publish=not view.system and call.may(Action.PRODUCE, name),
+        may_publish=not view.system and call.may(Permission.PRODUCE, name),
         may_read=may_read,
         newest=[] if text else await call.search(_newest(call, view, may_read=may_read)),
         end=end,
@@ -134,7 +134,8 @@ async def topic(call: Call) -> TopicPageView:
 
 def _newest(call: Call, view: TopicView, *, may_read: bool) -> Generator[None, None, list[MessageView]]:
     """Read the newest messages of each queue; returns the newest of all."""
-    store, found = call.node.searchable(), []
+    store = call.node.searchable()
+    found: list[MessageView] = []
     assert store is not None, "the topic was found in it"
     for queue in view.queues[:QUEUES_SHOWN]:
         given = {

@@ -209,7 +209,7 @@ async def _transactions(call: Call, view: WaitingView) -> WaitingView:
     query = {name: view.given[name] for name in ("topic", "state", "id") if name in view.given}
     if "cursor" in call.query:
         query["from"] = call.query["cursor"]
-    asked = transactions.Asked.of(query, limit=ROWS)
+    asked = transactions.TransactionQuery.of(query, limit=ROWS)
     found = await call.search(transactions.search(call.node.transactions(), asked, now_ms=view.now_ms))
     return replace(
         view,

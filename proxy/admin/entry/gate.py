@@ -23,7 +23,7 @@ from conf.sections.admin import AdminConfig
 from proxy.access.access import DENIED, Access, Proven
 from proxy.access.audit import Audit, Who
 from proxy.access.rights import Rights
-from proxy.access.rules import EVERYTHING, Action
+from proxy.access.rules import EVERYTHING, Permission
 from proxy.access.sessions import Sessions
 from proxy.admin.entry.rights import OWN, Need
 from proxy.operate.changes.desk import AdminToken, Asker, Change, ChangeBody, ChangeRefused
@@ -82,7 +82,7 @@ def _network(host: str) -> str:
 
 AGAIN = "again"
 """Parameter of requests that a page makes by itself: they keep no session alive."""
-NEED_ACTIONS = frozenset((Action.READ_BODIES, Action.ADMINISTER))
+NEED_ACTIONS = frozenset((Permission.READ_BODIES, Permission.ADMINISTER))
 _TEXT_MAX = 255
 
 
@@ -246,13 +246,13 @@ class AdminGate:
         return may_see_all(asker)
 
     def _allow(
-        self, request: web.Request, asker: Asker, rights: Rights, action: Action, resources: Sequence[str]
+        self, request: web.Request, asker: Asker, rights: Rights, action: Permission, resources: Sequence[str]
     ) -> None:
         for resource in resources:
             if not rights.may(action, resource):
                 self._deny(request, asker, action, resource)
 
-    def _deny(self, request: web.Request, asker: Asker, action: Action, resource: str) -> NoReturn:
+    def _deny(self, request: web.Request, asker: Asker, action: Permission, resource: str) -> NoReturn:
         self.note(request, asker.who, resource, "right")
         if asker.who.way == "anonymous":
             raise Unknown("Authentication required: sign in, or send `Authorization: Bearer <token>`.")
@@ -282,7 +282,7 @@ class AdminGate:
 
 def may_see_all(asker: Asker) -> bool:
     """Whether somebody may view everything."""
-    return asker.rights is None or asker.rights.may(Action.VIEW, EVERYTHING)
+    return asker.rights is None or asker.rights.may(Permission.VIEW, EVERYTHING)
 
 
 def _asker(rights: Rights, address: str, *, by_session: bool = False) -> Asker:

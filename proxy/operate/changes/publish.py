@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from broker.errors import StoreError
 from broker.log.put import Put
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -87,7 +87,7 @@ def publish_changes(node: Node) -> list[Change]:
         Change(
             name="publish_message",
             path="/api/messages/publish",
-            action=Action.PRODUCE,
+            action=Permission.PRODUCE,
             on=lambda body: (body.topic,),
             run=publish,
             body=PublishBody,

@@ -7,8 +7,8 @@ from collections.abc import Generator, Mapping
 from broker.runtime.seams import Disk
 from lag.history.course import Course
 from lag.history.objective import BURN_MS, Kept, Objectives
-from lag.history.reading import Span, gather
-from lag.history.trend import Line, Trend
+from lag.history.reading import HistorySpan, gather
+from lag.history.trend import Trend, TrendLine
 from lag.journal.reader import JournalReader
 from lag.samples import LagEvent
 from proxy.operate.views.lag_history import (
@@ -22,7 +22,9 @@ from proxy.operate.views.lag_history import (
 )
 
 
-def trend_steps(disk: Disk, folder: str, span: Span, *, group: str | None = None) -> Generator[None, None, LagTrend]:
+def trend_steps(
+    disk: Disk, folder: str, span: HistorySpan, *, group: str | None = None
+) -> Generator[None, None, LagTrend]:
     """Read how lag went, in steps: a line per group or, of one group, per queue.
 
     Args:
@@ -46,7 +48,7 @@ def trend_steps(disk: Disk, folder: str, span: Span, *, group: str | None = None
     )
 
 
-def course_steps(disk: Disk, folder: str, span: Span, *, group: str) -> Generator[None, None, LagCourse]:
+def course_steps(disk: Disk, folder: str, span: HistorySpan, *, group: str) -> Generator[None, None, LagCourse]:
     """Read how one group went, in steps; arguments as of `trend_steps`."""
     course = Course(span.since_ms, span.until_ms, group)
     yield from gather(JournalReader(disk, folder), span, course)
@@ -73,7 +75,13 @@ def event_view(event: LagEvent) -> EventView:
 
 
 def objectives_steps(
-    disk: Disk, folder: str, span: Span, target_ms: int, *, group: str | None = None, at_least: float | None = None
+    disk: Disk,
+    folder: str,
+    span: HistorySpan,
+    target_ms: int,
+    *,
+    group: str | None = None,
+    at_least: float | None = None,
 ) -> Generator[None, None, ObjectivesAnswer]:
     """Read how an objective was kept, in steps: by group or, of one group, by queue; arguments as of `trend_steps`.
 
@@ -105,7 +113,7 @@ def objectives_steps(
     )
 
 
-def _line(group: str, topic: str | None, queue: int | None, line: Line) -> LagLine:
+def _line(group: str, topic: str | None, queue: int | None, line: TrendLine) -> LagLine:
     slope = None if line.slope is None else round(line.slope, 3)
     return LagLine(
         group=group, topic=topic, queue=queue, first=line.first, last=line.last, slope=slope, parts=line.parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.query import KeyQuery, Searchable
 from broker.queues.topics import DEAD_LETTER_PREFIX
@@ -20,7 +20,7 @@ _MARK = "TIMER_DEL_UNIQKEY"
 
 
 def way(
-    store: Searchable, message: Message, groups: Sequence[MessageInGroup]
+    store: Searchable, message: LogMessage, groups: Sequence[MessageInGroup]
 ) -> Generator[None, None, Sequence[WayStep]]:
     """Return what happened to a message, the oldest first, in steps of bounded work.
 
@@ -47,14 +47,14 @@ def way(
     return sorted(steps, key=lambda each: (each.at_ms is None, each.at_ms or 0))
 
 
-def _is_of(record: Message, origin: str) -> bool:
+def _is_of(record: LogMessage, origin: str) -> bool:
     """Whether a record with the same unique key belongs to the message's topic."""
     if record.topic.startswith(DEAD_LETTER_PREFIX):
         return Letter(queue_id=record.queue_id, offset=record.offset, message=record).topic in ("", origin)
     return record.topic == origin or record.properties.get("REAL_TOPIC") == origin
 
 
-def _stored(record: Message) -> WayStep:
+def _stored(record: LogMessage) -> WayStep:
     what, group, tone = "stored", "", ""
     text = f"topic {record.topic}, queue {record.queue_id}, offset {record.offset}"
     if record.topic == TIMER_TOPIC:

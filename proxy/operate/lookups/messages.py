@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from broker.errors import BodyUnusable
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.query import (
     LIMIT_DEFAULT,
@@ -34,6 +34,7 @@ from broker.scheduled.timer.handle import parse_handle
 from broker.scheduled.timer.names import TIMER_TOPIC
 from proxy.operate.lookups.parameters import check_names, time_span
 from proxy.operate.views.messages import MessagesAnswer, MessageView
+from upstream.figures.tracing import Tracing, trace_id_of
 
 LIMIT_MAX = 1000
 BODY_CUT_BYTES = 1024
@@ -72,17 +73,21 @@ class MessageSearch:
         store: Where.
         parameters: Of `PARAMETERS`; as text.
         now_ms: What `ago` means, ms since the epoch.
+        tracing: The node's; None where nothing is traced.
 
     Raises:
         QueryRefused: The parameters make no sense.
     """
 
-    def __init__(self, store: Searchable, parameters: Mapping[str, str], *, now_ms: int) -> None:
+    def __init__(
+        self, store: Searchable, parameters: Mapping[str, str], *, now_ms: int, tracing: Tracing | None = None
+    ) -> None:
         self._store = store
+        self._tracing = tracing
         self._now_ms = now_ms
         self._given = parameters
         self._query: Query | None = None
-        self._messages: list[Message] = []
+        self._messages: list[LogMessage] = []
         self._described: list[MessageView] = []
         # Before the search, so that a search that begins there misses nothing.
         self._log_end = store.index.log.visible_end
@@ -129,7 +134,7 @@ class MessageSearch:
     def _by_text(self, text: bytes) -> Generator[None, None, None]:
         """Look through a bounded part of a topic; the cursor continues there."""
         cursor: int | None = self._number("cursor", 0)
-        found: list[Message] = []
+        found: list[LogMessage] = []
         looked_through = 0
         while cursor is not None and looked_through < TEXT_BYTES:
             listing = self._listing(cursor=cursor, limit=LIMIT_MAX)
@@ -180,7 +185,7 @@ class MessageSearch:
 
     def _by_occurrence(self, occurrence: Occurrence) -> Generator[None, None, None]:
         """Find what DDMQ's id names: the delivered message, else the record that waits or waited last."""
-        waited: list[Message] = []
+        waited: list[LogMessage] = []
         if TIMER_TOPIC in self._store.topics:
             yield from self._run(by_key(self._store, TIMER_TOPIC, occurrence.first.id, limit=1))
             waited = self._messages
@@ -209,7 +214,7 @@ class MessageSearch:
         described_bytes = 0
         for message in self._messages:
             allowed = {"none": 0, "cut": BODY_CUT_BYTES, "whole": max(left, BODY_CUT_BYTES)}[self._body]
-            described = describe(message, allowed)
+            described = describe(message, allowed, self._tracing)
             self._described.append(described)
             left -= described.body_bytes
             described_bytes += described.body_bytes + BODY_CUT_BYTES
@@ -258,7 +263,7 @@ class MessageSearch:
         )
 
 
-def contains(message: Message, text: bytes) -> bool:
+def contains(message: LogMessage, text: bytes) -> bool:
     """Whether the body, unpacked, or a name or value of the properties contains a text."""
     try:
         body = message.body()
@@ -269,7 +274,7 @@ def contains(message: Message, text: bytes) -> bool:
     )
 
 
-def describe(message: Message, body_bytes_max: int) -> MessageView:
+def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None = None) -> MessageView:
     """Return a message as it is shown; a body of more bytes is cut, and says so."""
     problem: str | UnsetType = UNSET
     try:
@@ -278,6 +283,8 @@ def describe(message: Message, body_bytes_max: int) -> MessageView:
         problem, body = str(error), bytes(message.stored_body)
     text, encoding = _text_of(body, body_bytes_max)
     properties = message.properties
+    trace_id = trace_id_of(properties, message.unique_key, tracing)
+    link = None if tracing is None or trace_id is None else tracing.link(trace_id)
     return MessageView(
         topic=message.topic,
         queue=message.queue_id,
@@ -297,6 +304,8 @@ def describe(message: Message, body_bytes_max: int) -> MessageView:
         reconsume_times=message.reconsume_times,
         prepared_offset=message.prepared_offset,
         properties=properties,
+        trace_id=trace_id,
+        trace_link=UNSET if link is None else link,
         body_problem=problem,
         body_bytes=len(body),
         body=text,

@@ -69,7 +69,7 @@ def test_message_is_published_and_its_way_is_shown(tmp_path: Path) -> None:
             assert (message.key, message.properties["colour"]) == ("k1", "red")
             assert steps_of(node, 0)[-1] == ("delivered", "billing")
             consumer.fail(message)
-            until(lambda: ("failed", "billing") in steps_of(node, 0), "its failure")
+        until(lambda: ("failed", "billing") in steps_of(node, 0), "its failure")
 
 
 def test_message_with_a_delay_waits_without_a_place(tmp_path: Path) -> None:
