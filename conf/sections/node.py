@@ -76,8 +76,7 @@ class NodeConfig(Model):
     consumer_port: Port | None = setting(9713, "Port of ConsumerService; 0 and null as above.", reload=_RESTART)
     admin_host: str = setting(
         "127.0.0.1",
-        "Address of the admin HTTP port: health, metrics, console. A non-loopback address needs a "
-        "section `access`.",
+        "Address of the admin HTTP port: health, metrics, console. A non-loopback address needs a section `access`.",
         reload=_RESTART,
         min_length=1,
     )
