@@ -25,11 +25,11 @@ from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import LagQueues
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.in_kafka import InKafka
+from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
-from proxy.operate.views.messages import MessageInGroup
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging

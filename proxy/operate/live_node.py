@@ -37,12 +37,12 @@ from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
+from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings, settings_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
-from proxy.operate.views.messages import MessageInGroup
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging

@@ -16,7 +16,7 @@ from broker.store import Store
 from broker.views import DelayedMessage, QueueRange, TimerView, TransactionView
 from proxy.admin.console.message import hex_dump
 from proxy.admin.console.templating import environment
-from proxy.admin.console.waiting import WaitingRow, WaitingView, timer_buttons
+from proxy.admin.console.waiting import WaitingPageView, WaitingRow, timer_buttons
 from proxy.operate.changes.dead_letters import dead_letter_changes
 from proxy.operate.changes.publish import publish_changes
 from proxy.operate.lookups import messages as lookup
@@ -291,7 +291,7 @@ def test_what_waits_stays_text(kind: str) -> None:
             )
         ),
     }
-    view = WaitingView(now_ms=NOW_MS, kind=kind, given={"topic": HOSTILE, "id": HOSTILE}, rows=[rows[kind]])
+    view = WaitingPageView(now_ms=NOW_MS, kind=kind, given={"topic": HOSTILE, "id": HOSTILE}, rows=[rows[kind]])
     text = environment().get_template("waiting.html").render(view=view)
     assert "<script>alert" not in text
     assert "<img" not in text

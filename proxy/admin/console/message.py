@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from broker.query import NotFound, QueryRefused, at_physical
 from broker.views import View
 from proxy.admin.console.calls import Call
-from proxy.operate.lookups.message_way import way
+from proxy.operate.lookups.message_way import MessageInGroup, WayStep, way
 from proxy.operate.lookups.messages import MessageSearch
-from proxy.operate.views.messages import MessageInGroup, MessagesAnswer, MessageView, WayStep
+from proxy.operate.views.messages import MessagesAnswer, MessageView
 
 FIELDS = ("topic", "id", "key", "queue", "offset", "from", "to", "text")
 PARAMETERS = (*FIELDS, "cursor", "format")

@@ -64,7 +64,7 @@ class Bar(View, frozen=True, kw_only=True):
     share: float
 
 
-class WaitingView(View, frozen=True, kw_only=True):
+class WaitingPageView(View, frozen=True, kw_only=True):
     """What waits.
 
     Attributes:
@@ -94,11 +94,11 @@ class WaitingView(View, frozen=True, kw_only=True):
     more: str = ""
 
 
-async def waiting(call: Call) -> WaitingView:
+async def waiting(call: Call) -> WaitingPageView:
     """Return what the page shows."""
     kind = call.query.get("kind", KINDS[0])
     given = {name: value for name in PARAMETERS[1:-1] if (value := call.query.get(name, "").strip())}
-    view = WaitingView(now_ms=call.node.clock.wall_ms(), kind=kind if kind in KINDS else KINDS[0], given=given)
+    view = WaitingPageView(now_ms=call.node.clock.wall_ms(), kind=kind if kind in KINDS else KINDS[0], given=given)
     look = {"timers": _timers, "delays": _delays, "transactions": _transactions}[view.kind]
     try:
         return await look(call, view)
@@ -108,16 +108,16 @@ async def waiting(call: Call) -> WaitingView:
         return replace(view, problem=f"The filter is not valid: {str(error).rstrip('.')}.")
 
 
-def _asked(call: Call, view: WaitingView, *names: str) -> dict[str, str]:
+def _asked(call: Call, view: WaitingPageView, *names: str) -> dict[str, str]:
     asked = {name: view.given[name] for name in names if name in view.given}
     return {**asked, "cursor": call.query["cursor"]} if "cursor" in call.query else asked
 
 
-def _next(view: WaitingView, cursor: object) -> str:
+def _next(view: WaitingPageView, cursor: object) -> str:
     return urlencode({"kind": view.kind, **view.given, "cursor": cursor}) if isinstance(cursor, str | int) else ""
 
 
-async def _timers(call: Call, view: WaitingView) -> WaitingView:
+async def _timers(call: Call, view: WaitingPageView) -> WaitingPageView:
     opened, store = call.node.timers(), call.node.searchable()
     if opened is None or store is None:
         return replace(view, problem="The store is opening; try again when /readyz reports ready.")
@@ -179,7 +179,7 @@ def timer_buttons(timer: TimerView, now_ms: int) -> list[Button]:
     ]
 
 
-async def _delays(call: Call, view: WaitingView) -> WaitingView:
+async def _delays(call: Call, view: WaitingPageView) -> WaitingPageView:
     asked = {**_asked(call, view, "topic", "level"), "messages": "true"}
     found: DelaysAnswer = await call.search(delays.search(call.node.delays(), asked, limit=ROWS, now_ms=view.now_ms))
     messages = [] if found.messages is UNSET else found.messages
@@ -205,7 +205,7 @@ def _delayed(call: Call, message: DelayedMessage) -> WaitingRow:
     return WaitingRow(delayed=message, buttons=[cancel])
 
 
-async def _transactions(call: Call, view: WaitingView) -> WaitingView:
+async def _transactions(call: Call, view: WaitingPageView) -> WaitingPageView:
     query = {name: view.given[name] for name in ("topic", "state", "id") if name in view.given}
     if "cursor" in call.query:
         query["from"] = call.query["cursor"]

@@ -11,12 +11,62 @@ from broker.queues.topics import DEAD_LETTER_PREFIX
 from broker.retry.letters import Letter
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.timer.names import TIMER_TOPIC
+from broker.views import View
 from proxy.operate.moments import moment_text
-from proxy.operate.views.messages import MessageInGroup, WayStep
 from upstream.views import WHEREABOUTS, holder_text
 
 _RECORDS_MAX = 256
 _MARK = "TIMER_DEL_UNIQKEY"
+
+
+class MessageInGroup(View, frozen=True, kw_only=True):
+    """What a group does with one message.
+
+    Attributes:
+        group: The group.
+        state: `finished`, `not read yet`, or the state of its delivery.
+        holder: Address of the client that has it; null without one.
+        holder_client: What that client says of itself; null for nothing.
+        held_ms: Since when the client has it; null without one.
+        attempts: Failed attempts that this process knows of.
+        since_ms: When it failed first; null: it did not.
+        due_ms: When the next attempt, or the client's answer, is due; null for neither.
+        reason: Why it failed last; null: not known.
+    """
+
+    group: str
+    state: str
+    holder: str | None = None
+    holder_client: str | None = None
+    held_ms: int | None = None
+    attempts: int = 0
+    since_ms: int | None = None
+    due_ms: int | None = None
+    reason: str | None = None
+
+
+class WayStep(View, frozen=True, kw_only=True):
+    """One step of a message's way.
+
+    Attributes:
+        at_ms: When; null: not known.
+        what: What happened.
+        text: Details.
+        group: Of which group; "": of none.
+        tone: `OK`, `WARN`, `ERR` or "".
+        topic: Topic of the record; "" for none.
+        queue: Its queue there.
+        offset: Its offset there.
+    """
+
+    at_ms: int | None
+    what: str
+    text: str
+    group: str = ""
+    tone: str = ""
+    topic: str = ""
+    queue: int = 0
+    offset: int = 0
 
 
 def way(

@@ -14,10 +14,9 @@ from proxy.node.reload import Reloader
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.publish import PublishBody, publish_changes
 from proxy.operate.live_node import LiveNode
-from proxy.operate.lookups.message_way import way
+from proxy.operate.lookups.message_way import WayStep, way
 from proxy.operate.lookups.timers import due_counts
 from proxy.operate.views.changes import PublishResult
-from proxy.operate.views.messages import WayStep
 from tests.patient import Consumer, until
 from tests.running_node import RunningNode
 
