@@ -65,8 +65,8 @@ class PlainNode(LiveNode):
     reasons: Sequence[str] = ()
     recovery: RecoveryView | None = None
     access: AccessMode = "loopback"
-    started_monotonic: float = 100.0
     tracing: Tracing | None = None
+    started_monotonic: float = 100.0
 
     def __init__(self) -> None:
         self.version = "0.2.0"

@@ -358,7 +358,7 @@ def test_files_named_by_the_readme_exist() -> None:
 
 
 def test_ci_runs_the_readmes_test_command_and_what_needs_other_servers() -> None:
-    """.ci/run calls `make test`, `make console`, `make sinks`, `make interop`, `make kafka`, `make site`: nothing else."""
+    """.ci/run calls `make test`, `console`, `sinks`, `interop`, `kafka` and `site`, and nothing else."""
     commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and line[0] != "#"]
 
     assert commands[0] == "set -eu"

@@ -97,6 +97,11 @@
   }
 
   function label() {
+    const options = [...byId("ask-fields").querySelectorAll("input")].map((field) => {
+      const value = field.type === "datetime-local" && field.value ? new Date(field.value).toISOString() : field.value;
+      return value ? ` ${field.dataset.option} ${value}` : "";
+    });
+    byId("ask-command").textContent = button.command + options.join("");
     byId("ask-go").textContent = button.dryRun && !shown ? "Show the effect" : button.label;
     byId("ask-go").className = button.tone === "bad" && (shown || !button.dryRun) ? "bad" : "";
   }
@@ -106,13 +111,13 @@
     shown = false;
     byId("ask-title").textContent = button.label;
     byId("ask-text").textContent = button.text;
-    byId("ask-command").textContent = button.command;
     byId("ask-result").replaceChildren();
     byId("ask-fields").replaceChildren(...(button.fields ?? []).flatMap((field) => {
       const input = make("input");
       Object.assign(input, { name: field.name, type: field.type, id: `ask-${field.name}`, required: field.type !== "checkbox" });
       if (field.type === "number") input.min = "0";
       if (field.type === "datetime-local") input.step = "1";
+      input.dataset.option = field.option;
       if (field.value !== undefined) input.value = field.value;
       const name = make("label", field.label);
       name.htmlFor = input.id;
