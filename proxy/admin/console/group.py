@@ -14,9 +14,8 @@ from broker.views import View
 from proxy.admin.console.buttons import Button, heads, pause, reset, resume
 from proxy.admin.console.calls import Call
 from proxy.admin.console.overview import FindingRow, GroupRow, finding_rows, group_rows, ranked
-from proxy.operate.answers import groups_of
+from proxy.operate.answers import groups_of, latencies
 from proxy.operate.lag_texts import behind, forecast
-from proxy.operate.latencies import latencies
 from proxy.operate.moments import parse_duration
 from proxy.operate.push_texts import state_text, throttled_text
 from proxy.operate.views.lag import LagQueue

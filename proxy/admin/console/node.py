@@ -13,8 +13,7 @@ from proxy.access.views import AuditEntry
 from proxy.admin.console.buttons import Button, reload
 from proxy.admin.console.calls import Call
 from proxy.admin.console.overview import Tile, node_tiles
-from proxy.operate.answers import counter_sums
-from proxy.operate.latencies import latencies
+from proxy.operate.answers import counter_sums, latencies
 from proxy.operate.text import byte_size
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, LatencyView, State

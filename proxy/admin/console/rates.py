@@ -10,8 +10,8 @@ from math import isnan, nan
 from broker.runtime.later import Repeated
 from broker.runtime.seams import Scheduler
 from broker.views import View
+from proxy.operate.answers import latencies
 from proxy.operate.attention.judgement import Judgement
-from proxy.operate.latencies import latencies
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.lag_history import LagCourse
 from proxy.services.topic_port import MESSAGES_SENT
