@@ -293,6 +293,11 @@ class Retention:
         total = self._disk.total_bytes(self._root)
         return 1 - self._disk.free_bytes(self._root) / total if total else 0.0
 
+    @property
+    def next_file(self) -> ExpiringSegment | None:
+        """The file that is deleted next; None while there is only one."""
+        return self._oldest_file()
+
     def _oldest_file(self) -> ExpiringSegment | None:
         """Look at the oldest file, once; None while it is the last."""
         number = min(self._log.segments, default=None)

@@ -25,12 +25,13 @@ from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import LagQueues
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.in_kafka import InKafka
+from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
-from proxy.operate.views.topics import TopicInKafka, TopicView
+from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
 from upstream.figures.tracing import Tracing
 from upstream.views import Delivery, GroupView, Position, QueueLag, StuckKey, StuckMessage, SubscriptionView
@@ -92,6 +93,8 @@ class PlainNode(LiveNode):
         self.configuration_view = ConfigurationView(file="/etc/pyddmq/node.yaml")
         self.lag_view = LagQueues(now_ms=NOW_MS)
         self.messages: Searchable | None = None
+        self.letters: tuple[Store, Redrives] | None = None
+        self.way_list: list[MessageInGroup] = []
         self.troubles_view = NodeTroubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
@@ -102,6 +105,15 @@ class PlainNode(LiveNode):
 
     def topics(self) -> Sequence[TopicView]:
         return self.topic_list
+
+    def topic_names(self) -> Sequence[str]:
+        return [each.topic for each in self.topic_list]
+
+    def topic(self, name: str) -> TopicView | None:
+        return next((each for each in self.topic_list if each.topic == name), None)
+
+    def topic_retention(self, name: str) -> TopicRetention:
+        return TopicRetention(age_ms=None, bytes_max=None, disk_ratio=None, disk_ratio_forced=None, log_bytes=0)
 
     def topics_in_kafka(self) -> Sequence[TopicInKafka]:
         return ()
@@ -183,7 +195,7 @@ class PlainNode(LiveNode):
         return self.connection_list
 
     def dead_letters(self) -> tuple[Store, Redrives] | None:
-        return None
+        return self.letters
 
     def delays(self) -> Delays | None:
         return None
@@ -193,6 +205,11 @@ class PlainNode(LiveNode):
 
     def timers(self) -> Timers | None:
         return None
+
+    log_begin = 0
+
+    def in_groups(self, *, topic: str, queue: int, offset: int) -> Sequence[MessageInGroup]:
+        return self.way_list
 
     def searchable(self) -> Searchable | None:
         return self.messages

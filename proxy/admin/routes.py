@@ -28,7 +28,7 @@ from proxy.access.views import AuditEntry
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.plain import refusal
 from proxy.admin.console.shell import Console
-from proxy.admin.entry.gate import AdminGate, Unknown, is_private, may_see_all
+from proxy.admin.entry.gate import AGAIN, AdminGate, Unknown, is_private, may_see_all
 from proxy.admin.entry.rights import NOBODY, PROBES, READING, WITHOUT_RIGHT, check_routes, need_of
 from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
 from proxy.admin.exposition import Exposition
@@ -412,7 +412,9 @@ class Routes:
         return _json(answers.stats(self._node, await self._judge(), limit=_limit(request)))
 
     async def _messages(self, request: web.Request) -> web.Response:
-        given, now_ms = dict(request.query), self._node.clock.wall_ms()
+        # The live tail of the console says that it asks by itself.
+        given = {name: value for name, value in request.query.items() if name != AGAIN}
+        now_ms = self._node.clock.wall_ms()
         return await self._stepwise(
             request,
             self._node.searchable(),

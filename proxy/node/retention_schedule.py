@@ -98,6 +98,15 @@ class Retaining:
         """
         return self._expiry.unfinished_below(self._store.end, lambda _, of: of == topic)
 
+    def losses_of_next(self, topic: str) -> dict[str, int]:
+        """Return by group the messages of a topic that the group has not finished in the file that is deleted next.
+
+        Raises:
+            OSError: The log or a queue's file cannot be read.
+        """
+        expiring = self._store.retention.next_file
+        return {} if expiring is None else self._expiry.unfinished_below(expiring.end, lambda _, of: of == topic)
+
     def change(self, wanted: RetentionLimits) -> None:
         """Bring limits into force."""
         self._store.retention.limits = wanted

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from broker.query import Searchable
 from broker.queues.topics import Topic, kind_of
@@ -36,13 +36,14 @@ from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
+from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings, settings_of
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
-from proxy.operate.views.topics import TopicInKafka, TopicView
+from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
 from pyddmq.version import product_version
 from upstream.delivery.group import ConsumerGroup
@@ -50,7 +51,7 @@ from upstream.delivery.stats import JobReader
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.tracing import Tracing
-from upstream.job import UpstreamJob
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.operate.positions import positions
 from upstream.state import JobState
 from upstream.views import GroupView, Position, StuckMessage
@@ -97,6 +98,26 @@ def _message(group: ConsumerGroup, job: UpstreamJob, subscription: Subscription,
     elif job.history is not None and (job.state is JobState.RETRYING or subscription.gate_holder is job):
         due_ms = job.history.due_wall_ms
     return StuckMessage(**known, group=group.name, queue=job.queue_id, id=subscription.message_id(job), due_ms=due_ms)
+
+
+def _in_group(group: ConsumerGroup, group_queue: GroupQueue, offset: int, clock: Clock) -> MessageInGroup:
+    job, reader = group_queue.live.get(offset), JobReader(clock)
+    if job is None:
+        state = "finished" if group_queue.tracker.is_finished(offset) else "not read yet"
+        return MessageInGroup(group=group.name, state=state)
+    history, delivery = job.history, job.delivery
+    due_ms = None if history is None or job.state is not JobState.RETRYING else history.due_wall_ms or None
+    return MessageInGroup(
+        group=group.name,
+        state=job.state.value,
+        holder=None if delivery is None else delivery.holder.address,
+        holder_client=None if delivery is None else delivery.holder.client or None,
+        held_ms=None if delivery is None else reader.to_wall(delivery.since),
+        attempts=0 if history is None else max(history.attempts, 1),
+        since_ms=None if history is None else reader.to_wall(history.since),
+        due_ms=due_ms if delivery is None else reader.to_wall(delivery.deadline),
+        reason=None if history is None else history.reason or None,
+    )
 
 
 # Clients and their limits, from a live node.
@@ -217,16 +238,41 @@ class LiveNode:
         """Every topic of the store, the system's too."""
         if not self._node.is_open:
             return ()
-        return [
-            TopicView(
-                topic=topic.name,
-                system=topic.system,
-                kind=kind_of(topic.name),
-                message_type=topic.message_type.value,
-                queues=ranges(topic),
-            )
-            for topic in self._node.store.topics.values()
-        ]
+        return [_topic_view(topic) for topic in self._node.store.topics.values()]
+
+    def topic_names(self) -> Sequence[str]:
+        """Names of all topics of the store, the system's too."""
+        return list(self._node.store.topics) if self._node.is_open else ()
+
+    def topic(self, name: str) -> TopicView | None:
+        """Return one topic of the store; None when there is none of that name."""
+        topic = self._node.store.topics.get(name) if self._node.is_open else None
+        return None if topic is None else _topic_view(topic)
+
+    def topic_retention(self, name: str) -> TopicRetention:
+        """Return what the retention of the store keeps of a topic. Raises OSError: the log cannot be read."""
+        retention, retaining = self._node.store.retention, self._node.opened.retaining
+        limits, expiring = retention.limits, retention.next_file
+        view = TopicRetention(
+            age_ms=limits.age_ms,
+            bytes_max=limits.log_bytes,
+            disk_ratio=limits.disk_ratio,
+            disk_ratio_forced=limits.disk_ratio_forced,
+            log_bytes=retention.log_bytes,
+        )
+        if expiring is None:
+            return view
+        queues = self._node.store.topics[name].queues
+        kept = {queue: first for (topic, queue), first in expiring.minimums.items() if topic == name}
+        is_dated = limits.age_ms and expiring.last_ms is not None
+        return replace(
+            view,
+            file=expiring.start,
+            due_ms=(expiring.last_ms or 0) + (limits.age_ms or 0) if is_dated else None,
+            reason=expiring.reason,
+            deleted=sum(first - queues[queue].min_offset for queue, first in kept.items()),
+            losses=retaining.losses_of_next(name),
+        )
 
     def topics_in_kafka(self) -> Sequence[TopicInKafka]:
         """Topics of the configuration that are in Kafka, by name."""
@@ -269,6 +315,19 @@ class LiveNode:
             found += messages
         found.sort(key=lambda each: each.since_ms)
         return found[:count_max], total
+
+    @property
+    def log_begin(self) -> int:
+        """Commit-log offset of the oldest record."""
+        return self._node.store.index.log.min_offset if self._node.is_open else 0
+
+    def in_groups(self, *, topic: str, queue: int, offset: int) -> Sequence[MessageInGroup]:
+        """Return what each group that reads a queue does with one message of it."""
+        return [
+            _in_group(each, group_queue, offset, self.clock)
+            for each in self._node.groups.values()
+            if each.has_topic(topic) and (group_queue := each.group_queue(topic, queue, offset)) is not None
+        ]
 
     def delays(self) -> Delays | None:
         """Return the delivery of delayed messages, or None before it is open."""
@@ -443,6 +502,16 @@ def _limit(name: str, text: str) -> float | None:
         return float(text) if text else None
     except ValueError as error:
         raise ValueError(f"invalid {name} {text[:100]!r}; pass a number, or an empty value for no limit") from error
+
+
+def _topic_view(topic: Topic) -> TopicView:
+    return TopicView(
+        topic=topic.name,
+        system=topic.system,
+        kind=kind_of(topic.name),
+        message_type=topic.message_type.value,
+        queues=ranges(topic),
+    )
 
 
 def ranges(topic: Topic) -> list[QueueRange]:

@@ -34,6 +34,7 @@ RULES = (
     AccessRule(principals=["operator", "all"], operate=["*"]),
     AccessRule(principals=["reader", "all"], read_bodies=["*"]),
     AccessRule(principals=["admin", "all"], administer=True),
+    AccessRule(principals=["producer", "all"], produce=["*"]),
 )
 HOME = NetworkRule(cidr="127.0.0.0/8", principal="home")
 

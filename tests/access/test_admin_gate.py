@@ -22,6 +22,7 @@ from proxy.operate.changes.desk import Change
 from proxy.operate.changes.groups import group_changes
 from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.offsets import offset_changes
+from proxy.operate.changes.publish import publish_changes
 from proxy.operate.changes.timers import timer_changes
 from proxy.operate.changes.topics import topic_changes
 from proxy.operate.changes.transactions import transaction_changes
@@ -38,6 +39,7 @@ assert len(CHANGES) == sum(
         delay_changes,
         group_changes,
         offset_changes,
+        publish_changes,
         timer_changes,
         topic_changes,
         transaction_changes,
@@ -55,6 +57,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "cancel_delays": {"messages": [{"id": "x", "topic": "billing"}]},
     "cancel_timers": {"timers": [{"id": "x", "topic": "billing"}]},
     "reschedule_timer": {"id": "x", "deliverAtMs": 1_800_000_000_000, "topic": "billing"},
+    "publish_message": {"topic": "billing", "body": "x"},
     "create_topic": {"topic": "billing", "queues": 1},
     "alter_topic": {"topic": "billing", "queues": 2},
     "delete_topic": {"topic": "billing", "confirm": "billing"},
@@ -75,8 +78,9 @@ HOLDERS = {
     Permission.OPERATE: "operator",
     Permission.READ_BODIES: "reader",
     Permission.ADMINISTER: "admin",
+    Permission.PRODUCE: "producer",
 }
-PEOPLE = ("viewer", "operator", "reader", "admin", "stranger")
+PEOPLE = ("viewer", "operator", "reader", "admin", "producer", "stranger")
 
 
 def is_denied(status: int) -> bool:

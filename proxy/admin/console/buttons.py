@@ -9,7 +9,7 @@ from proxy.admin.console.calls import Call
 from proxy.operate.attention.kinds import command
 from proxy.operate.views.findings import Finding
 
-Value = str | int | bool | None
+Value = str | int | bool | None | Sequence[Mapping[str, str]]
 
 
 class Button(View, frozen=True, kw_only=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from broker.runtime.async_steps import run_async
 from broker.views import View
 from proxy.access.audit import Audit
 from proxy.access.rights import Rights
@@ -41,6 +43,8 @@ class Call:
         rights: What the viewer may do; None: there are no rules.
         kept: Returns what was made under a name in the last so many seconds, or makes it.
         read_only: Whether the console makes no changes (`admin.readOnly`, or a node with `adminTokenFile`).
+        needs_token: Whether reading bodies needs the token of `adminTokenFile`, which a browser does not send.
+        searching: Held by the one search that runs.
     """
 
     node: LiveNode
@@ -51,14 +55,29 @@ class Call:
     rights: Rights | None
     kept: Keep
     read_only: bool
+    needs_token: bool = False
+    searching: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def search(self, steps: Generator[None, None, Made]) -> Made:
+        """Run a search beside the node's own work, one at a time."""
+        async with self.searching:
+            return await run_async(steps)
 
     def may_view(self, name: str) -> bool:
         """Whether the viewer may see a topic or a group."""
         return self.rights is None or self.rights.may(Permission.VIEW, name)
 
+    def may_read_bodies(self, name: str) -> bool:
+        """Whether the viewer may read bodies of a topic."""
+        return not self.needs_token if self.rights is None else self.rights.may(Permission.READ_BODIES, name)
+
     def may_operate(self, name: str) -> bool:
         """Whether the console offers changes of a topic or a group."""
         return self._may_change(Permission.OPERATE, name)
+
+    def may(self, action: Permission, name: str) -> bool:
+        """Whether the console offers what needs another right on a topic or a group."""
+        return self._may_change(action, name)
 
     def may_administer(self) -> bool:
         """Whether the console offers changes of the node."""
@@ -86,6 +105,7 @@ class Page:
         parameters: Names of the query parameters that it reads; any other is ignored.
         named_by: The parameter whose value is the title of the page, such as the group; "" for none.
         menu_of: Path of the page in whose place in the menu it is; "": it has its own.
+        live: Whether the page requests its fragment again every 2 s.
     """
 
     path: str
@@ -96,3 +116,4 @@ class Page:
     parameters: tuple[str, ...] = ()
     named_by: str = ""
     menu_of: str = ""
+    live: bool = True

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from proxy.admin.console.calls import Page
+from proxy.admin.console.dead_letters import PARAMETERS as LETTER_PARAMETERS
+from proxy.admin.console.dead_letters import dead_letters
 from proxy.admin.console.group import group, groups
+from proxy.admin.console.message import PARAMETERS as MESSAGE_PARAMETERS
+from proxy.admin.console.message import message
 from proxy.admin.console.node import audit, clients, node
 from proxy.admin.console.overview import overview
-from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN
+from proxy.admin.console.topics import topic, topics
+from proxy.admin.console.waiting import PARAMETERS as WAITING_PARAMETERS
+from proxy.admin.console.waiting import waiting
+from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN, TOPIC
 
 PAGES = (
     Page(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
@@ -20,6 +27,46 @@ PAGES = (
         parameters=("group", "span"),
         named_by="group",
         menu_of="/groups",
+    ),
+    Page(path="/topics", title="Topics", template="topics.html", view=topics, need=OWN, parameters=("q", "page")),
+    Page(
+        path="/topic",
+        title="Topic",
+        template="topic.html",
+        view=topic,
+        need=TOPIC,
+        parameters=("topic", "text"),
+        named_by="topic",
+        menu_of="/topics",
+        live=False,
+    ),
+    Page(
+        path="/message",
+        title="Messages",
+        template="message.html",
+        view=message,
+        need=OWN,
+        parameters=MESSAGE_PARAMETERS,
+        live=False,
+    ),
+    Page(
+        path="/dead-letters",
+        title="Dead letters",
+        template="dead_letters.html",
+        view=dead_letters,
+        need=OWN,
+        parameters=LETTER_PARAMETERS,
+        named_by="group",
+        live=False,
+    ),
+    Page(
+        path="/waiting",
+        title="Waiting",
+        template="waiting.html",
+        view=waiting,
+        need=ALL,
+        parameters=WAITING_PARAMETERS,
+        live=False,
     ),
     Page(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
     Page(path="/node", title="Node", template="node.html", view=node, need=ALL),

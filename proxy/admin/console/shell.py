@@ -31,6 +31,7 @@ KEPT_MAX = 256
 STATIC: Mapping[str, tuple[str, str]] = {
     "console.css": ("console.css", "text/css"),
     "console.js": ("console.js", "text/javascript"),
+    "pages.js": ("pages.js", "text/javascript"),
     "htmx.min.js": ("vendor/htmx.min.js", "text/javascript"),
     "hx-csp.min.js": ("vendor/hx-csp.min.js", "text/javascript"),
     "uPlot.iife.min.js": ("vendor/uPlot.iife.min.js", "text/javascript"),
@@ -100,6 +101,7 @@ class Console:
         self._token = token
         self._keep_seconds = keep_seconds
         self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._searching = asyncio.Lock()
         self._files = {name: _file(*of) for name, of in STATIC.items()}
         self._versions = {name: each.etag.strip('"')[:12] for name, each in self._files.items()}
 
@@ -153,6 +155,8 @@ class Console:
             rights=asker.rights,
             kept=self.kept,
             read_only=read_only,
+            needs_token=asker.rights is None and self._token.is_set,
+            searching=self._searching,
         )
         view = await page.view(call)
         text = environment().get_template(page.template).render(view=view)

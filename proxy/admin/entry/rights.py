@@ -105,7 +105,7 @@ def need_of(request: web.Request, reading: Mapping[str, Need]) -> Need:
     resource = request.match_info.route.resource
     if resource is None:
         return NOBODY
-    if resource.canonical == "/api/messages" and request.query.get("body") != "none":
+    if resource.canonical == "/api/messages" and (request.query.get("body") != "none" or "text" in request.query):
         return BODIES
     return reading[resource.canonical]
 

@@ -95,6 +95,11 @@ async def others_first() -> AsyncIterator[None]:
 class ChangeBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
     """Base of the bodies: camelCase names, no others than those of the model."""
 
+    @property
+    def noted(self) -> ChangeBody:
+        """The body as the log and the audit trail have it."""
+        return self
+
 
 class NoBody(ChangeBody, frozen=True):
     """Body of a change that needs to be told nothing."""
@@ -280,13 +285,13 @@ class ChangeDesk:
         if self._audit is None:
             return 0
         try:
-            return await self._audit.begin(change.name, who, msgspec.json.encode(body).decode())
+            return await self._audit.begin(change.name, who, msgspec.json.encode(body.noted).decode())
         except AuditUnwritable as error:
             raise ChangeRefused(503, f"{error.text} Free space in the data directory, and try again.") from error
 
     def _tell(self, change: Change, outcome: str, who: Who, body: ChangeBody | None, line: int, **more: object) -> None:
         self._metrics.counter(CHANGES, change.name, outcome).add()
-        asked = msgspec.to_builtins(body) if body is not None else None
+        asked = msgspec.to_builtins(body.noted) if body is not None else None
         log.warning(
             "admin_change",
             change=change.name,

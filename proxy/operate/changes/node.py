@@ -8,6 +8,7 @@ from proxy.operate.changes.delays import delay_changes
 from proxy.operate.changes.desk import Change
 from proxy.operate.changes.groups import group_changes
 from proxy.operate.changes.offsets import offset_changes
+from proxy.operate.changes.publish import publish_changes
 from proxy.operate.changes.timers import timer_changes
 from proxy.operate.changes.topics import topic_changes
 from proxy.operate.changes.transactions import transaction_changes
@@ -20,6 +21,7 @@ def node_changes(node: Node) -> list[Change]:
         *delay_changes(node),
         *group_changes(node),
         *offset_changes(node),
+        *publish_changes(node),
         *topic_changes(node),
         *transaction_changes(node),
         *timer_changes(node),

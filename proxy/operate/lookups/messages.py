@@ -41,10 +41,13 @@ BODY_CUT_BYTES = 1024
 """Bytes of a body that are shown unless all of it is asked for."""
 PAGE_BYTES = 1 << 20
 """Bytes of records after which a page of a list ends; writing them as JSON takes some milliseconds of the loop."""
+TEXT_BYTES = 16 << 20
+"""Bytes of records that one request looks through for a text."""
 WHOLE_BYTES = 16 << 20
 """Bytes of whole bodies that one answer holds; further ones are cut, and one by one they are whole."""
 
 _DESCRIBE_BYTES = 1 << 19
+_STEP_MESSAGES = 32
 
 PARAMETERS = (
     "topic",
@@ -59,6 +62,7 @@ PARAMETERS = (
     "cursor",
     "limit",
     "body",
+    "text",
 )
 
 
@@ -85,6 +89,8 @@ class MessageSearch:
         self._query: Query | None = None
         self._messages: list[LogMessage] = []
         self._described: list[MessageView] = []
+        # Before the search, so that a search that begins there misses nothing.
+        self._log_end = store.index.log.visible_end
         check_names(parameters, PARAMETERS)
         self._body = parameters.get("body", "cut")
         if self._body not in ("none", "cut", "whole"):
@@ -111,6 +117,8 @@ class MessageSearch:
                 self._store, self._topic(), given["key"], begin_ms=begin_ms, end_ms=end_ms, limit=self._limit()
             )
             yield from self._run(query)
+        elif "text" in given:
+            yield from self._by_text(given["text"].encode("utf-8", "surrogatepass"))
         elif "offset" in given and "limit" not in given and "cursor" not in given:
             self._messages = [at_offset(self._store, self._topic(), self._queue(), self._number("offset", 0))]
         else:
@@ -123,7 +131,28 @@ class MessageSearch:
         yield from query.steps()
         self._messages = query.found
 
-    def _listing(self) -> Listing:
+    def _by_text(self, text: bytes) -> Generator[None, None, None]:
+        """Look through a bounded part of a topic; the cursor continues there."""
+        cursor: int | None = self._number("cursor", 0)
+        found: list[LogMessage] = []
+        looked_through = 0
+        while cursor is not None and looked_through < TEXT_BYTES:
+            listing = self._listing(cursor=cursor, limit=LIMIT_MAX)
+            yield from self._run(listing)
+            cursor = listing.cursor
+            for place, message in enumerate(listing.found, 1):
+                looked_through += message.size
+                if contains(message, text):
+                    if len(found) == self._limit():
+                        cursor, looked_through = message.physical, TEXT_BYTES
+                        break
+                    found.append(message)
+                if not place % _STEP_MESSAGES:
+                    yield
+            listing.cursor = cursor
+        self._messages = found
+
+    def _listing(self, *, cursor: int | None = None, limit: int | None = None) -> Listing:
         begin_ms, end_ms = time_span(self._given, self._now_ms)
         return Listing(
             self._store,
@@ -132,8 +161,8 @@ class MessageSearch:
             offset=self._number("offset", 0),
             begin_ms=begin_ms,
             end_ms=end_ms,
-            cursor=self._number("cursor", 0),
-            limit=self._limit(),
+            cursor=self._number("cursor", 0) if cursor is None else cursor,
+            limit=self._limit() if limit is None else limit,
             bytes_max=PAGE_BYTES,
         )
 
@@ -226,12 +255,23 @@ class MessageSearch:
         unsearched = query.unsearched if isinstance(query, KeyQuery) else ()
         return MessagesAnswer(
             now_ms=self._now_ms,
-            log_end=self._store.index.log.visible_end,
+            log_end=self._log_end,
             messages=self._described,
             cursor=query.cursor if isinstance(query, Listing) else None,
             damaged=0 if query is None else query.damaged,
             unsearched_bytes=sum(end - start for start, end in unsearched),
         )
+
+
+def contains(message: LogMessage, text: bytes) -> bool:
+    """Whether the body, unpacked, or a name or value of the properties contains a text."""
+    try:
+        body = message.body()
+    except BodyUnusable:
+        body = bytes(message.stored_body)
+    return text in body or any(
+        text in each.encode("utf-8", "surrogatepass") for pair in message.properties.items() for each in pair
+    )
 
 
 def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None = None) -> MessageView:

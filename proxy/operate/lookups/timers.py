@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 
 from msgspec.structs import asdict
 
@@ -18,6 +18,7 @@ LIST_PARAMETERS = ("topic", "from", "to", "limit", "cursor")
 SHOW_PARAMETERS = ("id", "topic")
 LIMIT_MAX = 1_000
 """Timers of one page: more would take the loop's thread too long."""
+_SLOTS_AT_ONCE, _STEP_SLOTS = 4_096, 64
 _CURSOR = re.compile(r"(\d{1,18})-(\d{1,18})")
 
 
@@ -68,3 +69,30 @@ def show(
     if lookup.state is TimerState.UNKNOWN:
         raise NotFound(f"timer {lookup.unique_key} does not exist, or its records were deleted")
     return lookup.answer(now_ms=now_ms)
+
+
+def due_counts(timers: Timers, ends_ms: Sequence[int]) -> Generator[None, None, list[int]]:
+    """Count pending timers by due time, in steps of bounded work; a timer beyond the wheel counts at its far end.
+
+    Args:
+        timers: Whose.
+        ends_ms: Ends of the ranges, ascending, ms since the epoch; the last range has no end.
+    """
+    table = timers.table
+    wheel, place, looked_at = table.wheel, 0, 0
+    counts = [0] * (len(ends_ms) + 1)
+    # Those whose slot was read wait in memory, and are the next ones.
+    counts[0] = table.coming.count
+    slot_ms, end_ms = table.next_ms, table.next_ms + wheel.round_ms
+    if timers.parts.is_fresh or timers.entering.queue is None:
+        return counts
+    while slot_ms < end_ms and sum(counts) < timers.pending:
+        slot_ms = wheel.next_used(slot_ms, min(end_ms, slot_ms + _SLOTS_AT_ONCE * wheel.precision_ms))
+        while place < len(ends_ms) and slot_ms >= ends_ms[place]:
+            place += 1
+        counts[place] += timers.parts.in_slot(slot_ms)
+        slot_ms += wheel.precision_ms
+        looked_at += 1
+        if not looked_at % _STEP_SLOTS:
+            yield
+    return counts

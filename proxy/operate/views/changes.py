@@ -88,6 +88,22 @@ class ResetResult(View, frozen=True, kw_only=True):
     queues: Sequence[Move]
 
 
+class PublishResult(View, frozen=True, kw_only=True):
+    """A message as it was published.
+
+    Attributes:
+        id: Its UNIQ_KEY.
+        topic: Its topic.
+        queue: Its queue; null for a message that waits.
+        offset: Its offset; null for a message that waits.
+    """
+
+    id: str
+    topic: str
+    queue: int | None
+    offset: int | None
+
+
 class TopicResult(View, frozen=True, kw_only=True):
     """A topic as it was made, or altered.
 

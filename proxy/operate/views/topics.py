@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.views import QueueRange, View
 
@@ -58,3 +58,31 @@ class TopicsAnswer(View, frozen=True, kw_only=True):
     topics_total: int
     topics: Sequence[TopicView]
     in_kafka: Sequence[TopicInKafka] = ()
+
+
+class TopicRetention(View, frozen=True, kw_only=True):
+    """What the retention of the store keeps of a topic.
+
+    Attributes:
+        age_ms: Age at which a file is deleted; null: no limit.
+        bytes_max: Size of the log above which the oldest file is deleted; null: no limit.
+        disk_ratio: Used part of the disk above which a file is deleted that no group needs; null: no limit.
+        disk_ratio_forced: The same, needed or not; null: no limit.
+        log_bytes: Size of the log's files.
+        file: Commit-log offset at which the file begins that is deleted next; null while there is only one.
+        due_ms: When that file reaches its age; null: not known, or no limit.
+        reason: `age`, `size` or `disk` while the file is due; "" while it is not.
+        deleted: Messages of the topic in that file.
+        losses: By group, those that it has not finished.
+    """
+
+    age_ms: int | None
+    bytes_max: int | None
+    disk_ratio: float | None
+    disk_ratio_forced: float | None
+    log_bytes: int
+    file: int | None = None
+    due_ms: int | None = None
+    reason: str = ""
+    deleted: int = 0
+    losses: Mapping[str, int] = {}

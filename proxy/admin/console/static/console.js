@@ -26,12 +26,12 @@
   }
 
   function refresh() {
-    if (document.visibilityState !== "visible" || ask.open || waits) return;
+    if (document.visibilityState !== "visible" || ask.open || waits || !page?.hasAttribute("hx-get")) return;
     waits = true;
     htmx.trigger(page, "refresh");
   }
 
-  if (page) {
+  if (page?.hasAttribute("hx-get")) {
     document.addEventListener("htmx:config:request", (event) => {
       if (etag) event.detail.ctx.request.headers["If-None-Match"] = etag;
     });

@@ -1,0 +1,178 @@
+"""Topics: the list, and one topic with its newest messages, queues, groups, retention, and a form to publish."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+from aiohttp import web
+
+from broker.errors import StoreError
+from broker.format.numbers import whole_number
+from broker.queues.topics import is_system
+from broker.views import View
+from proxy.access.rules import Permission
+from proxy.admin.console.calls import Call
+from proxy.operate.attention.judgement import LEVELS
+from proxy.operate.lookups.messages import MessageSearch
+from proxy.operate.views.messages import MessageView
+from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
+
+PAGE_ROWS = 100
+QUEUES_SHOWN = 200
+NEWEST = 20
+"""Messages that the page shows of a topic."""
+
+
+class TopicsView(View, frozen=True, kw_only=True):
+    """The list of topics.
+
+    Attributes:
+        q: Part of the name that is looked for; "" for all.
+        page: Number of the page, from 1.
+        pages: Number of pages.
+        total: Topics that fit.
+        rows: Those of the page: topics of users first, by name.
+        in_kafka: Topics of the configuration that are in Kafka and fit.
+    """
+
+    q: str
+    page: int
+    pages: int
+    total: int
+    rows: Sequence[TopicView]
+    in_kafka: Sequence[TopicInKafka]
+
+
+class TopicGroupRow(View, frozen=True, kw_only=True):
+    """A group on the topic.
+
+    Attributes:
+        group: Its name.
+        level: Level of its worst queue.
+        status: Status of its worst queue.
+        unfinished: Messages of the topic that it has not finished; null: not known.
+    """
+
+    group: str
+    level: str
+    status: str
+    unfinished: int | None
+
+
+class TopicPageView(View, frozen=True, kw_only=True):
+    """One topic.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        topic: Its figures.
+        queues_total: How many queues it has.
+        groups: Groups that read it and that the viewer may see, the worst first.
+        retention: What is kept of it; null where that is not known.
+        may_publish: Whether the page offers the form to publish.
+        may_read: Whether the viewer may read bodies.
+        newest: The newest messages, the oldest first.
+        end: Where a request for newer messages begins.
+        text: What the newest messages contain; "" for any.
+    """
+
+    now_ms: int
+    topic: TopicView
+    queues_total: int
+    groups: Sequence[TopicGroupRow]
+    retention: TopicRetention | None
+    may_publish: bool
+    may_read: bool
+    newest: Sequence[MessageView]
+    end: int
+    text: str
+
+
+async def topics(call: Call) -> TopicsView:
+    """Return the list of topics."""
+    wanted = call.query.get("q", "").strip()
+    part = wanted.lower()
+    found = [name for name in call.node.topic_names() if part in name.lower() and call.may_view(name)]
+    found.sort(key=lambda name: (is_system(name), name))
+    pages = max(1, -(-len(found) // PAGE_ROWS))
+    page = min(max(1, whole_number(call.query.get("page", "1"), 6) or 1), pages)
+    shown = found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    rows = [view for name in shown if (view := call.node.topic(name)) is not None]
+    in_kafka = [
+        each for each in call.node.topics_in_kafka() if part in each.topic.lower() and call.may_view(each.topic)
+    ]
+    return TopicsView(q=wanted, page=page, pages=pages, total=len(found), rows=rows, in_kafka=in_kafka[:PAGE_ROWS])
+
+
+async def topic(call: Call) -> TopicPageView:
+    """Return what the page of a topic shows. Raises HTTPNotFound."""
+    name, text = call.query.get("topic", ""), call.query.get("text", "").strip()
+    view, store = call.node.topic(name), call.node.searchable()
+    if view is None or store is None:
+        elsewhere = call.node.in_kafka.topic(name)
+        raise web.HTTPNotFound(text=elsewhere or f"There is no topic {name!r}; /topics lists all topics.")
+    may_read = call.may_read_bodies(name)
+    end = store.index.log.visible_end
+    return TopicPageView(
+        now_ms=call.node.clock.wall_ms(),
+        topic=TopicView(
+            topic=name,
+            system=view.system,
+            kind=view.kind,
+            message_type=view.message_type,
+            queues=view.queues[:QUEUES_SHOWN],
+        ),
+        queues_total=len(view.queues),
+        groups=_groups(call, name),
+        retention=_retention(call, name),
+        may_publish=not view.system and call.may(Permission.PRODUCE, name),
+        may_read=may_read,
+        newest=[] if text else await call.search(_newest(call, view, may_read=may_read)),
+        end=end,
+        text=text if may_read else "",
+    )
+
+
+def _newest(call: Call, view: TopicView, *, may_read: bool) -> Generator[None, None, list[MessageView]]:
+    """Read the newest messages of each queue; returns the newest of all."""
+    store = call.node.searchable()
+    found: list[MessageView] = []
+    assert store is not None, "the topic was found in it"
+    for queue in view.queues[:QUEUES_SHOWN]:
+        given = {
+            "topic": view.topic,
+            "queue": str(queue.queue),
+            "offset": str(max(queue.min, queue.max - NEWEST)),
+            "limit": str(NEWEST),
+            "body": "cut" if may_read else "none",
+        }
+        answer = yield from MessageSearch(store, given, now_ms=call.node.clock.wall_ms()).steps()
+        found += answer.messages
+    return sorted(found, key=lambda each: each.physical)[-NEWEST:]
+
+
+def _groups(call: Call, name: str) -> list[TopicGroupRow]:
+    rows: dict[str, TopicGroupRow] = {}
+    for queue in call.judged.queues:
+        if queue.topic != name or not call.may_view(queue.group):
+            continue
+        known = rows.get(queue.group)
+        is_worse = known is None or LEVELS.index(queue.level) > LEVELS.index(known.level)
+        unfinished = queue.unfinished
+        if known is not None:
+            both_known = known.unfinished is not None and unfinished is not None
+            unfinished = (known.unfinished or 0) + (unfinished or 0) if both_known else None
+        rows[queue.group] = TopicGroupRow(
+            group=queue.group,
+            level=queue.level if is_worse or known is None else known.level,
+            status=queue.status if is_worse or known is None else known.status,
+            unfinished=unfinished,
+        )
+    return sorted(rows.values(), key=lambda each: (-LEVELS.index(each.level), each.group))
+
+
+def _retention(call: Call, name: str) -> TopicRetention | None:
+    try:
+        found = call.node.topic_retention(name)
+    except (OSError, StoreError):
+        return None
+    return found

@@ -1,0 +1,250 @@
+"""What waits: timers and loops, delay levels, and transactions; each can be searched, and ended by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from urllib.parse import urlencode
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from broker.query import NotFound, QueryRefused
+from broker.views import DelayedMessage, DelayLevelView, TimerView, TransactionView, View
+from proxy.admin.console.buttons import Button
+from proxy.admin.console.calls import Call
+from proxy.operate.attention.kinds import command
+from proxy.operate.lookups import delays, timers, transactions
+from proxy.operate.views.waiting import DelaysAnswer, TimerAnswer, TimersAnswer, TransactionsAnswer
+
+KINDS = ("timers", "delays", "transactions")
+PARAMETERS = ("kind", "topic", "from", "to", "id", "level", "state", "cursor")
+ROWS = 100
+BOUNDS_MS = tuple(
+    (name, round(timedelta(**span).total_seconds() * 1000))
+    for name, span in (
+        ("1 min", {"minutes": 1}),
+        ("10 min", {"minutes": 10}),
+        ("1 h", {"hours": 1}),
+        ("6 h", {"hours": 6}),
+        ("1 day", {"days": 1}),
+        ("7 days", {"days": 7}),
+    )
+)
+"""Ends of the bars of the histogram, from now on."""
+
+
+class WaitingRow(View, frozen=True, kw_only=True):
+    """Something that waits.
+
+    Attributes:
+        timer: A timer, or null.
+        delayed: A message of a delay level, or null.
+        half: A transaction, or null.
+        buttons: What the viewer may do.
+    """
+
+    timer: TimerView | None = None
+    delayed: DelayedMessage | None = None
+    half: TransactionView | None = None
+    buttons: Sequence[Button] = ()
+
+
+class Bar(View, frozen=True, kw_only=True):
+    """A bar of the histogram.
+
+    Attributes:
+        name: Until when, in words.
+        count: Timers that fall due until then, and after the bar before.
+        share: Of the highest bar, 0.0 to 1.0.
+    """
+
+    name: str
+    count: int
+    share: float
+
+
+class WaitingPageView(View, frozen=True, kw_only=True):
+    """What waits.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        kind: `timers`, `delays` or `transactions`.
+        given: What the filter has.
+        problem: Why nothing can be shown; "" for none.
+        timers: Figures of all timers; null on the other tabs.
+        bars: When timers fall due.
+        one: What became of the timer that was looked for; null for none.
+        levels: Delay levels.
+        halves: Figures of transactions; null on the other tabs.
+        rows: A page of what waits.
+        more: The query of the next page; "" after the last one.
+    """
+
+    now_ms: int
+    kind: str
+    given: Mapping[str, str] = {}
+    problem: str = ""
+    timers: TimersAnswer | None = None
+    bars: Sequence[Bar] = ()
+    one: TimerAnswer | None = None
+    levels: Sequence[DelayLevelView] = ()
+    halves: TransactionsAnswer | None = None
+    rows: Sequence[WaitingRow] = ()
+    more: str = ""
+
+
+async def waiting(call: Call) -> WaitingPageView:
+    """Return what the page shows."""
+    kind = call.query.get("kind", KINDS[0])
+    given = {name: value for name in PARAMETERS[1:-1] if (value := call.query.get(name, "").strip())}
+    view = WaitingPageView(now_ms=call.node.clock.wall_ms(), kind=kind if kind in KINDS else KINDS[0], given=given)
+    look = {"timers": _timers, "delays": _delays, "transactions": _transactions}[view.kind]
+    try:
+        return await look(call, view)
+    except NotFound as error:
+        return replace(view, problem=f"Not found: {error}.")
+    except (QueryRefused, ValueError) as error:
+        return replace(view, problem=f"The filter is not valid: {str(error).rstrip('.')}.")
+
+
+def _asked(call: Call, view: WaitingPageView, *names: str) -> dict[str, str]:
+    asked = {name: view.given[name] for name in names if name in view.given}
+    return {**asked, "cursor": call.query["cursor"]} if "cursor" in call.query else asked
+
+
+def _next(view: WaitingPageView, cursor: object) -> str:
+    return urlencode({"kind": view.kind, **view.given, "cursor": cursor}) if isinstance(cursor, str | int) else ""
+
+
+async def _timers(call: Call, view: WaitingPageView) -> WaitingPageView:
+    opened, store = call.node.timers(), call.node.searchable()
+    if opened is None or store is None:
+        return replace(view, problem="The store is opening; try again when /readyz reports ready.")
+    one = None
+    if "id" in view.given:
+        asked = {name: view.given[name] for name in ("id", "topic") if name in view.given}
+        one = await call.search(timers.show(store, asked, broker_name=call.node.broker_name, now_ms=view.now_ms))
+    given = _asked(call, view, "topic", "from", "to")
+    found = await call.search(timers.search(opened, given, limit=ROWS, now_ms=view.now_ms))
+    counts = await call.search(timers.due_counts(opened, [view.now_ms + end_ms for _, end_ms in BOUNDS_MS]))
+    names = [f"within {BOUNDS_MS[0][0]}", *(f"to {name}" for name, _ in BOUNDS_MS[1:]), "later"]
+    most = max(counts) or 1
+    rows = [] if one is not None else [_timer(call, each) for each in found.timers]
+    return replace(
+        view,
+        timers=replace(found, timers=()),
+        bars=[Bar(name=name, count=count, share=count / most) for name, count in zip(names, counts, strict=True)],
+        one=one,
+        rows=rows,
+        more="" if one is not None else _next(view, found.cursor),
+    )
+
+
+def _timer(call: Call, timer: TimerView) -> WaitingRow:
+    may = call.may_operate(timer.topic)
+    return WaitingRow(timer=timer, buttons=timer_buttons(timer, call.node.clock.wall_ms()) if may else [])
+
+
+def timer_buttons(timer: TimerView, now_ms: int) -> list[Button]:
+    """Return the buttons that cancel a timer, deliver it now, or move it."""
+    name = timer.delay_id or timer.id
+    place = (name, "--topic", timer.topic)
+    at = {"name": "deliverAtMs", "label": "New time (this browser's time zone)", "type": "datetime-local"}
+    ends = "The message is not delivered." if timer.loop is None else "The loop ends; no more messages are delivered."
+    return [
+        Button(
+            label="Cancel timer",
+            path="/api/timers/cancel",
+            body={"timers": [{"id": name, "topic": timer.topic}]},
+            command=command("timers", "cancel", *place),
+            text=ends,
+            tone="bad",
+        ),
+        Button(
+            label="Deliver now",
+            path="/api/timers/reschedule",
+            body={"id": name, "topic": timer.topic, "deliverAtMs": now_ms},
+            command=command("timers", "reschedule", *place, "--at", "in 0s"),
+            text="The message is delivered at once.",
+        ),
+        Button(
+            label="Move",
+            path="/api/timers/reschedule",
+            body={"id": name, "topic": timer.topic},
+            command=command("timers", "reschedule", *place, "--at", "in 90s"),
+            text="The message gets another due time, and a new id.",
+            fields=[at],
+        ),
+    ]
+
+
+async def _delays(call: Call, view: WaitingPageView) -> WaitingPageView:
+    asked = {**_asked(call, view, "topic", "level"), "messages": "true"}
+    found: DelaysAnswer = await call.search(delays.search(call.node.delays(), asked, limit=ROWS, now_ms=view.now_ms))
+    messages = [] if found.messages is UNSET else found.messages
+    return replace(
+        view,
+        levels=found.levels,
+        rows=[_delayed(call, each) for each in messages],
+        more=_next(view, found.cursor),
+    )
+
+
+def _delayed(call: Call, message: DelayedMessage) -> WaitingRow:
+    if not call.may_operate(message.topic):
+        return WaitingRow(delayed=message)
+    cancel = Button(
+        label="Cancel message",
+        path="/api/delays/cancel",
+        body={"messages": [{"id": message.id, "topic": message.topic}]},
+        command=command("delays", "cancel", message.id, "--topic", message.topic),
+        text="The message is not delivered.",
+        tone="bad",
+    )
+    return WaitingRow(delayed=message, buttons=[cancel])
+
+
+async def _transactions(call: Call, view: WaitingPageView) -> WaitingPageView:
+    query = {name: view.given[name] for name in ("topic", "state", "id") if name in view.given}
+    if "cursor" in call.query:
+        query["from"] = call.query["cursor"]
+    asked = transactions.TransactionQuery.of(query, limit=ROWS)
+    found = await call.search(transactions.search(call.node.transactions(), asked, now_ms=view.now_ms))
+    return replace(
+        view,
+        halves=replace(found, transactions=()),
+        rows=[_half(call, each) for each in found.transactions],
+        more=_next(view, found.next),
+    )
+
+
+def _half(call: Call, half: TransactionView) -> WaitingRow:
+    if not call.may_operate("*"):
+        return WaitingRow(half=half)
+    if half.state == "discarded":
+        resume = Button(
+            label="Resume",
+            path="/api/transactions/resume",
+            body={"id": half.id},
+            command=command("transactions", "resume", half.id),
+            text="The transaction is undecided again, and its producers are checked from the first check on.",
+        )
+        return WaitingRow(half=half, buttons=[resume])
+    if half.state != "undecided":
+        return WaitingRow(half=half)
+    texts = {"commit": "The message is delivered. Final.", "rollback": "The message is never delivered. Final."}
+    return WaitingRow(
+        half=half,
+        buttons=[
+            Button(
+                label=state.capitalize(),
+                path="/api/transactions/decide",
+                body={"id": half.id, "state": state},
+                command=command("transactions", state, half.id),
+                text=text,
+                tone="bad",
+            )
+            for state, text in texts.items()
+        ],
+    )

@@ -1,0 +1,114 @@
+"""Publishing one message through the admin port, checked as a producer's (`proxy.services.message_checks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from broker.errors import StoreError
+from broker.log.put import Put
+from proxy.access.rules import Permission
+from proxy.node.node import Node
+from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.groups import need_ready
+from proxy.operate.changes.steps import durable
+from proxy.operate.views.changes import PublishResult
+from proxy.services.message_checks import MessageChecks, give_tokens_back
+from proxy.services.message_rules import Refusal
+from proxy.services.topic_port import TopicPort
+from proxy.wire.values import SendMessage
+
+_BORN_HOST = bytes((127, 0, 0, 1)) + bytes(4)
+
+
+class PublishBody(ChangeBody, frozen=True):
+    """One message; a delay by level, by moment, or by span."""
+
+    topic: str
+    body: str
+    key: str = ""
+    tag: str = ""
+    properties: Mapping[str, str] = {}
+    delay_level: int = 0
+    deliver_at_ms: int = 0
+    delay_ms: int = 0
+
+    @property
+    def noted(self) -> PublishBody:
+        """Without the message's body and properties: those may be secrets."""
+        return replace(self, body=f"({len(self.body)} characters)", properties={})
+
+
+def publish_changes(node: Node) -> list[Change]:
+    """Return the change that publishes a message."""
+
+    async def publish(body: PublishBody) -> PublishResult:
+        need_ready(node)
+        ports, config = node.opened.ports, node.config
+        checks = MessageChecks(
+            ports.by_name,
+            store=node.store,
+            runtime=node.runtime,
+            body_bytes_max=config.node.max_message_bytes,
+            auto_create=lambda name: ports.auto_create(name, config),
+            disabled=lambda name: name in config.topics and not config.topics[name].enabled,
+        )
+        puts: list[Put] = []
+        found: list[TopicPort] = []
+        try:
+            delays = checks.check([_message(body)], puts, found)
+            if found[0].in_kafka:
+                give_tokens_back(found)
+                text = f"Topic {body.topic} is in Kafka; use `pyddmq send`, or Kafka's own tools."
+                raise ChangeRefused(409, text)
+            waits = checks.delay(puts, found, delays)
+        except Refusal as refusal:
+            raise ChangeRefused(409, f"{refusal.text}.") from refusal
+        except UnicodeError as error:
+            raise ChangeRefused(400, f"The message is not valid UTF-8: {error}.") from error
+        try:
+            [position] = node.store.append(puts, born_ms=node.runtime.clock.wall_ms(), born_host=_BORN_HOST)
+        except StoreError:
+            give_tokens_back(found)
+            raise
+        await durable(node)
+        port = found[0]
+        port.messages.value += 1
+        port.body_bytes.value += len(body.body.encode())
+        return PublishResult(
+            id=position.unique_key.decode(),
+            topic=body.topic,
+            queue=None if waits else position.queue_id,
+            offset=None if waits else position.offset,
+        )
+
+    return [
+        Change(
+            name="publish_message",
+            path="/api/messages/publish",
+            action=Permission.PRODUCE,
+            on=lambda body: (body.topic,),
+            run=publish,
+            body=PublishBody,
+        )
+    ]
+
+
+def _message(body: PublishBody) -> SendMessage:
+    names = tuple(name.encode() for name in body.properties)
+    values = tuple(value.encode() for value in body.properties.values())
+    return SendMessage(
+        topic=body.topic.encode(),
+        key=body.key.encode() or None,
+        value=None,
+        hash_id=0,
+        tags=body.tag.encode() or None,
+        partition_id=-1,
+        body=memoryview(body.body.encode()),
+        version=None,
+        properties=(names, values) if names else None,
+        delay_level=body.delay_level or None,
+        deliver_at_ms=body.deliver_at_ms or None,
+        delay_ms=body.delay_ms or None,
+    )
