@@ -8,25 +8,27 @@ from typing import Any, cast
 from broker.runtime.steps import run_now
 from broker.views import View
 from proxy.access.rights import Rights
-from proxy.admin.console.calls import Call, Page
+from proxy.admin.console.calls import ConsolePage, PageCall
 from proxy.admin.console.menu import PAGES
-from proxy.admin.console.rates import Rates
+from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.templating import environment
 from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
 from pyddmq.testing import ManualClock, ManualScheduler
 
 
-def call_of(node: LiveNode, query: Mapping[str, str], *, rights: Rights | None = None, read_only: bool = False) -> Call:
+def call_of(
+    node: LiveNode, query: Mapping[str, str], *, rights: Rights | None = None, read_only: bool = False
+) -> PageCall:
     """Return a request with these parameters."""
 
     async def kept(name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[None, None, Any]]) -> Any:
         return await make()
 
-    return Call(
+    return PageCall(
         node=node,
         judged=judged(node),
-        rates=Rates(node, ManualScheduler(ManualClock())),
+        rates=SecondRates(node, ManualScheduler(ManualClock())),
         audit=None,
         query=query,
         rights=rights,
@@ -35,13 +37,13 @@ def call_of(node: LiveNode, query: Mapping[str, str], *, rights: Rights | None =
     )
 
 
-def page_at(path: str) -> Page:
+def page_at(path: str) -> ConsolePage:
     """Return the page of a path."""
     [found] = [each for each in PAGES if each.path == path]
     return found
 
 
-def shown(call: Call, path: str) -> str:
+def shown(call: PageCall, path: str) -> str:
     """Return the fragment of a page whose view waits for nothing."""
     page = page_at(path)
     view = run_now(

@@ -20,7 +20,7 @@ from broker.runtime.seams import Clock, Scheduler
 from conf.sections.admin import AdminConfig
 from proxy.access.access import Access
 from proxy.access.audit import Audit
-from proxy.admin.console.rates import Rates
+from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import Console
 from proxy.admin.entry.gate import AdminGate
 from proxy.admin.guard import AdminGuard
@@ -119,7 +119,7 @@ class AdminServer:
         self._plain: asyncio.Server | None = None
         self._encrypted: asyncio.Server | None = None
         self._lag: LoopLag | None = None
-        self._rates: Rates | None = None
+        self._rates: SecondRates | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -161,7 +161,7 @@ class AdminServer:
             random_bytes=self._random_bytes,
         )
         loop_name = f"{type(loop).__module__}.{type(loop).__name__}"
-        self._rates = rates = Rates(self._node, loop)
+        self._rates = rates = SecondRates(self._node, loop)
         console = Console(
             self._node,
             rates,

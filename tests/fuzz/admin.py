@@ -22,7 +22,7 @@ from conf.sections.admin import AdminConfig
 from proxy.access.access import Access
 from proxy.access.audit import Audit
 from proxy.access.tokens import made
-from proxy.admin.console.rates import Rates
+from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import Console
 from proxy.admin.entry.gate import SECONDS_EACH, AdminGate
 from proxy.admin.routes import Routes
@@ -133,7 +133,7 @@ class _Port:
         )
         console = Console(
             node,
-            Rates(node, self.loop),
+            SecondRates(node, self.loop),
             audit=audit,
             settings=AdminConfig,
             random_bytes=lambda _: _SECRET,

@@ -20,7 +20,7 @@ from aiohttp import web
 from actions.http.connection_options import HttpWish
 from broker.runtime.seams import SystemClock
 from conf.sections.admin import AdminConfig
-from proxy.admin.console.rates import Rates
+from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import Console
 from proxy.admin.entry.gate import AdminGate
 from proxy.admin.routes import Routes
@@ -141,7 +141,7 @@ class AdminPort:
         )
         console = Console(
             view,
-            Rates(view, asyncio.get_running_loop()),
+            SecondRates(view, asyncio.get_running_loop()),
             audit=None,
             settings=lambda: settings,
             random_bytes=bytes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from broker.views import View
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
 from proxy.operate.views.findings import Finding
 
@@ -142,7 +142,7 @@ def reload() -> Button:
     )
 
 
-def of_finding(call: Call, finding: Finding) -> list[Button]:
+def of_finding(call: PageCall, finding: Finding) -> list[Button]:
     """Return what a viewer may do about a finding."""
     group, topic = finding.group, finding.topic
     if finding.finding in ("reload_refused", "config_missing"):

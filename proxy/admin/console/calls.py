@@ -12,7 +12,7 @@ from broker.views import View
 from proxy.access.audit import Audit
 from proxy.access.rights import Rights
 from proxy.access.rules import EVERYTHING, Permission
-from proxy.admin.console.rates import Rates
+from proxy.admin.console.rates import SecondRates
 from proxy.admin.entry.rights import Need
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.live_node import LiveNode
@@ -20,7 +20,7 @@ from proxy.operate.live_node import LiveNode
 Made = TypeVar("Made")
 
 
-class Keep(Protocol):
+class KeepMade(Protocol):
     """Keeps what is expensive to make."""
 
     async def __call__(
@@ -31,7 +31,7 @@ class Keep(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class PageCall:
     """A request for a page, by anyone with the same rights.
 
     Attributes:
@@ -49,11 +49,11 @@ class Call:
 
     node: LiveNode
     judged: Judgement
-    rates: Rates
+    rates: SecondRates
     audit: Audit | None
     query: Mapping[str, str]
     rights: Rights | None
-    kept: Keep
+    kept: KeepMade
     read_only: bool
     needs_token: bool = False
     searching: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -93,7 +93,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ConsolePage:
     """One page.
 
     Attributes:
@@ -111,7 +111,7 @@ class Page:
     path: str
     title: str
     template: str
-    view: Callable[[Call], Awaitable[View]]
+    view: Callable[[PageCall], Awaitable[View]]
     need: Need
     parameters: tuple[str, ...] = ()
     named_by: str = ""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from broker.query import NotFound, QueryRefused
 from broker.queues.topics import DEAD_LETTER_PREFIX
 from broker.views import View
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
 from proxy.operate.lookups import dead_letters as lookup
 from proxy.operate.moments import parse_moment
@@ -71,7 +71,7 @@ class DeadLettersView(View, frozen=True, kw_only=True):
         return urlencode({"group": self.group, **more})
 
 
-async def dead_letters(call: Call) -> DeadLettersView:
+async def dead_letters(call: PageCall) -> DeadLettersView:
     """Return what the page shows. Raises HTTPForbidden."""
     node, group = call.node, call.query.get("group", "")
     view = DeadLettersView(now_ms=node.clock.wall_ms(), group=group)
@@ -105,7 +105,7 @@ async def dead_letters(call: Call) -> DeadLettersView:
     )
 
 
-async def _groups(call: Call, view: DeadLettersView) -> DeadLettersView:
+async def _groups(call: PageCall, view: DeadLettersView) -> DeadLettersView:
     opened = call.node.dead_letters()
     assert opened is not None, "it was open"
     async with call.searching:
@@ -118,7 +118,7 @@ async def _groups(call: Call, view: DeadLettersView) -> DeadLettersView:
     return replace(view, groups=seen[:GROUPS_SHOWN], groups_total=len(seen), in_kafka=in_kafka)
 
 
-async def _figures(call: Call, group: str) -> DeadLetterFigures | None:
+async def _figures(call: PageCall, group: str) -> DeadLetterFigures | None:
     """Return counts by reason, of the last seconds; None where there are too many dead letters to count."""
 
     async def count() -> DeadLetterFigures | None:

@@ -12,7 +12,7 @@ from broker.format.numbers import whole_number
 from broker.runtime.async_steps import run_async
 from broker.views import View
 from proxy.admin.console.buttons import Button, heads, pause, reset, resume
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.admin.console.overview import FindingRow, GroupRow, finding_rows, group_rows, ranked
 from proxy.operate.answers import groups_of, latencies
 from proxy.operate.lag_texts import behind, forecast
@@ -77,7 +77,7 @@ class SubscriptionRow(View, frozen=True, kw_only=True):
     settings: Mapping[str, Any]
 
 
-class QueueRow(View, frozen=True, kw_only=True):
+class QueueOfGroup(View, frozen=True, kw_only=True):
     """A queue, judged.
 
     Attributes:
@@ -178,7 +178,7 @@ class GroupPageView(View, frozen=True, kw_only=True):
     subscriptions: Sequence[SubscriptionRow]
     stuck: Sequence[StuckRow]
     stuck_total: int
-    queues: Sequence[QueueRow]
+    queues: Sequence[QueueOfGroup]
     queues_total: int
     held: Sequence[HeldRow]
     held_total: int
@@ -205,7 +205,7 @@ class GroupPageView(View, frozen=True, kw_only=True):
         return ({**frame, "series": [lag]}, {**frame, "series": [published, finished]})
 
 
-async def groups(call: Call) -> GroupsView:
+async def groups(call: PageCall) -> GroupsView:
     """Return the list of groups."""
     wanted = call.query.get("q", "").strip()
     found = [each for each in ranked(call) if wanted.lower() in each.group.lower()]
@@ -215,7 +215,7 @@ async def groups(call: Call) -> GroupsView:
     return GroupsView(q=wanted, page=page, pages=pages, total=len(found), rows=rows)
 
 
-async def group(call: Call) -> GroupPageView:
+async def group(call: PageCall) -> GroupPageView:
     """Return what the page of a group shows. Raises HTTPNotFound."""
     name = call.query.get("group", "")
     found = groups_of(call.node, HELD_MAX, name)
@@ -239,7 +239,7 @@ async def group(call: Call) -> GroupPageView:
         subscriptions=[_subscription(call, view, each, settings) for each in view.topics],
         stuck=[_stuck(call, each) for each in messages],
         stuck_total=stuck_total,
-        queues=[QueueRow(queue=each, behind=behind(each), forecast=forecast(each)) for each in queues[:ROWS_MAX]],
+        queues=[QueueOfGroup(queue=each, behind=behind(each), forecast=forecast(each)) for each in queues[:ROWS_MAX]],
         queues_total=len(queues),
         held=held[:ROWS_MAX],
         held_total=view.in_flight_total,
@@ -253,7 +253,7 @@ async def group(call: Call) -> GroupPageView:
     )
 
 
-async def _course(call: Call, name: str, span: str) -> LagCourse:
+async def _course(call: PageCall, name: str, span: str) -> LagCourse:
     span_ms = SPANS.get(span, 0)
     if span_ms <= SPANS["10m"]:
         course = call.rates.of_group(name)
@@ -283,14 +283,16 @@ def _unjudged(name: str) -> GroupRow:
     )
 
 
-def _buttons(call: Call, view: GroupView) -> list[Button]:
+def _buttons(call: PageCall, view: GroupView) -> list[Button]:
     if not call.may_operate(view.group):
         return []
     paused = [each.paused_since_ms is not None for each in view.topics]
     return [*([] if all(paused) else [pause(view.group)]), *([resume(view.group)] if any(paused) else [])]
 
 
-def _subscription(call: Call, view: GroupView, topic: SubscriptionView, settings: Mapping[str, Any]) -> SubscriptionRow:
+def _subscription(
+    call: PageCall, view: GroupView, topic: SubscriptionView, settings: Mapping[str, Any]
+) -> SubscriptionRow:
     buttons: list[Button] = []
     if call.may_operate(view.group):
         is_paused = topic.paused_since_ms is not None
@@ -304,7 +306,7 @@ def _subscription(call: Call, view: GroupView, topic: SubscriptionView, settings
     )
 
 
-def _stuck(call: Call, message: StuckMessage) -> StuckRow:
+def _stuck(call: PageCall, message: StuckMessage) -> StuckRow:
     may = call.may_operate(message.group)
     return StuckRow(
         message=message,
@@ -335,7 +337,7 @@ def _pushes(topic: str, push: PushView) -> list[PushRow]:
     ]
 
 
-def _settings(call: Call, name: str) -> Mapping[str, Any]:
+def _settings(call: PageCall, name: str) -> Mapping[str, Any]:
     configured = call.node.settings().get("groups", ())
     found = configured.values() if isinstance(configured, Mapping) else configured
     return next((each for each in found if each.get("group") == name), {})

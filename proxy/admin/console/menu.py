@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.admin.console.calls import Page
+from proxy.admin.console.calls import ConsolePage
 from proxy.admin.console.dead_letters import PARAMETERS as LETTER_PARAMETERS
 from proxy.admin.console.dead_letters import dead_letters
 from proxy.admin.console.group import group, groups
@@ -16,9 +16,11 @@ from proxy.admin.console.waiting import waiting
 from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN, TOPIC
 
 PAGES = (
-    Page(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
-    Page(path="/groups", title="Groups", template="groups.html", view=groups, need=OWN, parameters=("q", "page")),
-    Page(
+    ConsolePage(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
+    ConsolePage(
+        path="/groups", title="Groups", template="groups.html", view=groups, need=OWN, parameters=("q", "page")
+    ),
+    ConsolePage(
         path="/group",
         title="Group",
         template="group.html",
@@ -28,8 +30,10 @@ PAGES = (
         named_by="group",
         menu_of="/groups",
     ),
-    Page(path="/topics", title="Topics", template="topics.html", view=topics, need=OWN, parameters=("q", "page")),
-    Page(
+    ConsolePage(
+        path="/topics", title="Topics", template="topics.html", view=topics, need=OWN, parameters=("q", "page")
+    ),
+    ConsolePage(
         path="/topic",
         title="Topic",
         template="topic.html",
@@ -40,7 +44,7 @@ PAGES = (
         menu_of="/topics",
         live=False,
     ),
-    Page(
+    ConsolePage(
         path="/message",
         title="Messages",
         template="message.html",
@@ -49,7 +53,7 @@ PAGES = (
         parameters=MESSAGE_PARAMETERS,
         live=False,
     ),
-    Page(
+    ConsolePage(
         path="/dead-letters",
         title="Dead letters",
         template="dead_letters.html",
@@ -59,7 +63,7 @@ PAGES = (
         named_by="group",
         live=False,
     ),
-    Page(
+    ConsolePage(
         path="/waiting",
         title="Waiting",
         template="waiting.html",
@@ -68,7 +72,7 @@ PAGES = (
         parameters=WAITING_PARAMETERS,
         live=False,
     ),
-    Page(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
-    Page(path="/node", title="Node", template="node.html", view=node, need=ALL),
-    Page(path="/audit", title="Audit", template="audit.html", view=audit, need=ADMINISTER, parameters=("q",)),
+    ConsolePage(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
+    ConsolePage(path="/node", title="Node", template="node.html", view=node, need=ALL),
+    ConsolePage(path="/audit", title="Audit", template="audit.html", view=audit, need=ADMINISTER, parameters=("q",)),
 )

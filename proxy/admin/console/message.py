@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from broker.query import NotFound, QueryRefused, at_physical
 from broker.views import View
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.operate.lookups.message_way import MessageInGroup, WayStep, way
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.views.messages import MessagesAnswer, MessageView
@@ -81,7 +81,7 @@ class MessagesView(View, frozen=True, kw_only=True):
         return urlencode({**self.given, "format": name})
 
 
-async def message(call: Call) -> MessagesView:
+async def message(call: PageCall) -> MessagesView:
     """Return what the page shows. Raises HTTPForbidden."""
     given = {name: value for name in FIELDS if (value := call.query.get(name, "").strip())}
     empty = MessagesView(now_ms=call.node.clock.wall_ms(), given=given)
@@ -114,19 +114,19 @@ async def message(call: Call) -> MessagesView:
     return view if answer.cursor is None else _continued(view, call, answer, answer.cursor)
 
 
-def _as_allowed(call: Call, found: MessageView) -> MessageView:
+def _as_allowed(call: PageCall, found: MessageView) -> MessageView:
     """Return a message without its body where the viewer may not read it."""
     return found if call.may_read_bodies(found.topic) else replace(found, body="", body_encoding="utf-8")
 
 
-def _continued(view: MessagesView, call: Call, answer: MessagesAnswer, cursor: int) -> MessagesView:
+def _continued(view: MessagesView, call: PageCall, answer: MessagesAnswer, cursor: int) -> MessagesView:
     query = {**view.given, "cursor": str(cursor)}
     begun = call.node.log_begin if "cursor" not in call.query else int(call.query["cursor"])
     share = (cursor - begun) / max(1, answer.log_end - begun)
     return replace(view, more=urlencode(query), share=share, first=begun)
 
 
-async def _detail(call: Call, found: MessageView) -> MessageDetail:
+async def _detail(call: PageCall, found: MessageView) -> MessageDetail:
     store = call.node.searchable()
     assert store is not None, "the message was found in it"
     topic = found.properties.get("REAL_TOPIC", found.topic)

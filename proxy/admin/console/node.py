@@ -11,7 +11,7 @@ from broker.runtime.metrics import SPECS
 from broker.views import View
 from proxy.access.views import AuditEntry
 from proxy.admin.console.buttons import Button, reload
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.admin.console.overview import Tile, node_tiles
 from proxy.operate.answers import counter_sums, latencies
 from proxy.operate.text import byte_size
@@ -118,7 +118,7 @@ class AuditPageView(View, frozen=True, kw_only=True):
     total: int
 
 
-async def clients(call: Call) -> ClientsView:
+async def clients(call: PageCall) -> ClientsView:
     """Return what the page of clients shows."""
     wanted, now_ms = call.query.get("q", "").strip(), call.node.clock.wall_ms()
     found = sorted(call.node.connections(), key=lambda each: each.since_ms)
@@ -136,7 +136,7 @@ async def clients(call: Call) -> ClientsView:
     )
 
 
-async def node(call: Call) -> NodeView:
+async def node(call: PageCall) -> NodeView:
     """Return what the page of the node shows."""
     live, configuration = call.node, call.node.configuration
     store = live.store()
@@ -167,7 +167,7 @@ async def node(call: Call) -> NodeView:
     )
 
 
-async def audit(call: Call) -> AuditPageView:
+async def audit(call: PageCall) -> AuditPageView:
     """Return what the page of the audit trail shows."""
     entries, total = ([], 0) if call.audit is None else call.audit.recent(ROWS_MAX)
     wanted = call.query.get("q", "").strip()

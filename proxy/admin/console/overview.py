@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker.views import View
 from lag.rules.statuses import BY_NAME
 from proxy.admin.console.buttons import Button, of_finding
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.admin.console.rates import Moment
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lag_texts import behind, forecast_of_all
@@ -101,7 +101,7 @@ class OverviewView(View, frozen=True, kw_only=True):
     open_ports: bool
 
 
-async def overview(call: Call) -> OverviewView:
+async def overview(call: PageCall) -> OverviewView:
     """Return what the page shows."""
     groups = ranked(call)
     found = [each for each in call.judged.findings if sees(call, each)]
@@ -120,27 +120,27 @@ async def overview(call: Call) -> OverviewView:
     )
 
 
-def sees(call: Call, finding: Finding) -> bool:
+def sees(call: PageCall, finding: Finding) -> bool:
     """Whether a finding is about what the viewer may see."""
     return call.sees_all if finding.group is None else call.may_view(finding.group)
 
 
-def _happened_to(call: Call, event: EventView) -> bool:
+def _happened_to(call: PageCall, event: EventView) -> bool:
     return call.sees_all if not event.group else call.may_view(event.group)
 
 
-def finding_rows(call: Call, found: Sequence[Finding]) -> list[FindingRow]:
+def finding_rows(call: PageCall, found: Sequence[Finding]) -> list[FindingRow]:
     """Return findings with their buttons."""
     return [FindingRow(finding=each, buttons=of_finding(call, each)) for each in found[:FINDINGS_SHOWN]]
 
 
-def ranked(call: Call) -> list[LagGroup]:
+def ranked(call: PageCall) -> list[LagGroup]:
     """Return the groups that the viewer may see, the worst first."""
     seen = [each for each in call.judged.groups if call.may_view(each.group)]
     return sorted(seen, key=lambda each: (-LEVELS.index(each.level), -(each.time_lag_ms or 0), each.group))
 
 
-def group_rows(call: Call, groups: Sequence[LagGroup]) -> list[GroupRow]:
+def group_rows(call: PageCall, groups: Sequence[LagGroup]) -> list[GroupRow]:
     """Return these groups as rows, in the same order."""
     queues: dict[str, list[LagQueue]] = {each.group: [] for each in groups}
     for queue in call.judged.queues:
@@ -149,7 +149,7 @@ def group_rows(call: Call, groups: Sequence[LagGroup]) -> list[GroupRow]:
     return [_row(call, each, queues[each.group]) for each in groups]
 
 
-def _row(call: Call, group: LagGroup, queues: Sequence[LagQueue]) -> GroupRow:
+def _row(call: PageCall, group: LagGroup, queues: Sequence[LagQueue]) -> GroupRow:
     published, finished = call.rates.latest(group.group)
     late = max(queues, key=lambda each: each.time_lag_ms or each.time_lag_low_ms or 0, default=None)
     worst = queues[0] if queues else None
@@ -167,7 +167,7 @@ def _row(call: Call, group: LagGroup, queues: Sequence[LagQueue]) -> GroupRow:
     )
 
 
-def node_tiles(call: Call) -> list[Tile]:
+def node_tiles(call: PageCall) -> list[Tile]:
     """Return the figures of the node."""
     node = call.node
     store, memory = node.store(), node.memory()

@@ -52,7 +52,7 @@ class _Ring:
         self.published, self.finished, self.lag = empty, empty[:], empty[:]
 
 
-class Rates:
+class SecondRates:
     """Samples the node's counters every second, from `start` to `stop`.
 
     Args:

@@ -15,9 +15,9 @@ from broker.runtime.async_steps import run_async
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit
 from proxy.access.rules import EVERYTHING, NODE, Permission
-from proxy.admin.console.calls import Call, Made, Page
+from proxy.admin.console.calls import ConsolePage, Made, PageCall
 from proxy.admin.console.menu import PAGES
-from proxy.admin.console.rates import Rates
+from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.templating import environment, resource
 from proxy.admin.entry.gate import AGAIN, is_private
 from proxy.admin.entry.rights import OWN
@@ -64,7 +64,7 @@ class Viewer(NamedTuple):
     may_sign_in: bool
 
 
-class _Kept(NamedTuple):
+class _KeptFragment(NamedTuple):
     until: float
     task: asyncio.Future[Any]
 
@@ -85,7 +85,7 @@ class Console:
     def __init__(
         self,
         node: LiveNode,
-        rates: Rates,
+        rates: SecondRates,
         *,
         audit: Audit | None,
         settings: Callable[[], AdminConfig],
@@ -100,7 +100,7 @@ class Console:
         self._random_bytes = random_bytes
         self._token = token
         self._keep_seconds = keep_seconds
-        self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._kept: dict[tuple[object, ...], _KeptFragment] = {}
         self._searching = asyncio.Lock()
         self._files = {name: _file(*of) for name, of in STATIC.items()}
         self._versions = {name: each.etag.strip('"')[:12] for name, each in self._files.items()}
@@ -112,7 +112,7 @@ class Console:
         router.add_get("/static/{name}", self._static)
 
     def _handler(
-        self, page: Page, asker_of: Callable[[web.Request], Asker]
+        self, page: ConsolePage, asker_of: Callable[[web.Request], Asker]
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             asker = asker_of(request)
@@ -123,7 +123,7 @@ class Console:
 
         return handle
 
-    async def _fragment(self, page: Page, request: web.Request, asker: Asker) -> Fragment:
+    async def _fragment(self, page: ConsolePage, request: web.Request, asker: Asker) -> Fragment:
         """Return the fragment of a page: computed once in two seconds for all who may see the same."""
         query = {name: request.query[name] for name in page.parameters if name in request.query}
         read_only = self._is_read_only(asker)
@@ -141,12 +141,12 @@ class Console:
             self._kept = {each: old for each, old in self._kept.items() if now < old.until}
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
-            kept = self._kept[name] = _Kept(now + seconds, asyncio.ensure_future(make()))
+            kept = self._kept[name] = _KeptFragment(now + seconds, asyncio.ensure_future(make()))
         made: Made = await asyncio.shield(kept.task)
         return made
 
-    async def _made(self, page: Page, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:
-        call = Call(
+    async def _made(self, page: ConsolePage, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:
+        call = PageCall(
             node=self._node,
             judged=await run_async(judging(self._node, leisurely=True)),
             rates=self._rates,
@@ -165,7 +165,7 @@ class Console:
     def _is_read_only(self, asker: Asker) -> bool:
         return self._settings().read_only or (asker.rights is None and self._token.is_set)
 
-    def _whole(self, page: Page, request: web.Request, asker: Asker, fragment: Fragment) -> web.Response:
+    def _whole(self, page: ConsolePage, request: web.Request, asker: Asker, fragment: Fragment) -> web.Response:
         nonce = self._random_bytes(_NONCE_BYTES).hex()
         named = request.query.get(page.named_by, "") if page.named_by else ""
         parameters = {name: request.query[name] for name in page.parameters if name in request.query}
@@ -191,7 +191,7 @@ class Console:
         response.headers["Content-Security-Policy"] = policy(nonce)
         return response
 
-    def _may_open(self, page: Page, asker: Asker) -> bool:
+    def _may_open(self, page: ConsolePage, asker: Asker) -> bool:
         """Whether the menu shows a page; those about one name show what the viewer may see."""
         if asker.rights is None or page.need.action is None:
             return True

@@ -11,7 +11,7 @@ from broker.format.numbers import whole_number
 from broker.queues.topics import is_system
 from broker.views import View
 from proxy.access.rules import Permission
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.views.messages import MessageView
@@ -87,7 +87,7 @@ class TopicPageView(View, frozen=True, kw_only=True):
     text: str
 
 
-async def topics(call: Call) -> TopicsView:
+async def topics(call: PageCall) -> TopicsView:
     """Return the list of topics."""
     wanted = call.query.get("q", "").strip()
     part = wanted.lower()
@@ -103,7 +103,7 @@ async def topics(call: Call) -> TopicsView:
     return TopicsView(q=wanted, page=page, pages=pages, total=len(found), rows=rows, in_kafka=in_kafka[:PAGE_ROWS])
 
 
-async def topic(call: Call) -> TopicPageView:
+async def topic(call: PageCall) -> TopicPageView:
     """Return what the page of a topic shows. Raises HTTPNotFound."""
     name, text = call.query.get("topic", ""), call.query.get("text", "").strip()
     view, store = call.node.topic(name), call.node.searchable()
@@ -132,7 +132,7 @@ async def topic(call: Call) -> TopicPageView:
     )
 
 
-def _newest(call: Call, view: TopicView, *, may_read: bool) -> Generator[None, None, list[MessageView]]:
+def _newest(call: PageCall, view: TopicView, *, may_read: bool) -> Generator[None, None, list[MessageView]]:
     """Read the newest messages of each queue; returns the newest of all."""
     store = call.node.searchable()
     found: list[MessageView] = []
@@ -150,7 +150,7 @@ def _newest(call: Call, view: TopicView, *, may_read: bool) -> Generator[None, N
     return sorted(found, key=lambda each: each.physical)[-NEWEST:]
 
 
-def _groups(call: Call, name: str) -> list[TopicGroupRow]:
+def _groups(call: PageCall, name: str) -> list[TopicGroupRow]:
     rows: dict[str, TopicGroupRow] = {}
     for queue in call.judged.queues:
         if queue.topic != name or not call.may_view(queue.group):
@@ -170,7 +170,7 @@ def _groups(call: Call, name: str) -> list[TopicGroupRow]:
     return sorted(rows.values(), key=lambda each: (-LEVELS.index(each.level), each.group))
 
 
-def _retention(call: Call, name: str) -> TopicRetention | None:
+def _retention(call: PageCall, name: str) -> TopicRetention | None:
     try:
         found = call.node.topic_retention(name)
     except (OSError, StoreError):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from broker.query import NotFound, QueryRefused
 from broker.views import DelayedMessage, DelayLevelView, TimerView, TransactionView, View
 from proxy.admin.console.buttons import Button
-from proxy.admin.console.calls import Call
+from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
 from proxy.operate.lookups import delays, timers, transactions
 from proxy.operate.views.waiting import DelaysAnswer, TimerAnswer, TimersAnswer, TransactionsAnswer
@@ -94,7 +94,7 @@ class WaitingPageView(View, frozen=True, kw_only=True):
     more: str = ""
 
 
-async def waiting(call: Call) -> WaitingPageView:
+async def waiting(call: PageCall) -> WaitingPageView:
     """Return what the page shows."""
     kind = call.query.get("kind", KINDS[0])
     given = {name: value for name in PARAMETERS[1:-1] if (value := call.query.get(name, "").strip())}
@@ -108,7 +108,7 @@ async def waiting(call: Call) -> WaitingPageView:
         return replace(view, problem=f"The filter is not valid: {str(error).rstrip('.')}.")
 
 
-def _asked(call: Call, view: WaitingPageView, *names: str) -> dict[str, str]:
+def _asked(call: PageCall, view: WaitingPageView, *names: str) -> dict[str, str]:
     asked = {name: view.given[name] for name in names if name in view.given}
     return {**asked, "cursor": call.query["cursor"]} if "cursor" in call.query else asked
 
@@ -117,7 +117,7 @@ def _next(view: WaitingPageView, cursor: object) -> str:
     return urlencode({"kind": view.kind, **view.given, "cursor": cursor}) if isinstance(cursor, str | int) else ""
 
 
-async def _timers(call: Call, view: WaitingPageView) -> WaitingPageView:
+async def _timers(call: PageCall, view: WaitingPageView) -> WaitingPageView:
     opened, store = call.node.timers(), call.node.searchable()
     if opened is None or store is None:
         return replace(view, problem="The store is opening; try again when /readyz reports ready.")
@@ -141,7 +141,7 @@ async def _timers(call: Call, view: WaitingPageView) -> WaitingPageView:
     )
 
 
-def _timer(call: Call, timer: TimerView) -> WaitingRow:
+def _timer(call: PageCall, timer: TimerView) -> WaitingRow:
     may = call.may_operate(timer.topic)
     return WaitingRow(timer=timer, buttons=timer_buttons(timer, call.node.clock.wall_ms()) if may else [])
 
@@ -179,7 +179,7 @@ def timer_buttons(timer: TimerView, now_ms: int) -> list[Button]:
     ]
 
 
-async def _delays(call: Call, view: WaitingPageView) -> WaitingPageView:
+async def _delays(call: PageCall, view: WaitingPageView) -> WaitingPageView:
     asked = {**_asked(call, view, "topic", "level"), "messages": "true"}
     found: DelaysAnswer = await call.search(delays.search(call.node.delays(), asked, limit=ROWS, now_ms=view.now_ms))
     messages = [] if found.messages is UNSET else found.messages
@@ -191,7 +191,7 @@ async def _delays(call: Call, view: WaitingPageView) -> WaitingPageView:
     )
 
 
-def _delayed(call: Call, message: DelayedMessage) -> WaitingRow:
+def _delayed(call: PageCall, message: DelayedMessage) -> WaitingRow:
     if not call.may_operate(message.topic):
         return WaitingRow(delayed=message)
     cancel = Button(
@@ -205,7 +205,7 @@ def _delayed(call: Call, message: DelayedMessage) -> WaitingRow:
     return WaitingRow(delayed=message, buttons=[cancel])
 
 
-async def _transactions(call: Call, view: WaitingPageView) -> WaitingPageView:
+async def _transactions(call: PageCall, view: WaitingPageView) -> WaitingPageView:
     query = {name: view.given[name] for name in ("topic", "state", "id") if name in view.given}
     if "cursor" in call.query:
         query["from"] = call.query["cursor"]
@@ -219,7 +219,7 @@ async def _transactions(call: Call, view: WaitingPageView) -> WaitingPageView:
     )
 
 
-def _half(call: Call, half: TransactionView) -> WaitingRow:
+def _half(call: PageCall, half: TransactionView) -> WaitingRow:
     if not call.may_operate("*"):
         return WaitingRow(half=half)
     if half.state == "discarded":

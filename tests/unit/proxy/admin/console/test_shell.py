@@ -17,7 +17,7 @@ from lag.samples import EventKind
 from proxy.admin.console.charts import sparkline
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.overview import FINDINGS_SHOWN
-from proxy.admin.console.rates import Rates
+from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import KEEP_SECONDS
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.operate.lookups.settings import without_secrets
@@ -306,7 +306,7 @@ def test_rates_are_rises_of_counters_per_second() -> None:
     """The first sample has none; a second without traffic is 0."""
     clock, node = ManualClock(NOW_MS), busy_node()
     node.clock = clock
-    rates = Rates(node, ManualScheduler(clock))
+    rates = SecondRates(node, ManualScheduler(clock))
     for sent in (5, 20, 0):
         node.metrics.counter(MESSAGES_SENT, "permits").add(sent)
         clock.advance(1)
