@@ -110,6 +110,7 @@ class WaitingWorld:
         self._ids = 0
         self.seen: dict[str, dict[str, list[int]]] = {}
         self._read: dict[Place, int] = {}
+        self._ends: dict[Place, int] = {}
         self.nodes: list[WaitingNode] = []
         for number in range(nodes):
             self.start(f"n{number}")
@@ -150,6 +151,9 @@ class WaitingWorld:
             if place.topic in (TOPIC, ANSWERS):
                 continue
             partition = self.kafka.partition(place)
+            if self._ends.get(place) == partition.stable:
+                continue
+            self._ends[place] = partition.stable
             for record in partition.read(self._read.get(place, 0), 10_000):
                 self._read[place] = record.offset + 1
                 name = (record.value or b"").decode()

@@ -28,14 +28,15 @@ class SimCoordinator:
     def __init__(self, cluster: SimKafka) -> None:
         self._cluster = cluster
         self._epochs: dict[str, int] = {}
-        self._open: dict[str, str] = {}
+        self._open: dict[tuple[str, int], str] = {}
         self._count = 0
         self.fencing = True
 
     def begin(self, name: str) -> int:
         """Give the id to one that asks."""
+        if self.fencing:
+            self._abort(name, self._epochs.get(name, 0))
         self._epochs[name] = self._epochs.get(name, 0) + 1
-        self.abort(name)
         return self._epochs[name]
 
     def check(self, name: str, epoch: int) -> KafkaFailure | None:
@@ -61,35 +62,34 @@ class SimCoordinator:
         if refused:
             return KafkaFailure("ABORTED", "a topic refuses its record"), refused, []
         self._count += 1
-        transaction = self._open[name] = f"{name}#{self._count}"
+        transaction = self._open[name, epoch] = f"{name}#{self._count}"
         offsets = []
         for each in records:
             count = len(self._cluster.partitions(each.topic))
             number = each.partition if each.partition is not None else sum(each.key or b"") % count
             place = Place(each.topic, number % count)
             offsets.append(self._cluster.append(place, each.key, each.value, each.headers, transaction=transaction))
-        self._cluster.after(TIMEOUT_SECONDS, self._expire, name, transaction)
+        self._cluster.after(TIMEOUT_SECONDS, self._expire, name, epoch, transaction)
         return None, {}, offsets
 
     def end(self, name: str, epoch: int) -> KafkaFailure | None:
         """Commit what is open; once more is harmless."""
         if (failure := self.check(name, epoch)) is not None:
             return failure
-        transaction = self._open.pop(name, None)
+        transaction = self._open.pop((name, epoch), None)
         if transaction is not None:
             self._cluster.end(transaction, commit=True)
         return None
 
-    def abort(self, name: str) -> None:
-        """Abort what is open."""
-        transaction = self._open.pop(name, None)
+    def _abort(self, name: str, epoch: int) -> None:
+        transaction = self._open.pop((name, epoch), None)
         if transaction is not None:
             self._cluster.end(transaction, commit=False)
 
-    def _expire(self, name: str, transaction: str) -> None:
-        if self._open.get(name) == transaction:
+    def _expire(self, name: str, epoch: int, transaction: str) -> None:
+        if self._open.get((name, epoch)) == transaction:
+            self._abort(name, epoch)
             self._epochs[name] += 1
-            self.abort(name)
 
 
 class SimTransactions:

@@ -16,6 +16,7 @@ from broker.runtime.metrics import declare
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.link import (
     Assignment,
+    Commit,
     GroupMember,
     KafkaClient,
     KafkaFailure,
@@ -53,6 +54,7 @@ _SILENT_SECONDS = 15.0
 """A partition of which nothing was heard for so long has no owner."""
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
 _JOIN_AGAIN_SECONDS = 5.0
+_COMMIT_SECONDS, _STANDS_SECONDS = 5.0, 20.0
 _LATE_MS_MAX = 30_000
 """An owner that is later takes no further messages."""
 _SKEW_MS_MAX = 500
@@ -197,6 +199,7 @@ class KafkaWaiting:
         self._skew = ""
         self._closed = False
         self._started_at = runtime.clock.monotonic()
+        self._committed_at = self._commit_at = runtime.clock.monotonic()
         self._asked: dict[str, _Asked] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._look = Later(runtime.scheduler, self._look_now)
@@ -488,11 +491,31 @@ class KafkaWaiting:
                 break
         for owner in self.owners.values():
             owner.look()
+        self._commit()
         metrics, cluster = self._runtime.metrics, self.settings.cluster
         metrics.counter(PENDING, cluster).value = sum(each.pending for each in found)
         metrics.counter(OWNED, cluster).value = sum(each.state == "serving" for each in found)
         metrics.counter(LATE, cluster).value = max((each.late_ms for each in found), default=0) // 1000
         metrics.counter(TAKEOVER, cluster).value = max((each.takeover_ms for each in found), default=0) // 1000
+
+    def _commit(self) -> None:
+        """Show Kafka's tools how far the owners have read; a member that cannot commit is not one any more (D80)."""
+        now = self._clock.monotonic()
+        member = self._owned.member
+        if member is None or not self.owners:
+            self._committed_at = now
+        elif now - self._committed_at > _STANDS_SECONDS:
+            self.broken(KafkaFailure("TIMED_OUT", "no commit has succeeded, so the member is replaced"))
+            member.abandon()
+            self._committed_at = now
+        elif now >= self._commit_at:
+            self._commit_at = now + _COMMIT_SECONDS
+
+            def done(failure: KafkaFailure | None) -> None:
+                if failure is None:
+                    self._committed_at = self._clock.monotonic()
+
+            member.commit([Commit(*place, owner.cache.position, "") for place, owner in self.owners.items()], done)
 
     def _note_status(self, status: PartitionStatus) -> None:
         now = self._clock.monotonic()
