@@ -13,7 +13,7 @@ from conf.foreign import FOREIGN, Foreign
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.sections.admin import AdminConfig
-from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig, KafkaWaitingConfig
 from conf.sections.lag import LagConfig, LagRules
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
@@ -145,6 +145,11 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
         KafkaClusterConfig,
         "kafka.CLUSTER",
         "A mapping: the key is the name of a Kafka cluster, for topics' `brokerCluster` ([Kafka](kafka.md)).",
+    ),
+    (
+        KafkaWaitingConfig,
+        "kafka.CLUSTER.waiting",
+        "Delays, timers and loops of the cluster's topics ([Kafka](kafka.md)).",
     ),
     (TopicConfig, "topics.NAME", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
     (GroupConfig, "groups[]", "A list of consumer groups."),
