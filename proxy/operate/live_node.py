@@ -37,6 +37,7 @@ from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import objectives_steps, trend_steps
+from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import LagTrend, ObjectivesAnswer
@@ -237,6 +238,11 @@ class LiveNode:
             for name in sorted(config.topics)
             if (cluster := config.cluster_of(name)) is not None
         ]
+
+    @property
+    def waiting_in_kafka(self) -> WaitingInKafka:
+        """What waits on Kafka."""
+        return WaitingInKafka(self._node.config, self._node.kafka.waiting)
 
     @property
     def in_kafka(self) -> InKafka:

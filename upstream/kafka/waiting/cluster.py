@@ -29,7 +29,7 @@ from upstream.kafka.link import (
 )
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
-from upstream.kafka.waiting.cache import Checkpoint, PartitionCache
+from upstream.kafka.waiting.cache import Checkpoint, PartitionCache, Row
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingMessage, WaitingRequest
 
@@ -270,7 +270,7 @@ class KafkaWaiting:
             text = f"waiting messages are delivered {known[0].late_ms / 1000:.0f} s late; send more slowly"
             raise WaitingRefused("limited", text)
         if settings.topic_pending:
-            count = sum(count for (topic, _), count in self._counts.items() if topic == identity.topic)
+            count = self.pending(identity.topic)
             if count >= settings.topic_pending:
                 text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
                 raise WaitingRefused("limited", text)
@@ -550,6 +550,22 @@ class KafkaWaiting:
             if now - heard_at <= _SILENT_SECONDS:
                 found += [f"partition {status.partition} (node {status.node}): {each}" for each in status.troubles]
         return found
+
+    def page(self, after: tuple[int, bytes], limit: int, topic: str) -> list[Row]:
+        """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns."""
+        found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic)]
+        return sorted(found, key=lambda row: (row.at, row.key))[:limit]
+
+    def _open_owners(self) -> list[PartitionOwner]:
+        return [each for each in self.owners.values() if each.state != "closed"]
+
+    def pending(self, topic: str) -> int:
+        """Return how many messages of a topic wait, in all partitions, as last heard."""
+        return sum(count for (name, _), count in self._counts.items() if name == topic)
+
+    def principals(self, topic: str) -> list[str]:
+        """Return whose messages of a topic wait; "" first."""
+        return ["", *sorted({owner for name, owner in self._counts if name == topic and owner})]
 
     def partitions(self) -> Iterable[PartitionStatus]:
         """The last status of each partition."""
