@@ -10,8 +10,9 @@ from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.fakes.kafka.client import SimClient, coordinator_of
 from tests.fakes.kafka.cluster import SimKafka
 from upstream.kafka.link import KafkaFailure, KafkaRecord, Place
-from upstream.kafka.waiting.cluster import KafkaWaiting, WaitingSettings
+from upstream.kafka.waiting.cluster import KafkaWaiting
 from upstream.kafka.waiting.records import Identity, WaitingMessage
+from upstream.kafka.waiting.topics import WaitingSettings
 
 TOPIC, ANSWERS = "__pyddmq_waiting", "__pyddmq_answers"
 SESSION_SECONDS = 6.0

@@ -25,7 +25,8 @@ from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
-from upstream.kafka.waiting.cluster import KafkaWaiting, WaitingSettings
+from upstream.kafka.waiting.cluster import KafkaWaiting
+from upstream.kafka.waiting.topics import WaitingSettings
 from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
@@ -97,7 +98,6 @@ class KafkaClients:
                 topic_pending=waits.max_pending_per_topic,
                 principal_pending=waits.max_pending_per_principal,
                 folder=folder,
-                boot=_boot_id(),
             )
             # A dead owner is to be followed within seconds, whatever the session of groups.
             quick = cluster.model_copy(
@@ -353,15 +353,6 @@ class KafkaGroups:
         if waiting:
             await asyncio.wait([asyncio.ensure_future(each.wait()) for each in waiting.values()], timeout=seconds)
         return [name for name, each in waiting.items() if not each.is_set()]
-
-
-def _boot_id() -> str:
-    """Return what names this boot of the machine; "": it does not say."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 def cluster_of(config: Config, group: GroupConfig) -> str | None:

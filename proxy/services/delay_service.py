@@ -240,7 +240,21 @@ class DelayService:
                 give_tokens_back([port])
                 raise
         if isinstance(port, KafkaPort):
-            self._add_in_kafka(connection, call, put, port, occurrence, judged, timeout_ms, key, slot=slot)
+            port, put = self._until(port, put, occurrence, owner)
+            self._kafka_sends.append(
+                [put if judged is None else keyed(put, judged.key)],
+                [port],
+                connection,
+                call,
+                stored=partial(self._stored, key),
+                judged=judged,
+                timeout_ms=timeout_ms,
+                slot=slot,
+                refused=partial(self._not_stored, key),
+            )
+            if connection.quota is not None:
+                note_pending(connection, [last_due_ms(occurrence)])
+            self._remember(key)
             return
         # All occurrences of a loop in one queue: consumers get them in their order.
         queue_id = queue_of_key(occurrence.uuid, port.queue_count)
@@ -266,46 +280,22 @@ class DelayService:
             self._keyed.stored(judged, positions)
         self._remember(key)
 
-    def _add_in_kafka(  # noqa: PLR0917 - as of `_add`
-        self,
-        connection: Connection,
-        call: Call,
-        put: Put,
-        port: KafkaPort,
-        occurrence: Occurrence,
-        judged: Judged | None,
-        timeout_ms: int | None,
-        key: _Add,
-        *,
-        slot: ReplySlot | None,
-    ) -> None:
-        """Have a message of a Kafka topic wait there; what is past is due now, and a single one then does not wait."""
+    @property
+    def _kafka_sends(self) -> KafkaSends:
         assert self._kafka is not None, "a port of Kafka's has a cluster"
-        due_ms = occurrence.at_s * 1000
+        return self._kafka
+
+    def _until(self, port: KafkaPort, put: Put, occurrence: Occurrence, owner: str | None) -> tuple[KafkaPort, Put]:
+        """Have a message of a Kafka topic wait there; a single one whose moment has passed does not. Raises Refusal."""
         try:
+            # All occurrences of a loop in one partition: consumers get them in their order.
             queue_id = port.place(-1, string_hash(occurrence.uuid) or 1, self._random)
-            until = Until(due_ms, "loop", key[2] or "", occurrence.id, occurrence.id, occurrence.is_loop)
+            until = Until(occurrence.at_s * 1000, "loop", owner or "", occurrence.id, occurrence.id, occurrence.is_loop)
             port = port.until(until, self._clock.wall_ms())
         except Refusal:
             give_tokens_back([port])
             raise
-        waiting = delivered(put._replace(queue_id=queue_id), occurrence)
-        if judged is not None:
-            waiting = keyed(waiting, judged.key)
-        self._kafka.append(
-            [waiting],
-            [port],
-            connection,
-            call,
-            stored=partial(self._stored, key),
-            judged=judged,
-            timeout_ms=timeout_ms,
-            slot=slot,
-            refused=partial(self._not_stored, key),
-        )
-        if connection.quota is not None:
-            note_pending(connection, [last_due_ms(occurrence)])
-        self._remember(key)
+        return port, delivered(put._replace(queue_id=queue_id), occurrence)
 
     def _remember(self, key: _Add) -> None:
         """Know an add that is under way, if it comes again."""

@@ -10,7 +10,7 @@ from broker.runtime.steps import run_now
 from broker.store import Store
 from conf import Config, SubscriptionConfig, TopicConfig
 from conf.base import is_topic_pattern
-from proxy.services.kafka.ports import KafkaPort, ProducerOf, WaitingOf
+from proxy.services.kafka.ports import KafkaPort, KafkaWays, ProducerOf, WaitingOf
 from proxy.services.topic_port import TopicPort
 from upstream.waiting.limits import TokenBucket
 
@@ -55,8 +55,7 @@ class TopicPorts:
         self._store = store
         self._clock = runtime.clock
         self._metrics = runtime.metrics
-        self._producer_of = producer_of
-        self._waiting_of = waiting_of
+        self._ways = KafkaWays(producer_of, waiting_of)
         self._node_limit: TokenBucket | None = None
 
     def making(self, config: Config) -> AwaitedSteps[None]:
@@ -130,13 +129,12 @@ class TopicPorts:
         return KafkaPort(
             name,
             cluster,
-            self._producer_of,
+            self._ways,
             limit,
             self._metrics,
             message_type=kind,
             node_limit=self._node_limit,
             retry_ms=settings.limiter_failure_retry_interval,
-            waiting_of=self._waiting_of,
         )
 
     def _limit(self, old: TokenBucket | None, rate: float | None) -> TokenBucket | None:

@@ -17,7 +17,7 @@ from tests.kafka.topics import make_topic
 from tests.kafka_world import Clients
 from tests.patient import until
 from upstream.kafka.link import KafkaFailure, Outgoing, Transactions
-from upstream.kafka.waiting.cluster import ANSWER_SETTINGS, TOPIC_SETTINGS
+from upstream.kafka.waiting.topics import ANSWER_SETTINGS, TOPIC_SETTINGS
 
 _CONFIG = """
 node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName: {name}, drainSeconds: 5}}

@@ -43,6 +43,13 @@ _WAITING_CODES = {
 }
 
 
+class KafkaWays(NamedTuple):
+    """What ports of Kafka share."""
+
+    producer_of: ProducerOf
+    waiting_of: WaitingOf
+
+
 class Until(NamedTuple):
     """How a message waits.
 
@@ -79,19 +86,19 @@ class KafkaPort(TopicPort):
         self,
         name: str,
         cluster: str,
-        producer_of: ProducerOf,
+        ways: KafkaWays,
         limit: TokenBucket | None,
         metrics: Metrics,
         *,
         message_type: MessageType,
         node_limit: TokenBucket | None = None,
         retry_ms: int = -1,
-        waiting_of: WaitingOf = lambda _: None,
     ) -> None:
         """Set up; see `TopicPort`."""
         topic = Topic(name, system=False)
         topic.message_type = message_type
-        self._producer_of = producer_of
+        self._producer_of = ways.producer_of
+        self._waiting_of = ways.waiting_of
         super().__init__(topic, limit, metrics, node_limit=node_limit, retry_ms=retry_ms)
         # A delay has to be refused, whatever else there is to pass.
         self.guarded = True
@@ -99,7 +106,6 @@ class KafkaPort(TopicPort):
         self.qid_prefix = f"{cluster}_"
         self.unknown_until = 0.0
         self.waits: Until | None = None
-        self._waiting_of = waiting_of
 
     @property
     def waiting(self) -> KafkaWaiting:

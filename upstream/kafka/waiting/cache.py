@@ -10,16 +10,18 @@ the machine (it is not synced), and younger than the log keeps tombstones.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from broker.runtime.seams import Disk
 from upstream.kafka.link import KafkaRecord
 from upstream.kafka.waiting.records import EndedMessage, State, WaitingMessage, WaitingRequest, decode, parse_key
 
 _LAYOUT = 1
+_BOOT_SECONDS = 5
+"""By so much may the wall clock have been set since."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 CREATE TABLE IF NOT EXISTS records (
@@ -62,13 +64,13 @@ class Checkpoint(NamedTuple):
 
     Attributes:
         log: The topic, by the ids of cluster and topic; "": not known, and no file is used again.
-        boot: The boot of the machine.
+        boot: When the machine was booted, seconds since the epoch.
         low, high: Bounds of the log now.
         oldest_ms: A file that was written before this moment may lack tombstones.
     """
 
     log: str
-    boot: str
+    boot: int
     low: int
     high: int
     oldest_ms: int
@@ -79,6 +81,7 @@ class PartitionCache:
 
     Args:
         path: The file, or ":memory:".
+        disk: Where it is deleted.
 
     Attributes:
         position: Offset of the next record to read; 0 or the log's start of a new one.
@@ -87,8 +90,9 @@ class PartitionCache:
     Methods raise sqlite3.Error: the file cannot be read or written.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, disk: Disk) -> None:
         self._path = path
+        self._disk = disk
         self.position = 0
         self.counts: Counter[tuple[str, str]] = Counter()
         self._database = self._connect()
@@ -100,8 +104,8 @@ class PartitionCache:
             position = facts.get("position", -1)
             if (
                 checkpoint.log
-                and (facts.get("layout"), facts.get("log"), facts.get("boot"))
-                == (_LAYOUT, checkpoint.log, checkpoint.boot)
+                and (facts.get("layout"), facts.get("log")) == (_LAYOUT, checkpoint.log)
+                and abs(facts.get("boot", 0) - checkpoint.boot) <= _BOOT_SECONDS
                 and checkpoint.low <= position <= checkpoint.high
                 and facts.get("saved_ms", 0) >= checkpoint.oldest_ms
             ):
@@ -123,7 +127,7 @@ class PartitionCache:
         if self._path != ":memory:":
             for ending in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
-                    os.remove(self._path + ending)
+                    self._disk.remove(self._path + ending)
         self._database = self._connect()
         self.position = position
         self.counts.clear()
@@ -237,9 +241,9 @@ class PartitionCache:
             database.executescript(_TABLES)
         except sqlite3.DatabaseError:
             database.close()
-            if self._path == ":memory:" or not os.path.exists(self._path):
+            if self._path == ":memory:" or not self._disk.exists(self._path):
                 raise
-            os.remove(self._path)
+            self._disk.remove(self._path)
             database = sqlite3.connect(self._path)
             database.executescript(_TABLES)
         return database

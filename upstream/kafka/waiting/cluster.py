@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -32,6 +29,7 @@ from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import Checkpoint, PartitionCache, Row
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingMessage, WaitingRequest
+from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 PENDING = declare(
     "pyddmq_kafka_waiting_pending", "Waiting messages in the partitions that this node owns", ("cluster",), kind="gauge"
@@ -62,16 +60,6 @@ _TOMBSTONES_MS = 86_400_000
 """How long Kafka keeps tombstones, where a topic does not say."""
 _DAY_MS = 86_400_000
 
-TOPIC_SETTINGS = {
-    "cleanup.policy": "compact",
-    "segment.bytes": "67108864",
-    "min.cleanable.dirty.ratio": "0.1",
-    "min.compaction.lag.ms": "3600000",
-    "delete.retention.ms": "604800000",
-}
-"""Of the waiting topic."""
-ANSWER_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "86400000"}
-
 
 class WaitingRefused(Exception):
     """A message cannot wait in Kafka.
@@ -84,45 +72,6 @@ class WaitingRefused(Exception):
     def __init__(self, why: Literal["missing", "unknown", "limited", "far"], text: str) -> None:
         super().__init__(text)
         self.why = why
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingSettings:
-    """As configured, under `kafka.<cluster>.waiting`.
-
-    Attributes:
-        cluster, servers: Its name and its bootstrap servers, for sentences.
-        node: Name of this node.
-        topic, answers_topic, partitions: Where messages wait.
-        ahead_ms: How far ahead a message may be due.
-        remember_ms: How long an ended message is known.
-        topic_pending, principal_pending: Most messages that wait; 0: no limit.
-        folder: Of the caches; "": they are in memory.
-        boot: Names the boot of the machine; "": no cache is used again.
-    """
-
-    cluster: str
-    servers: str
-    node: str
-    topic: str
-    answers_topic: str
-    partitions: int
-    ahead_ms: int
-    remember_ms: int
-    topic_pending: int = 0
-    principal_pending: int = 0
-    folder: str = ""
-    boot: str = ""
-
-    @property
-    def commands(self) -> str:
-        """What creates both topics."""
-        return " && ".join(
-            [
-                _command(self.servers, self.topic, self.partitions, TOPIC_SETTINGS),
-                _command(self.servers, self.answers_topic, 1, ANSWER_SETTINGS),
-            ]
-        )
 
 
 class _Seat:
@@ -336,7 +285,7 @@ class KafkaWaiting:
             self._look.after(_LOOK_AGAIN_SECONDS)
             return
         topic = facts.topics.get(settings.topic)
-        text = _problem_of(settings, topic, settings.answers_topic in facts.topics, facts.hidden)
+        text = problem_of(settings, topic, settings.answers_topic in facts.topics, facts.hidden)
         self._problem = ("missing", text) if text else None
         if topic is not None:
             self._log_id = f"{facts.id}/{topic.id}" if facts.id and topic.id else ""
@@ -413,7 +362,7 @@ class KafkaWaiting:
         settings = self.settings
         member = self._owned.member
         assert member is not None, "a member was assigned it"
-        cache = PartitionCache(self._cache_path(place))
+        cache = PartitionCache(self._cache_path(place), self._runtime.disk)
         batches = Batches(
             cache,
             topic=settings.topic,
@@ -448,15 +397,15 @@ class KafkaWaiting:
     def _cache_path(self, place: Place) -> str:
         if not self.settings.folder:
             return ":memory:"
-        os.makedirs(self.settings.folder, exist_ok=True)
-        return os.path.join(self.settings.folder, f"{self.settings.cluster}-{place.partition}.db")
+        self._runtime.disk.make_folder(self.settings.folder, durable=False)
+        return f"{self.settings.folder}/{self.settings.cluster}-{place.partition}.db"
 
     def _checkpoint(self, assignment: Assignment) -> Checkpoint:
         keeps = (self._facts.settings if self._facts else {}).get("delete.retention.ms", "")
         keeps_ms = int(keeps) if keeps.isdecimal() else _TOMBSTONES_MS
         return Checkpoint(
-            self._log_id if self.settings.boot else "",
-            self.settings.boot,
+            self._log_id,
+            round(self._clock.wall_ms() / 1000 - self._clock.since_boot()),
             assignment.low,
             assignment.high,
             self._clock.wall_ms() - keeps_ms // 2,
@@ -602,38 +551,3 @@ class _Answers:
 
     def broken(self, failure: KafkaFailure) -> None:
         self._waiting._answers.anew(_JOIN_AGAIN_SECONDS)
-
-
-def _problem_of(
-    settings: WaitingSettings, topic: TopicFacts | None, has_answers: bool, hidden: Mapping[str, str]
-) -> str:
-    """Return what is wrong with the topics; "": nothing."""
-    where = f"Kafka cluster {settings.cluster}"
-    for name in (settings.topic, settings.answers_topic):
-        if name in hidden:
-            return f"{where}: this node may not see topic {name} ({hidden[name]}); grant the ACLs of docs/kafka.md"
-    if topic is None or not has_answers:
-        return (
-            f"{where} lacks topic {settings.topic} or {settings.answers_topic}, which delays need; create them: "
-            f"{settings.commands}"
-        )
-    policy = topic.settings.get("cleanup.policy", "compact")
-    if policy != "compact":
-        return (
-            f"{where}: topic {settings.topic} has cleanup.policy={policy}, which deletes waiting messages; set it to "
-            "compact"
-        )
-    if topic.partitions < settings.partitions:
-        return (
-            f"{where}: topic {settings.topic} has {topic.partitions} partitions, and waiting.partitions is "
-            f"{settings.partitions}; set waiting.partitions to {topic.partitions} on all nodes"
-        )
-    return ""
-
-
-def _command(servers: str, topic: str, partitions: int, settings: Mapping[str, str]) -> str:
-    words = ["kafka-topics.sh", "--bootstrap-server", servers, "--create", "--topic", topic]
-    words += ["--partitions", str(partitions)]
-    for name, value in settings.items():
-        words += ["--config", f"{name}={value}"]
-    return shlex.join(words)

@@ -27,7 +27,9 @@ REBUILT = declare(
     "pyddmq_kafka_waiting_rebuilt_total", "Times the cache of a partition was filled from its log again", ("cluster",)
 )
 DEAD = declare(
-    "pyddmq_kafka_waiting_dead_total", "Waiting messages given up, in <topic>.WAITING.DLQ", ("cluster", "topic")
+    "pyddmq_kafka_waiting_dead_total",
+    "Waiting messages rejected by their topic, stored in <topic>.WAITING.DLQ",
+    ("cluster", "topic"),
 )
 
 OwnerState = Literal["fencing", "reading", "serving", "closed"]
