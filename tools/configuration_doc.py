@@ -79,7 +79,7 @@ _TAIL = """
 - `limits.principals` needs a section `access`: without it no client has a principal.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB more must fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
-- A topic in Kafka has no `queues` (its partitions are its queues), no delays and no transactions. Its name has
+- A topic in Kafka has no `queues` (its partitions are its queues) and no transactions. Its name has
   letters, digits, `. _ -`, up to 249; `^` begins a regular expression over Kafka's names.
 - Groups that read from Kafka have no LowLevel and no retryTopic. Their enabled topics are in one cluster, and their
   name with `.DLQ` must be a valid topic name of Kafka.

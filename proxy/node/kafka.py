@@ -26,7 +26,7 @@ from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
 from upstream.kafka.waiting.cluster import KafkaWaiting
-from upstream.kafka.waiting.topics import WaitingSettings
+from upstream.kafka.waiting.topics import settings_of
 from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
@@ -83,22 +83,9 @@ class KafkaClients:
             folder: Of the caches; "": they are in memory.
         """
         for name, cluster in config.kafka.items():
-            if cluster.waiting is None:
+            settings = settings_of(config, name, folder)
+            if settings is None:
                 continue
-            waits = cluster.waiting
-            settings = WaitingSettings(
-                cluster=name,
-                servers=cluster.bootstrap_servers,
-                node=config.node.broker_name,
-                topic=waits.topic,
-                answers_topic=waits.answers_topic,
-                partitions=waits.partitions,
-                ahead_ms=waits.max_delay_sec * 1000,
-                remember_ms=waits.remember_sec * 1000,
-                topic_pending=waits.max_pending_per_topic,
-                principal_pending=waits.max_pending_per_principal,
-                folder=folder,
-            )
             # A dead owner is to be followed within seconds, whatever the session of groups.
             quick = cluster.model_copy(
                 update={"session_timeout": WAITING_SESSION_MS, "group_protocol": "classic", "membership": "always"}

@@ -198,16 +198,14 @@ class PartitionOwner:
             self._check_end()
 
     def _rebuild(self, bounds: LogBounds, *, shorter: bool) -> None:
-        self._log.note(
-            "kafka_waiting_log_shorter" if shorter else "kafka_waiting_rebuilt",
-            self._ways.cluster,
-            partition=self.place.partition,
-            position=self.cache.position,
-            low=bounds.low,
-            high=bounds.high,
-        )
+        cluster, partition, position = self._ways.cluster, self.place.partition, self.cache.position
         if shorter:
+            self._log.note(
+                "kafka_waiting_log_shorter", cluster, partition=partition, position=position, high=bounds.high
+            )
             self._trouble = "its log has become shorter; waiting messages may be lost (unclean leader election?)"
+        else:
+            self._log.note("kafka_waiting_rebuilt", cluster, partition=partition, position=position, low=bounds.low)
         self._metrics.counter(REBUILT, self._ways.cluster).add()
         self._guarded(lambda: self.cache.clear(bounds.low))
         if self.state == "closed":

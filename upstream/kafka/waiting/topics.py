@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from conf.models import Config
 from upstream.kafka.cluster_facts import TopicFacts
 
 TOPIC_SETTINGS = {
@@ -54,6 +55,26 @@ class WaitingSettings:
                 _command(self.servers, self.answers_topic, 1, ANSWER_SETTINGS),
             ]
         )
+
+
+def settings_of(config: Config, cluster: str, folder: str = "") -> WaitingSettings | None:
+    """Return what a configuration says of a cluster; None: nothing waits there."""
+    waits, servers = config.kafka[cluster].waiting, config.kafka[cluster].bootstrap_servers
+    if waits is None:
+        return None
+    return WaitingSettings(
+        cluster=cluster,
+        servers=servers,
+        node=config.node.broker_name,
+        topic=waits.topic,
+        answers_topic=waits.answers_topic,
+        partitions=waits.partitions,
+        ahead_ms=waits.max_delay_sec * 1000,
+        remember_ms=waits.remember_sec * 1000,
+        topic_pending=waits.max_pending_per_topic,
+        principal_pending=waits.max_pending_per_principal,
+        folder=folder,
+    )
 
 
 def problem_of(
