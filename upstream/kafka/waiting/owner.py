@@ -105,7 +105,7 @@ class PartitionOwner:
         self._ways = ways
         self._clock = runtime.clock
         self._metrics = runtime.metrics
-        self._log = runtime.limited_log
+        self._limited_log = runtime.limited_log
         self._turn = Later(runtime.scheduler, self._take_turn)
         self._again = Later(runtime.scheduler, self._fence)
         self._read_until: int | None = None
@@ -200,12 +200,14 @@ class PartitionOwner:
     def _rebuild(self, bounds: LogBounds, *, shorter: bool) -> None:
         cluster, partition, position = self._ways.cluster, self.place.partition, self.cache.position
         if shorter:
-            self._log.note(
+            self._limited_log.note(
                 "kafka_waiting_log_shorter", cluster, partition=partition, position=position, high=bounds.high
             )
             self._trouble = "its log has become shorter; waiting messages may be lost (unclean leader election?)"
         else:
-            self._log.note("kafka_waiting_rebuilt", cluster, partition=partition, position=position, low=bounds.low)
+            self._limited_log.note(
+                "kafka_waiting_rebuilt", cluster, partition=partition, position=position, low=bounds.low
+            )
         self._metrics.counter(REBUILT, self._ways.cluster).add()
         self._guarded(lambda: self.cache.clear(bounds.low))
         if self.state == "closed":
@@ -240,7 +242,7 @@ class PartitionOwner:
             try:
                 self.cache.apply(record)
             except Damaged as error:
-                self._log.note(
+                self._limited_log.note(
                     "kafka_waiting_record_damaged",
                     self._ways.cluster,
                     partition=self.place.partition,
@@ -347,7 +349,7 @@ class PartitionOwner:
             self._metrics.counter(REQUESTS, cluster, outcome).add()
         if batch.skipped:
             self._metrics.counter(SKIPPED, cluster).add(batch.skipped)
-            self._log.note("loop_occurrences_skipped", cluster, count=batch.skipped)
+            self._limited_log.note("loop_occurrences_skipped", cluster, count=batch.skipped)
         if not self._trouble.startswith("its log"):
             self._trouble = ""
         if batch.only and batch.to_dead_letters:
@@ -381,11 +383,11 @@ class PartitionOwner:
                 continue
             target.again_at = now + _TARGET_SECONDS[min(target.attempts, len(_TARGET_SECONDS) - 1)]
             target.attempts += 1
-            self._log.note("kafka_waiting_target_refuses", self._ways.cluster, topic=name, error=str(why))
+            self._limited_log.note("kafka_waiting_target_refuses", self._ways.cluster, topic=name, error=str(why))
 
     def _note(self, text: str) -> None:
         self._trouble = text
-        self._log.note("kafka_waiting_trouble", self._ways.cluster, partition=self.place.partition, text=text)
+        self._limited_log.note("kafka_waiting_trouble", self._ways.cluster, partition=self.place.partition, text=text)
 
     # For operators
 
