@@ -9,7 +9,7 @@ from broker.runtime.bundle import runtime_of
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.fakes.kafka.client import SimClient, coordinator_of
 from tests.fakes.kafka.cluster import SimKafka
-from upstream.kafka.link import KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition, KafkaRecord
 from upstream.kafka.waiting.cluster import KafkaWaiting
 from upstream.kafka.waiting.records import Identity, WaitingMessage
 from upstream.kafka.waiting.topics import WaitingSettings
@@ -110,8 +110,8 @@ class WaitingWorld:
         self.added: dict[str, int] = {}
         self._ids = 0
         self.seen: dict[str, dict[str, list[int]]] = {}
-        self._read: dict[Place, int] = {}
-        self._ends: dict[Place, int] = {}
+        self._read: dict[KafkaPartition, int] = {}
+        self._ends: dict[KafkaPartition, int] = {}
         self.nodes: list[WaitingNode] = []
         for number in range(nodes):
             self.start(f"n{number}")
@@ -170,5 +170,5 @@ class WaitingWorld:
         return [
             each
             for number in range(self.partitions)
-            for each in self.kafka.partition(Place(TOPIC, number)).read(0, 100_000)
+            for each in self.kafka.partition(KafkaPartition(TOPIC, number)).read(0, 100_000)
         ]

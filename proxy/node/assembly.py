@@ -25,7 +25,7 @@ from broker.runtime.seams import Scheduler
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.loops import Loops
-from broker.scheduled.recurring.returning import returning
+from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers

@@ -23,7 +23,7 @@ from broker.runtime.metrics import Counter, declare
 from conf.sections.limits import LimitsConfig
 from proxy.access.access import Access, Policy
 from proxy.limits.limiter import Limiter
-from proxy.limits.quota import Over, Quota
+from proxy.limits.quota import LimitExceeded, Quota
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.gate import SURPLUS_SECONDS, Gate
@@ -274,7 +274,7 @@ class ThriftServer:
             self._limiter.leave(connection.quota, self.service)
             connection.quota = None
 
-    def _make_room(self, *, host: str | None = None, over: Over | None = None) -> bool:
+    def _make_room(self, *, host: str | None = None, over: LimitExceeded | None = None) -> bool:
         """Close a connection that has been idle for long, of an address, of a client or any; False: there is none."""
         idle_since = self.now() - self.limits.idle_seconds
         for connection in list(self._idle):

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from proxy.limits.quota import AFTER_MS, Over
+from proxy.limits.quota import AFTER_MS, LimitExceeded
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
@@ -33,7 +33,7 @@ from proxy.wire.scanning.scan import scan_pull, scan_stats, scan_submit
 from proxy.wire.values import ConsumeResult, PullRequest
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
-from upstream.delivery.group import Batch, ConsumerGroup, ParkedFull
+from upstream.delivery.group import ConsumerGroup, ParkedFull, PulledBatch
 from upstream.job import Slices
 from upstream.progress.progress import ProgressFailed, ProgressFull
 
@@ -145,7 +145,7 @@ class ConsumerService:
                 return
         self._pull(connection, call, request, refused)
 
-    def _pull_over(self, header: Call, request: PullRequest, over: Over, counted: bool) -> bytes:
+    def _pull_over(self, header: Call, request: PullRequest, over: LimitExceeded, counted: bool) -> bytes:
         """Encode the answer to a pull of a client above its rate, whose results were taken.
 
         With results it is that of a pull that found nothing: libraries send them again and again while they get an
@@ -426,7 +426,7 @@ class ConsumerService:
         answer: Callable[[bytes, Lost], None],
         call: Call,
         group: ConsumerGroup,
-        batch: Batch,
+        batch: PulledBatch,
         connection: Connection,
         number: int,
     ) -> None:
@@ -445,7 +445,7 @@ class ConsumerService:
             lost = Leased(lost, holds)
         answer(data, lost)
 
-    def _readable(self, group: ConsumerGroup, batch: Batch) -> list[tuple[int, Slices]]:
+    def _readable(self, group: ConsumerGroup, batch: PulledBatch) -> list[tuple[int, Slices]]:
         """Look at a batch's messages one by one.
 
         Those that cannot be read are finished and counted, those whose body cannot be unpacked are dead-lettered, and
@@ -458,7 +458,7 @@ class ConsumerService:
         return reply.messages
 
 
-def _give_back(call: Call, group: ConsumerGroup, batch: Batch, connection: Connection) -> bytes:
+def _give_back(call: Call, group: ConsumerGroup, batch: PulledBatch, connection: Connection) -> bytes:
     """Take back a batch that reached nobody; returns the reply without messages, for whoever reads on all the same."""
     group.give_back(batch, connection)
     return encode_empty_pull_reply(call)

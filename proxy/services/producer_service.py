@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from broker.deduplication.deduplication import MISSING, Judged
-from broker.log.put import Position, Put
+from broker.deduplication.deduplication import MISSING, NumberedRun
+from broker.log.put import LogPosition, Put
 from broker.scheduled.timer.handle import RecallHandle
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
@@ -220,9 +220,9 @@ class ProducerService:
         request: BatchCall,
         slot: ReplySlot | None,
         *,
-        judged: Judged | None = None,
+        judged: NumberedRun | None = None,
         stored: Stored | None = None,
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Check and stage a batch, or what of one is to be stored. Raises Refusal.
 
         Returns:
@@ -282,7 +282,7 @@ class ProducerService:
             return
         places = list(judged.places)
 
-        def stored(call: Call, positions: Sequence[Position]) -> bytes:
+        def stored(call: Call, positions: Sequence[LogPosition]) -> bytes:
             for at, position in zip(missing, positions, strict=True):
                 places[at] = position.physical
             return encode(call, *self._keyed.found(given, places))
@@ -307,20 +307,20 @@ class ProducerService:
             call, _OK, "OK", msg_id=msg_id, qid=place[0], offset=place[1], handle=handle, repeat=repeat
         )
 
-    def _stored(self, call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored(self, call: Call, positions: Sequence[LogPosition]) -> bytes:
         queue_id, offset, _, unique_key = positions[0]
         return encode_result_reply(
             call, _OK, "OK", msg_id=unique_key.decode(), qid=f"{self._qid_prefix}{queue_id}", offset=offset
         )
 
-    def _stored_waiting(self, port: TopicPort, out_ms: int, call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored_waiting(self, port: TopicPort, out_ms: int, call: Call, positions: Sequence[LogPosition]) -> bytes:
         """Without a place: where it waits is of no use to a producer, what consumers get has another."""
         unique_key = positions[0].unique_key.decode()
         handle = self._handle(port, out_ms, unique_key)
         return encode_result_reply(call, _OK, "OK", msg_id=unique_key, handle=handle)
 
     def _stored_batch(
-        self, ports: Sequence[TopicPort], waiting: Mapping[int, int], call: Call, positions: Sequence[Position]
+        self, ports: Sequence[TopicPort], waiting: Mapping[int, int], call: Call, positions: Sequence[LogPosition]
     ) -> bytes:
         prefix = self._qid_prefix
         receipts = [Receipt(each.unique_key.decode(), f"{prefix}{each.queue_id}", each.offset) for each in positions]
@@ -335,7 +335,7 @@ class ProducerService:
         waiting: Mapping[int, int],
         is_batch: bool,
         call: Call,
-        positions: Sequence[Position],
+        positions: Sequence[LogPosition],
     ) -> bytes:
         """Of messages of which some are in Kafka."""
         receipts = []
@@ -363,5 +363,5 @@ def _of_batch(place: int, count: int, text: str) -> str:
     return f"message {place} of {count}: {text}; nothing of the batch is stored"
 
 
-def _stored_untold(call: Call, _: Sequence[Position]) -> bytes:
+def _stored_untold(call: Call, _: Sequence[LogPosition]) -> bytes:
     return encode_result_reply(call, _OK, "OK")

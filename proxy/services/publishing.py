@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.errors import StoreError
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare, declare_histogram
 from broker.store import Store
@@ -67,7 +67,7 @@ class Publishing:
         atomic: bool = False,
         published: bool = True,
         slot: ReplySlot | None = None,
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Stage puts; the reply follows the flush that makes them durable.
 
         Args:
@@ -123,7 +123,7 @@ class Publishing:
 
     def stage(
         self, puts: Sequence[Put], connection: Connection, done: Callable[[StoreError | None], None], *, atomic: bool
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Stage puts of a client's; `done` is called after the flush. Raises StoreError: nothing was staged."""
         return self._store.append(
             puts,

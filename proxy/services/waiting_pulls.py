@@ -11,7 +11,7 @@ from proxy.limits.quota import unpark
 from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.wire.call import Call
 from proxy.wire.replies import encode_empty_pull_reply
-from upstream.delivery.group import Batch, ConsumerGroup, Parked
+from upstream.delivery.group import ConsumerGroup, Parked, PulledBatch
 
 if TYPE_CHECKING:
     from proxy.port.connection import Connection
@@ -21,7 +21,7 @@ LINGER_MS_MIN = 20
 _EARLY_SECONDS = 5e-4
 """Loops round their timers to milliseconds; what ends within this ends now, so that a call never spins for the rest."""
 
-Send = Callable[[Callable[[bytes, Lost], None], Call, ConsumerGroup, Batch, "Connection", int], None]
+Send = Callable[[Callable[[bytes, Lost], None], Call, ConsumerGroup, PulledBatch, "Connection", int], None]
 """Assembles a batch's reply, of that number on its connection, and answers with it."""
 
 
@@ -59,7 +59,7 @@ class WaitingPull:
         self.linger_ms = linger_ms
         self._lingers.add(self)
 
-    def wake(self, batch: Batch) -> None:
+    def wake(self, batch: PulledBatch) -> None:
         """Answer with what came."""
         slot = self._slot
         slot.withdraw = self._parked = None

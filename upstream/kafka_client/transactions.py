@@ -15,11 +15,11 @@ from typing import Any
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Done, KafkaFailure, Outgoing, Written
-from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.header_names import writable
 from upstream.kafka_client.lookups import partitions_of
 from upstream.kafka_client.package import KafkaUnusable, confluent, failure_of
 from upstream.kafka_client.posting import Post
+from upstream.kafka_client.query_thread import Asking
 from upstream.kafka_client.settings import Settings
 
 TRANSACTION_SECONDS = 10

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from actions.sinks.faults import fault_of_disk
 from actions.sinks.files.layout import aside
-from actions.sinks.keep import Keep
+from actions.sinks.local_state import Keep
 from conf.file_faults import file_fault
 
 T = TypeVar("T")

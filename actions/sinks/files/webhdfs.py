@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from actions.http.wish import HttpWish
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.http.connection_options import HttpWish
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.layout import aside
-from actions.sinks.files.wish import FolderWish
 from conf.secrets import SecretUnreadable
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class _HdfsError(Exception):
     def fault(self) -> Exception:
         """The fault that it means (`actions.sinks.faults`)."""
         if self.name in _REFUSED:
-            return MessageRefused(str(self))
+            return ServerRefusedMessage(str(self))
         if self.name in _WAITS:
             # Space is counted when a data node asks for a block, with bytes before it perhaps written.
-            return MessageRefused(str(self), waits=True, is_partial="Quota" in self.name)
+            return ServerRefusedMessage(str(self), waits=True, is_partial="Quota" in self.name)
         return ServerAway(str(self))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
-from upstream.kafka.link import Done, KafkaFailure, Outgoing, Place, Written
+from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, Outgoing, Written
 
 TIMEOUT_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
@@ -67,7 +67,7 @@ class SimCoordinator:
         for each in records:
             count = len(self._cluster.partitions(each.topic))
             number = each.partition if each.partition is not None else sum(each.key or b"") % count
-            place = Place(each.topic, number % count)
+            place = KafkaPartition(each.topic, number % count)
             offsets.append(self._cluster.append(place, each.key, each.value, each.headers, transaction=transaction))
         self._cluster.after(TIMEOUT_SECONDS, self._expire, name, epoch, transaction)
         return None, {}, offsets

@@ -17,12 +17,12 @@ from upstream.kafka.link import (
     GroupMember,
     KafkaClient,
     KafkaFailure,
+    KafkaPartition,
+    KafkaProducer,
     KafkaRecord,
     LogBounds,
     Outgoing,
-    Place,
-    Producer,
-    Subscribed,
+    TopicSubscription,
 )
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
@@ -86,7 +86,7 @@ class _Seat:
 
     def join(self) -> None:
         self.member = self._make()
-        self.member.join(self._hears, [Subscribed(self._topic)])  # type: ignore[arg-type]
+        self.member.join(self._hears, [TopicSubscription(self._topic)])  # type: ignore[arg-type]
 
     def anew(self, seconds: float) -> None:
         self.member = None
@@ -126,12 +126,12 @@ class KafkaWaiting:
         self,
         settings: WaitingSettings,
         client: KafkaClient,
-        producer: Producer,
+        producer: KafkaProducer,
         runtime: Runtime,
         new_id: Callable[[], bytes],
     ) -> None:
         self.settings = settings
-        self.owners: dict[Place, PartitionOwner] = {}
+        self.owners: dict[KafkaPartition, PartitionOwner] = {}
         self.statuses: dict[int, tuple[PartitionStatus, float]] = {}
         self._client = client
         self._producer = producer
@@ -309,7 +309,7 @@ class KafkaWaiting:
             self.owners[each.place] = owner = self._owner(each.place)
             owner.begin(each, self._checkpoint(each))
 
-    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         """Give partitions up, each after what is being written."""
         left = 1
 
@@ -326,7 +326,7 @@ class KafkaWaiting:
                 owner.end(one)
         one()
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
         """Forget partitions."""
         for place in places:
             owner = self.owners.pop(place, None)
@@ -335,14 +335,14 @@ class KafkaWaiting:
 
     def records(self, found: Sequence[KafkaRecord]) -> None:
         """Hand records to their owners."""
-        by_place: dict[Place, list[KafkaRecord]] = {}
+        by_place: dict[KafkaPartition, list[KafkaRecord]] = {}
         for each in found:
-            by_place.setdefault(Place(each.topic, each.partition), []).append(each)
+            by_place.setdefault(KafkaPartition(each.topic, each.partition), []).append(each)
         for place, each_records in by_place.items():
             if (owner := self.owners.get(place)) is not None:
                 owner.records(each_records)
 
-    def at_end(self, place: Place, offset: int) -> None:
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Likewise of an end."""
         if (owner := self.owners.get(place)) is not None:
             owner.at_end(offset)
@@ -358,7 +358,7 @@ class KafkaWaiting:
         if not self._closed:
             self._owned.anew(_JOIN_AGAIN_SECONDS)
 
-    def _owner(self, place: Place) -> PartitionOwner:
+    def _owner(self, place: KafkaPartition) -> PartitionOwner:
         settings = self.settings
         member = self._owned.member
         assert member is not None, "a member was assigned it"
@@ -373,7 +373,7 @@ class KafkaWaiting:
         )
 
         def ends(told: Callable[[LogBounds], None]) -> None:
-            def answered(found: Sequence[LogBounds], _: Mapping[Place, KafkaFailure]) -> None:
+            def answered(found: Sequence[LogBounds], _: Mapping[KafkaPartition, KafkaFailure]) -> None:
                 for each in found:
                     told(each)
 
@@ -394,7 +394,7 @@ class KafkaWaiting:
             runtime=self._runtime,
         )
 
-    def _cache_path(self, place: Place) -> str:
+    def _cache_path(self, place: KafkaPartition) -> str:
         if not self.settings.folder:
             return ":memory:"
         self._runtime.disk.make_folder(self.settings.folder, durable=False)
@@ -533,17 +533,17 @@ class _Answers:
             assert member is not None, "a member was assigned it"
             member.read_from(each.place, each.high)
 
-    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         done()
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
         pass
 
     def records(self, found: Sequence[KafkaRecord]) -> None:
         for each in found:
             self._waiting.heard(each.value)
 
-    def at_end(self, place: Place, offset: int) -> None:
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
         pass
 
     def trouble_told(self, failure: KafkaFailure | None) -> None:

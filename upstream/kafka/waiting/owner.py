@@ -10,7 +10,7 @@ from typing import Literal
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from upstream.kafka.link import Assignment, KafkaFailure, KafkaRecord, LogBounds, Place, Transactions
+from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, LogBounds, Transactions
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
 from upstream.kafka.waiting.cache import Checkpoint, PartitionCache
 from upstream.kafka.waiting.records import Damaged, NewerRecord, PartitionStatus
@@ -96,7 +96,7 @@ class PartitionOwner:
     """
 
     def __init__(
-        self, place: Place, cache: PartitionCache, batches: Batches, *, ways: OwnerWays, runtime: Runtime
+        self, place: KafkaPartition, cache: PartitionCache, batches: Batches, *, ways: OwnerWays, runtime: Runtime
     ) -> None:
         self.place = place
         self.cache = cache

@@ -13,7 +13,7 @@ from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.waiting.cluster import OWNED, PENDING
 
 
@@ -87,7 +87,7 @@ def test_metrics_and_findings_say_how_it_stands() -> None:
     ground.kafka.partitions("orders.WAITING.DLQ", 1)
     ground.wait(40)
     assert [each.finding for each in judged(desk.node).findings if each.finding == "kafka_waiting"] == []
-    assert ground.kafka.partition(Place("orders.WAITING.DLQ", 0)).records
+    assert ground.kafka.partition(KafkaPartition("orders.WAITING.DLQ", 0)).records
 
 
 def test_missing_topics_are_a_finding_with_the_command() -> None:

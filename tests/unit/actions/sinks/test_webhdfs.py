@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import BaseConnector
 
-from actions.http.wish import HttpWish
-from actions.outside import Outside, real_connector
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.client_factories import Outside, real_connector
+from actions.http.connection_options import HttpWish
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.sink import HdfsSink
 from actions.sinks.files.webhdfs import WebHdfs
-from actions.sinks.files.wish import FolderWish
 from conf.secrets import Secret
 from pyddmq.actions import Failed, RetryLater, Status
 from pyddmq.testing.sim_disk import SimDisk
@@ -202,7 +202,7 @@ def test_refused_name_is_not_away() -> None:
             client.put("/a:b", b"1"),
             client.truncate("/a", 1),
         ):
-            with pytest.raises(MessageRefused):
+            with pytest.raises(ServerRefusedMessage):
                 await call
 
     tried(node, FolderWish(kind="webhdfs", user="etl"), work)

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from tests.waiting_world import START_MS, TOPIC, WaitingWorld
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.waiting.cluster import WaitingRefused
 
 
@@ -136,7 +136,7 @@ def test_loop_goes_on_across_owners() -> None:
     world.run(14)
     world.nodes[0].kill()
     world.run(60)
-    keys = [each.key for each in world.kafka.partition(Place("orders", 0)).read(0, 100)]
+    keys = [each.key for each in world.kafka.partition(KafkaPartition("orders", 0)).read(0, 100)]
     assert keys == [f"{at + 5 * n}-3-{at + 1000}-6-{n}-5-0-{uuid}".encode() for n in range(6)]
 
 
@@ -184,7 +184,7 @@ def test_compacted_log_is_enough_for_a_takeover() -> None:
     world.nodes[0].ask("c", due + 5_000)
     world.run(1)
     world.nodes[0].leave()
-    world.kafka.partition(Place(TOPIC, 0)).compact()
+    world.kafka.partition(KafkaPartition(TOPIC, 0)).compact()
     world.start("n1")
     world.run(60)
     assert {name: [m - due < 1_000 for m in each] for name, each in world.delivered().items()} == {
@@ -199,10 +199,10 @@ def test_shorter_log_is_read_again_with_a_finding() -> None:
     due = world.now_ms + 30_000
     world.nodes[0].add("a", due)
     world.run(1)
-    cut = world.kafka.partition(Place(TOPIC, 0)).high
+    cut = world.kafka.partition(KafkaPartition(TOPIC, 0)).high
     world.nodes[0].add("b", due)
     world.run(1)
-    world.kafka.cut(Place(TOPIC, 0), cut)
+    world.kafka.cut(KafkaPartition(TOPIC, 0), cut)
     world.run(5)
     assert any("has become shorter" in each for each in world.nodes[0].waiting.troubles())
     world.run(40)
