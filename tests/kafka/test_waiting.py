@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 
 from pyddmq import Producer
+from tests.contract import test_time as contract
+from tests.contract.test_time import UUID
+from tests.contract.time_grounds import TimeCalls
 from tests.kafka.nodes import NodeProcess
-from tests.kafka.topics import make_topic
+from tests.kafka.topics import make_topic, topic_names
 from tests.kafka_world import Clients
-from tests.patient import until
+from tests.patient import PATIENCE_SECONDS, until
+from tests.simulation.wire import Frames, consumer_codec, producer_codec
 from upstream.kafka.link import KafkaFailure, Outgoing, Transactions
 from upstream.kafka.waiting.topics import ANSWER_SETTINGS, TOPIC_SETTINGS
 
@@ -28,6 +33,117 @@ kafka:
 topics:
   {topic}: {{brokerCluster: main}}
 """
+_GROUP = """
+groups:
+  - group: {group}
+    topics:
+      - {{topic: {topic}, maxPullBatchSize: 32, consumeFromWhere: first}}
+"""
+
+
+class RealTimeGround(TimeCalls):
+    """A node process before a real Kafka, with topics of its own."""
+
+    late_ms = 3_000
+    ahead_seconds = 400 * 86_400
+
+    def __init__(self, address: str, topic: str, folder: Path) -> None:
+        super().__init__()
+        self.topic, self.group = topic, f"reads-{topic}"
+        text = _config(address, topic, folder, "n") + _GROUP.format(group=self.group, topic=topic)
+        self.process = NodeProcess(folder, "n", text=text)
+        self._ports = {
+            "pull": (self.process.consumers, consumer_codec()),
+            "": (self.process.producers, producer_codec()),
+        }
+        self._connections: dict[str, tuple[socket.socket, Frames]] = {}
+        until(lambda: self.cancel(f"1700000000-2-1700172800-0-0-0-0-{UUID}") and self._is_served(), "owners")
+        self.wait(1)
+
+    def _is_served(self) -> bool:
+        """Whether timers of all partitions come."""
+        for _ in range(16):
+            if self.send(b"first", delayMs=1).code:
+                return False
+        self.wait(3)
+        served = len(self.delivered) >= 16
+        self.delivered.clear()
+        return served
+
+    @property
+    def now_ms(self) -> int:
+        """Wall clock."""
+        return int(time.time() * 1000)
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Call, and return the answer."""
+        name = method if method in self._ports else ""
+        where, codec = self._ports[name]
+        if name not in self._connections:
+            host, _, port = where.rpartition(":")
+            self._connections[name] = socket.create_connection((host, int(port)), PATIENCE_SECONDS), Frames()
+        connection, frames = self._connections[name]
+        connection.sendall(codec.call(method, 1, **arguments))
+        while True:
+            for _, payload in frames.feed(connection.recv(65_536)):
+                return codec.reply(payload).value
+
+    def wait(self, seconds: float) -> None:
+        """Pull for so long."""
+        end, result = time.monotonic() + seconds, None
+        while time.monotonic() < end or result is not None:
+            result = self.note(self.call("pull", request=self.pulling(result)))
+
+    def end(self) -> None:
+        """Stop it."""
+        for connection, _ in self._connections.values():
+            connection.close()
+        self.process.kill()
+
+
+def _config(address: str, topic: str, folder: Path, name: str) -> str:
+    """Return a node's configuration; its waiting topics are made where they are not there."""
+    waiting, answers = f"__w-{topic[-20:]}", f"__a-{topic[-20:]}"
+    if waiting not in topic_names(address):
+        make_topic(address, waiting, 4, TOPIC_SETTINGS)
+        make_topic(address, answers, 1, ANSWER_SETTINGS)
+    return _CONFIG.format(data=folder / name, name=name, address=address, topic=topic, waiting=waiting, answers=answers)
+
+
+@pytest.fixture
+def ground(address: str, topic: Callable[..., str], tmp_path: Path) -> Iterator[RealTimeGround]:
+    """A node, in the place of those of the contract."""
+    made = RealTimeGround(address, topic(2), tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["deliverAtMs", "delayMs", "delayLevel"])
+def test_message_waits(ground: RealTimeGround, kind: str) -> None:
+    """As the contract has it."""
+    contract.test_message_waits_and_comes_once(ground, kind)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "case",
+    [
+        contract.test_moment_that_has_passed_is_now,
+        contract.test_message_keeps_what_it_was_sent_with,
+        contract.test_too_far_ahead_is_refused,
+        contract.test_delay_message_is_delivered_once_or_cancelled,
+        contract.test_delay_message_that_is_added_again_comes_once,
+        contract.test_loop_comes_until_its_times_are_over,
+        contract.test_loop_is_cancelled_by_the_id_of_any_occurrence,
+    ],
+    ids=lambda case: case.__name__,
+)
+def test_time(ground: RealTimeGround, case: Callable[[TimeCalls], None]) -> None:
+    """As the contract has it."""
+    case(ground)
 
 
 class Written:
@@ -104,16 +220,11 @@ class Seen:
 def test_two_nodes_one_killed(address: str, topic: Callable[..., str], tmp_path: Path) -> None:
     """Acknowledged timers come once, never early, though their owner is killed; cancelled ones do not come."""
     name = topic(3)
-    waiting, answers = f"__w-{os.getpid()}-{name[-10:]}", f"__a-{os.getpid()}-{name[-10:]}"
-    make_topic(address, waiting, 4, {**TOPIC_SETTINGS, "cleanup.policy": "compact"})
-    make_topic(address, answers, 1, dict(ANSWER_SETTINGS))
     drawn = Random(5)
     seen = Seen(address, name)
 
     def start(node: str) -> NodeProcess:
-        text = _CONFIG.format(
-            data=tmp_path / node, name=node, address=address, topic=name, waiting=waiting, answers=answers
-        )
+        text = _config(address, name, tmp_path, node)
         return NodeProcess(tmp_path, node, text=text)
 
     nodes = [start("one"), start("two")]
