@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from tests.waiting_world import START_MS, TOPIC, WaitingWorld
-from upstream.kafka.link import KafkaPartition
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka.waiting.cluster import WaitingRefused
 
 
@@ -255,3 +255,81 @@ def test_seeds(seed: int) -> None:
             assert name in delivered, f"{name} is lost; {outcome}"
         if name in delivered:
             assert delivered[name][0] >= due, f"{name} is early"
+
+
+def test_limits_count_what_waits_in_all_partitions() -> None:
+    """Per topic and per principal, as owners reported it; what is delivered or cancelled makes room."""
+    world = WaitingWorld(nodes=1)
+    node = world.start("limited", topic_pending=5, principal_pending=3)
+    world.settle()
+    for number in range(3):
+        node.add(f"m{number}", world.now_ms + 60_000, principal="ann")
+    world.run(3)
+    with pytest.raises(WaitingRefused, match="3 messages of ann wait; the limit is"):
+        node.add("m3", world.now_ms + 60_000, principal="ann", topic="events")
+    for number in range(2):
+        node.add(f"n{number}", world.now_ms + 5_000)
+    world.run(3)
+    with pytest.raises(WaitingRefused, match="5 messages of topic orders wait; the limit is"):
+        node.add("n2", world.now_ms + 60_000)
+    world.run(5)
+    node.add("n2", world.now_ms + 60_000)
+
+
+def test_message_is_not_taken_beyond_the_horizon() -> None:
+    """400 days."""
+    world = WaitingWorld()
+    world.settle()
+    with pytest.raises(WaitingRefused, match="the limit is 400"):
+        world.nodes[0].add("a", world.now_ms + 401 * 86_400_000)
+    world.nodes[0].add("a", world.now_ms + 399 * 86_400_000)
+
+
+def test_ended_messages_are_forgotten_after_a_while() -> None:
+    """They are deleted from the log; a cancel is unknown then."""
+    world = WaitingWorld(partitions=1, nodes=0)
+    node = world.start("n", remember_ms=20_000)
+    world.settle()
+    node.add("a", world.now_ms + 1_000)
+    world.run(10)
+    early = node.ask("a")
+    world.run(30)
+    late = node.ask("a")
+    world.run(2)
+    assert (early, late) == (["too late"], ["unknown"])
+    partition = world.kafka.partition(KafkaPartition(TOPIC, 0))
+    partition.compact()
+    assert all(each.value is None for each in partition.records.values())
+
+
+def test_partition_without_an_owner_is_a_finding() -> None:
+    """Where every node has left it, or none can take it over."""
+    world = WaitingWorld(nodes=2)
+    world.settle()
+    world.run(40)
+    assert world.nodes[1].waiting.troubles() == []
+    for each in world.nodes:
+        each.client.members[0].fail(KafkaFailure("FAIL", "broken"))
+        each.waiting._owned.end(lambda: None)
+    world.run(30)
+    assert any("no node serves partition 0, 1, 2" in each for each in world.nodes[1].waiting.troubles())
+
+
+def test_record_of_a_newer_version_stops_its_partition() -> None:
+    """With a finding; the others are served."""
+    world = WaitingWorld(partitions=2)
+    world.settle()
+    world.kafka.append(KafkaPartition(TOPIC, 0), b'["orders","","a","n"]', b"\x09\x00\x00\x00\x00")
+    world.run(3)
+    assert world.nodes[0].served == [1]
+    assert any("records of a newer version" in each for each in world.nodes[0].waiting.troubles())
+
+
+def test_damaged_record_is_skipped() -> None:
+    """What no version wrote stops nothing."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    world.kafka.append(KafkaPartition(TOPIC, 0), b"what", b"ever")
+    world.nodes[0].add("a", world.now_ms + 1_000)
+    world.run(4)
+    assert list(world.delivered()) == ["a"]
